@@ -1,16 +1,21 @@
 """How long one decision about parts takes on 80 and on 2,474 devices, and how long 1,860 jobs are simulated.
 
     python -m benchmarks.placed_time [--jobs 1860] [--only-decisions]
+    python -m benchmarks.placed_time --large trace:117325@0.9 [--stop none]
 
 The cluster is full, and eight times as many parts wait as it has devices, or more. Jobs come as in scenario
 "paper", all at once. mlf_h places them, and after ten minutes some have ended and demands have swung. Then
 each policy plans once for each of five minutes. Milliseconds of CPU time, the mean of the five, each the best
 of several runs. Beside them: the first plan of all, on an empty cluster.
+
+--large simulates one policy on 2,474 devices and nothing else, so that the process's memory is that of the
+simulation. The load is relative to these devices.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.scheduling_time import cpu_ms
+from relaqs.cli.placed import scenario_of
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import DEVICES, NodeResources
 from relaqs.parts.view import PlacedView
@@ -28,6 +34,7 @@ from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.mlf_rl import MlfRl
 from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.moves import MoveCosts
 from relaqs.simulation.placed.placed_study import PlacedCase
 from relaqs.simulation.placed.simulator import simulate_placed
@@ -36,6 +43,7 @@ from relaqs.simulation.placed.workload import Scenario
 
 ASKED_MS = {"mlf_h": (10.0, 100.0), "mlf_rl": (20.0, 250.0), "mlf_rl with MLF-C": (25.0, 300.0)}
 ASKED_SECONDS = 60.0  # for the simulation of 1,860 jobs
+ASKED_MINUTES, ASKED_GIGABYTES = 20.0, 2.0  # for the simulation of 117,325 jobs
 FIRST_SECONDS, MINUTES = 600.0, 5
 
 
@@ -131,12 +139,49 @@ def simulation_table(jobs: int) -> Table:
     return table
 
 
+def large_table(text: str, policy: str, stop: EarlyStops, seed: int) -> Table:
+    """Return what one simulation on 2,474 devices took, and what came of it. text: as for `--placed`."""
+    nodes = sizes()[1].nodes
+    scenario = scenario_of(text, None, int(nodes.device_counts.sum()))
+    case = PlacedCase(policy, seed, scenario, stop)
+    started = time.process_time()
+    workload = scenario.workload(seed)
+    made = time.process_time()
+    outcome = simulate_placed(
+        workload, case.made(), nodes, case.rules, seed=seed, stopwatch=time.process_time
+    )
+    ended = time.process_time()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    minutes = (ended - started) / 60
+    unknown = np.isnan(outcome.end_seconds).sum()
+    table = Table(title=f"{scenario.jobs:,} jobs, {scenario}, {policy}, stop {stop}, 2,474 devices")
+    for heading in ("what", "here", "asked"):
+        table.add_column(heading, justify="left" if heading == "what" else "right")
+    table.add_row("CPU minutes", f"{minutes:.1f}", f"{ASKED_MINUTES:.0f}")
+    table.add_row("of these, to make the jobs", f"{(made - started) / 60:.1f}")
+    table.add_row("of these, plans", f"{outcome.decision_seconds.sum() / 60:.1f}")
+    table.add_row("GB of memory at most", f"{peak:.2f}", f"{ASKED_GIGABYTES:.0f}")
+    table.add_row("plans", f"{len(outcome.decision_seconds):,}")
+    table.add_row("ms a plan, mean", f"{outcome.decision_seconds.mean() * 1e3:.1f}")
+    table.add_row("ms a plan, most", f"{outcome.decision_seconds.max() * 1e3:.1f}")
+    table.add_row("jobs that did not end", f"{unknown:,}")
+    table.add_row("hours simulated", f"{np.nanmax(outcome.end_seconds) / 3600:.1f}")
+    table.add_row("JCT, minutes", f"{np.nanmean(outcome.completion_seconds) / 60:.1f}")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1860, help="of the simulation")
     parser.add_argument("--only-decisions", action="store_true", help="simulate nothing")
+    parser.add_argument("--large", help="simulate this scenario on 2,474 devices, such as trace:117325@0.9")
+    parser.add_argument("--policy", default="mlf_h", help="of --large")
+    parser.add_argument("--stop", default="none", choices=("own", "same", "none"), help="of --large")
     options = parser.parse_args()
     console = Console()
+    if options.large is not None:
+        console.print(large_table(options.large, options.policy, options.stop, 0))
+        return
     for size in sizes():
         console.print(decision_table(size))
     if not options.only_decisions:

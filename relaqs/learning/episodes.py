@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.parts.plan import PlacedPlan, planned_in_order
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.features import job_features, node_features
+from relaqs.placed_policies.features import NodeFeatures, job_features
 from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
 from relaqs.placed_policies.mlf_rl import ByScores
@@ -85,13 +86,18 @@ class _Noting(ByPriority):
         self.features = job_features(self._walk)
         return super().priorities()
 
-    def node(self, part: int, hosts: BoolArray) -> int:
-        node = super().node(part, hosts)
-        candidates = np.flatnonzero(hosts)
-        job = int(self._walk.view.parts.job[part])
-        features = node_features(self._walk, part, candidates)
-        self.noted.append((job, features, int(np.searchsorted(candidates, node))))
+    def node(self, part: int) -> int:
+        node = super().node(part)
+        candidates = np.flatnonzero(self._walk.hosts(part))
+        if len(candidates):
+            job = int(self._walk.view.parts.job[part])
+            features = self._nodes.of(part, candidates)
+            self.noted.append((job, features, int(np.searchsorted(candidates, node))))
         return node
+
+    @cached_property
+    def _nodes(self) -> NodeFeatures:
+        return NodeFeatures(self._walk)
 
 
 class _Trying(ByScores):
@@ -112,9 +118,9 @@ class _Trying(ByScores):
     def ranks(self, queue: IntArray) -> FloatArray:
         return self._with_noise(self.scores)
 
-    def node(self, part: int, hosts: BoolArray) -> int:
+    def node(self, part: int) -> int:
         self._job = int(self.walk.view.parts.job[part])
-        return super().node(part, hosts)
+        return super().node(part)
 
     def chosen(self, features: FloatArray) -> int:
         chosen = int(self._with_noise(self.networks.nodes.scores(features)).argmax())

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from typing import cast
+
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.parts.parts import WAITS
-from relaqs.parts.resources import CORES, DEVICES
+from relaqs.parts.resources import CORES, DEVICES, RESOURCES
 from relaqs.parts.view import PlacedView
 
 ROUNDING = 1e-9
 EVERY_NODE = slice(None)
+
+
+def cells_of(array: FloatArray) -> memoryview[float]:
+    """Return a contiguous array's memory, row after row, as numbers that are read and written one by one.
+
+    NumPy takes several times as long for one number.
+
+    >>> array = np.zeros((2, 2))
+    >>> cells_of(array)[3] = 5.0
+    >>> array.tolist()
+    [[0.0, 0.0], [0.0, 5.0]]
+    """
+    assert array.flags.c_contiguous
+    return cast("memoryview[float]", array.reshape(-1).data)
 
 
 class Load:
@@ -28,6 +45,8 @@ class Load:
         device_parts: how many parts stand on each device, shape (N, D).
         node_parts: how many parts stand on each node, shape (N,).
         node, device: where each part of the view stands, shape (P,).
+        changed: the nodes onto which parts were put, or off which they were taken, one after another. Who
+            keeps something about nodes up to date reads on where it stopped.
     """
 
     def __init__(self, view: PlacedView, kept: BoolArray | None = None) -> None:
@@ -37,16 +56,22 @@ class Load:
         self.capacity, self.alive, self.demand = nodes.capacity, nodes.alive, parts.demand
         self.is_server = parts.is_server
         self.node, self.device = np.where(stays, parts.node, WAITS), np.where(stays, parts.device, WAITS)
+        self.changed: list[int] = []
         count, most = len(nodes), int(nodes.device_counts.max(initial=0))
+        self._count, self._most = count, most
         # Each resource is one piece of memory, since most questions are about all nodes at once.
         self._capacity = np.ascontiguousarray(nodes.capacity.T)
-        self._limits: dict[float, FloatArray] = {}
-        self.used = np.zeros_like(self._capacity).T
+        self._limits: dict[float, tuple[FloatArray, FloatArray]] = {}
+        used, utilisation = np.zeros((2, *self._capacity.shape))
+        self.used, self.utilisation = used.T, utilisation.T
         self.node_parts = np.zeros(count, dtype=np.int64)
         self.device_used = np.where(np.arange(most) < nodes.device_counts[:, None], 0.0, np.inf)
         self.device_parts = np.zeros((count, most), dtype=np.int64)
-        self.utilisation = np.zeros_like(self._capacity).T
         self.least_device = self.device_used.min(axis=1, initial=np.inf)
+        self._demand_cells = cells_of(np.ascontiguousarray(parts.demand))
+        self._capacity_cells, self._used_cells = cells_of(self._capacity), cells_of(used)
+        self._utilisation_cells, self._least_cells = cells_of(utilisation), cells_of(self.least_device)
+        self._device_cells = cells_of(self.device_used)
         standing = np.flatnonzero(stays)
         self.put_all(standing, self.node[standing], self.device[standing])
 
@@ -60,29 +85,40 @@ class Load:
         np.add.at(self.device_parts, (node[on], device[on]), 1)
         self.utilisation[node] = relative_to(self.used[node], self.capacity[node])
         self.least_device[node] = self.device_used[node].min(axis=1, initial=np.inf)
+        self.changed += node.tolist()
 
     def put(self, part: int, node: int, device: int = WAITS) -> None:
         """Put a part that stands nowhere on a node, and on a device of it."""
-        self._count(part, node, device, 1)
+        self._change(part, node, device, 1)
         self.node[part], self.device[part] = node, device
 
     def take(self, part: int) -> None:
         """Take a part off the place where it stands."""
-        self._count(part, int(self.node[part]), int(self.device[part]), -1)
+        self._change(part, int(self.node[part]), int(self.device[part]), -1)
         self.node[part] = self.device[part] = WAITS
 
-    def _count(self, part: int, node: int, device: int, sign: int) -> None:
-        self.used[node] += sign * self.demand[part]
+    def _change(self, part: int, node: int, device: int, sign: int) -> None:
         self.node_parts[node] += sign
-        if not self.node_parts[node]:
-            self.used[node] = 0.0  # and not what rounding leaves
+        is_empty = not self.node_parts[node]
+        first = len(RESOURCES) * part
+        for at, wants in enumerate(self._demand_cells[first : first + len(RESOURCES)]):
+            cell = at * self._count + node
+            used = 0.0 if is_empty else self._used_cells[cell] + sign * wants  # 0, not what rounding leaves
+            self._used_cells[cell] = used
+            capacity = self._capacity_cells[cell]
+            share = used / capacity if capacity else math.inf
+            self._utilisation_cells[cell] = share if used > 0 else 0.0
         if device != WAITS:
-            self.device_used[node, device] += sign * self.demand[part, DEVICES]
+            cell = node * self._most + device
             self.device_parts[node, device] += sign
-            if not self.device_parts[node, device]:
-                self.device_used[node, device] = 0.0
-            self.least_device[node] = self.device_used[node].min()
-        self.utilisation[node] = relative_to(self.used[node], self.capacity[node])
+            in_use = self._device_cells[cell] + sign * self._demand_cells[first + DEVICES]
+            self._device_cells[cell] = in_use if self.device_parts[node, device] else 0.0
+            self._least_cells[node] = min(self._uses(node))
+        self.changed.append(node)
+
+    def _uses(self, node: int) -> list[float]:
+        """Return the use of each device of a node."""
+        return list(self._device_cells[node * self._most : (node + 1) * self._most])
 
     def overloaded_resources(self, limit: float, nodes: slice = EVERY_NODE) -> BoolArray:
         """Return which resources but devices several parts use above a limit, shape (n, 4).
@@ -97,10 +133,10 @@ class Load:
         """Return which devices several parts use above a limit, shape (n, D)."""
         return np.asarray((self.device_used[nodes] > limit + ROUNDING) & (self.device_parts[nodes] > 1))
 
-    def overloaded(self, limit: float, nodes: slice = EVERY_NODE) -> BoolArray:
-        """Return which living nodes have an overloaded resource or device, shape (n,)."""
-        devices = self.overloaded_devices(limit, nodes).any(axis=1)
-        return np.asarray(self.alive[nodes] & (devices | self.overloaded_resources(limit, nodes).any(axis=1)))
+    def overloaded(self, limit: float) -> BoolArray:
+        """Return which living nodes have an overloaded resource or device, shape (N,)."""
+        devices = self.overloaded_devices(limit).any(axis=1)
+        return np.asarray(self.alive & (devices | self.overloaded_resources(limit).any(axis=1)))
 
     def hosts(self, part: int, limit: float) -> BoolArray:
         """Return which living nodes can take a part within a limit, shape (N,).
@@ -108,24 +144,44 @@ class Load:
         A part with a device needs room on the node's least loaded one.
         """
         wants, used = self.demand[part, CORES:, None], self.used.T[CORES:]
-        within = used + wants <= self._limited(limit) + ROUNDING
+        within = used + wants <= self._limited(limit)[1]
         alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:])
         possible = self.alive & (within | alone).all(axis=0)
         if self.is_server[part]:
             return np.asarray(possible)
-        least = self.least_device
-        room = (least + self.demand[part, DEVICES] <= limit + ROUNDING) | (least == 0.0)
-        return np.asarray(possible & room)
+        return np.asarray(possible & self.has_device(part, limit))
 
-    def _limited(self, limit: float) -> FloatArray:
-        """Return this share of all cores, memory and network, shape (3, N)."""
+    def has_device(self, part: int, limit: float) -> BoolArray:
+        """Return on which nodes the least loaded device can take a part, shape (N,)."""
+        least = self.least_device
+        return np.asarray((least + self.demand[part, DEVICES] <= limit + ROUNDING) | (least == 0.0))
+
+    def has_room(self, part: int, node: int, limit: float) -> bool:
+        """Return whether one node can take a part, as `hosts` says of all of them."""
+        if not self.alive[node]:
+            return False
+        first = len(RESOURCES) * part
+        for at in range(CORES, len(RESOURCES)):
+            cell = at * self._count + node
+            wants, used = self._demand_cells[first + at], self._used_cells[cell]
+            capacity = self._capacity_cells[cell]
+            if used + wants > limit * capacity + ROUNDING and (used > ROUNDING or wants > capacity):
+                return False
+        least = self._least_cells[node]
+        within = least + self._demand_cells[first + DEVICES] <= limit + ROUNDING
+        return within or least == 0.0 or bool(self.is_server[part])
+
+    def _limited(self, limit: float) -> tuple[FloatArray, FloatArray]:
+        """Return this share of all cores, memory and network, shape (3, N), and what counts as no more."""
         if limit not in self._limits:
-            self._limits[limit] = limit * self._capacity[CORES:]
+            limited = limit * self._capacity[CORES:]
+            self._limits[limit] = limited, limited + ROUNDING
         return self._limits[limit]
 
     def least_loaded_device(self, node: int) -> int:
         """Return the device of a node that is used least, the first of several."""
-        return int(self.device_used[node].argmin())
+        uses = self._uses(node)
+        return uses.index(min(uses))
 
     def room(self, demand: FloatArray, limit: float) -> IntArray:
         """Return how many parts of one demand each living node can take within a limit, shape (N,).
@@ -133,27 +189,36 @@ class Load:
         Args:
             demand: of each resource, shape (4,). Where it wants no share of a device, devices do not count.
         """
-        share = demand[DEVICES]
+        share = float(demand[DEVICES])
         possible = self.alive
         if share > 0:  # of a full cluster, few nodes are looked at any closer
             least = self.least_device
             possible = possible & ((np.floor((limit - least + ROUNDING) / share) >= 1.0) | (least == 0.0))
         nodes = np.flatnonzero(possible)
-        wants, used = demand[CORES:, None], self.used.T[CORES:, nodes]
-        free = self._limited(limit)[:, nodes] - used + ROUNDING
-        with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.where(wants > 0, free / wants, np.inf)
-        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:, nodes])
-        counts = np.where(alone, np.maximum(each, 1.0), each).min(axis=0)
+        counts = self.other_room(demand, limit, nodes)
         if share > 0:
-            device_used = self.device_used[nodes]
-            fits = np.floor((limit - device_used + ROUNDING) / share)
-            fits = np.where(device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
-            counts = np.minimum(counts, fits @ np.ones(fits.shape[1]))
-        counts = np.minimum(np.maximum(np.floor(counts), 0.0), len(self.node))
+            counts = np.minimum(counts, self.device_room(share, limit, nodes))
         found = np.zeros(len(possible), dtype=np.int64)
         found[nodes] = counts.astype(np.int64)
         return found
+
+    def other_room(self, demand: FloatArray, limit: float, nodes: IntArray) -> FloatArray:
+        """Return how many parts of one demand nodes can take, devices left out; whole numbers, shape (n,)."""
+        counts = np.full(len(nodes), float(len(self.node)))
+        for resource, wants in enumerate(demand.tolist()):
+            if resource != DEVICES and wants > 0:
+                used = self.used.T[resource][nodes]
+                fits = (self._limited(limit)[0][resource - CORES][nodes] - used + ROUNDING) / wants
+                alone = (used <= ROUNDING) & (wants <= self._capacity[resource][nodes])
+                np.minimum(counts, np.where(alone, np.maximum(fits, 1.0), fits), out=counts)
+        return np.asarray(np.maximum(np.floor(counts), 0.0))
+
+    def device_room(self, share: float, limit: float, nodes: IntArray) -> FloatArray:
+        """Return how many parts that use this share of a device the devices of nodes can take, shape (n,)."""
+        used = self.device_used[nodes]
+        fits = np.floor((limit - used + ROUNDING) / share)
+        fits = np.where(used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
+        return np.asarray(fits @ np.ones(fits.shape[1]))
 
 
 def relative_to(used: FloatArray, capacity: FloatArray) -> FloatArray:

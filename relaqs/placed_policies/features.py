@@ -5,12 +5,15 @@ All are scaled to about 0 to 1, and none depends on how many jobs, parts, nodes 
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.parts.parts import WAITS
 from relaqs.parts.resources import DEVICES
-from relaqs.placed_policies.ideal import host_distances, slowed_on_nodes
+from relaqs.placed_policies.host_distances import HostDistances
+from relaqs.placed_policies.ideal import slowed_on_nodes
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.work import device_seconds_left, device_shares, iterations_to_accuracy
 
@@ -49,6 +52,9 @@ NODE_FEATURES = (
     "slowed",  # by moving there
     "stays",  # 1 where the part is now
     "server",
+)
+_LEAST_DEVICE, _DEVICE_AFTER, _EMPTY_DEVICES, _BYTES, _OWN_PARTS, _DISTANCE, _SLOWED, _STAYS, _SERVER = range(
+    4, len(NODE_FEATURES)
 )
 _SECONDS, _LOGARITHMS = 60.0, 10.0
 _GAIN_MOST = 0.3
@@ -96,34 +102,61 @@ def job_features(walk: QueueWalk) -> FloatArray:
     )
 
 
-def node_features(walk: QueueWalk, part: int, candidates: IntArray) -> FloatArray:
-    """Return the features of some nodes for one part, shape (n, 13), columns as in NODE_FEATURES."""
-    view, load = walk.view, walk.load
-    count = len(view.nodes)
-    exchanged = walk.traffic.with_nodes(part, load.node, count)
-    slowed = slowed_on_nodes(view, part)
-    most = exchanged.max(initial=0.0)
-    first, end = np.searchsorted(view.parts.job, [view.parts.job[part], view.parts.job[part] + 1])
-    own = load.node[first:end]
-    server = bool(load.is_server[part])
-    least = np.zeros(len(candidates)) if server else np.minimum(load.least_device[candidates], 1.0)
-    devices = np.maximum(view.nodes.capacity[candidates, DEVICES], 1.0)
-    empty = (load.device_parts[candidates] == 0) & np.isfinite(load.device_used[candidates])
-    distances = host_distances(load.utilisation, exchanged, slowed, walk.underloaded)
-    return np.column_stack(
-        [
-            np.minimum(load.utilisation[candidates], 1.5),
-            least,
-            least + load.demand[part, DEVICES],
-            empty.sum(axis=1) / devices,
-            exchanged[candidates] / (most if most > 0 else 1.0),
-            np.bincount(own[own != WAITS], minlength=count)[candidates] / len(own),
-            np.minimum(distances[candidates], 3.0),
-            np.minimum(slowed[candidates], 1.0),
-            candidates == view.parts.node[part],
-            np.full(len(candidates), float(server)),
-        ]
-    )
+class NodeFeatures:
+    """The features of nodes for one part after another of a walk.
+
+    What does not depend on the part is kept for all nodes, and computed again for those that have changed.
+    """
+
+    def __init__(self, walk: QueueWalk) -> None:
+        """Start with what stands where now, and at least one node that may get parts."""
+        view, load = walk.view, walk.load
+        self._walk, self._distances = walk, HostDistances(walk)
+        self._seen = len(load.changed)
+        self._first_parts = np.searchsorted(view.parts.job, np.arange(len(view.jobs) + 1)).tolist()
+        self._devices = np.maximum(view.nodes.capacity[:, DEVICES], 1.0)
+        self._kept = np.zeros((len(view.nodes), len(NODE_FEATURES)))
+        for node in range(len(view.nodes)):
+            self._note(node)
+
+    def of(self, part: int, candidates: IntArray) -> FloatArray:
+        """Return the features of some nodes for a part, shape (n, 13), columns as in NODE_FEATURES."""
+        walk, kept = self._walk, self._kept
+        load, origin = walk.load, int(walk.view.parts.node[part])
+        for node in load.changed[self._seen :]:
+            self._note(node)
+        self._seen = len(load.changed)
+        exchanged, beside = walk.traffic.with_nodes(part, load.node), self._own_shares(part)
+        most = max(exchanged.values(), default=0.0)
+        for node, size in exchanged.items():
+            kept[node, _BYTES] = size / (most if most > 0 else 1.0)
+        for node, share in beside.items():
+            kept[node, _OWN_PARTS] = share
+        features = kept[candidates]
+        kept[list(exchanged), _BYTES] = 0.0
+        kept[list(beside), _OWN_PARTS] = 0.0
+        if load.is_server[part]:
+            features[:, _LEAST_DEVICE] = 0.0
+            features[:, _SERVER] = 1.0
+        features[:, _DEVICE_AFTER] = features[:, _LEAST_DEVICE] + load.demand[part, DEVICES]
+        features[:, _DISTANCE] = np.minimum(self._distances.to(part, exchanged)[candidates], 3.0)
+        if origin != WAITS:
+            features[:, _SLOWED] = np.minimum(slowed_on_nodes(walk.view, part)[candidates], 1.0)
+            features[:, _STAYS] = candidates == origin
+        return np.asarray(features)
+
+    def _own_shares(self, part: int) -> dict[int, float]:
+        """Return the share of a job's parts on each node that has some."""
+        job = int(self._walk.view.parts.job[part])
+        own = self._walk.load.node[self._first_parts[job] : self._first_parts[job + 1]].tolist()
+        return {node: count / len(own) for node, count in Counter(own).items() if node != WAITS}
+
+    def _note(self, node: int) -> None:
+        load, kept = self._walk.load, self._kept[node]
+        empty = (load.device_parts[node] == 0) & np.isfinite(load.device_used[node])
+        kept[:_LEAST_DEVICE] = np.minimum(load.utilisation[node], 1.5)
+        kept[_LEAST_DEVICE] = min(load.least_device[node], 1.0)
+        kept[_EMPTY_DEVICES] = empty.sum() / self._devices[node]
 
 
 def _logarithm(seconds: FloatArray) -> FloatArray:

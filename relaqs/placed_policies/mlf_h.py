@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
+from relaqs.parts.parts import WAITS
 from relaqs.parts.plan import PlacedPlan, planned_in_order
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.ideal import host_distances, slowed_on_nodes
+from relaqs.placed_policies.host_distances import HostDistances
 from relaqs.placed_policies.priority import PartPriority
 from relaqs.placed_policies.queue_walk import QueueWalk
+
+ASKED_ALONE = 8  # nodes, each of which costs a tenth of what all do
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +87,28 @@ class ByPriority:
         np.maximum.at(best, parts.job[queue], ranked)
         return best
 
-    def node(self, part: int, hosts: BoolArray) -> int:
-        walk, policy = self._walk, self._policy
-        exchanged = np.zeros(len(hosts))
-        if policy.uses_traffic:
-            exchanged = walk.traffic.with_nodes(part, walk.load.node, len(hosts))
-        distance = host_distances(
-            walk.load.utilisation,
-            exchanged,
-            slowed_on_nodes(walk.view, part),
-            walk.underloaded,
-            bytes_relative=policy.bytes_relative,
-        )
-        return int(np.where(hosts, distance, np.inf).argmin())
+    def node(self, part: int) -> int:
+        """Return the nearest node that has room.
+
+        Devices are what is short mostly. So of the nodes with room on a device, a few are asked one by one
+        before all are.
+        """
+        walk = self._walk
+        exchanged = walk.traffic.with_nodes(part, walk.load.node) if self._policy.uses_traffic else {}
+        distance = self._distances.to(part, exchanged)
+        if not walk.load.is_server[part]:
+            distance = np.where(walk.load.has_device(part, walk.limit), distance, np.inf)
+        for _ in range(ASKED_ALONE):
+            node = int(distance.argmin())
+            if not distance[node] < np.inf:
+                break
+            if walk.load.has_room(part, node, walk.limit):
+                return node
+            distance[node] = np.inf
+        hosts = np.flatnonzero(walk.hosts(part))
+        return int(hosts[distance[hosts].argmin()]) if len(hosts) else WAITS
+
+    @cached_property
+    def _distances(self) -> HostDistances:
+        """Made when the first part is placed, since then the walk knows which nodes may get parts."""
+        return HostDistances(self._walk, bytes_relative=self._policy.bytes_relative)

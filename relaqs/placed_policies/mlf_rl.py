@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
+from relaqs.parts.parts import WAITS
 from relaqs.parts.plan import PlacedPlan, planned_in_order
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.features import job_features, node_features
+from relaqs.placed_policies.features import NodeFeatures, job_features
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.scoring import ScoringNetworks, read_networks
 
@@ -75,11 +77,16 @@ class ByScores:
     def ranks(self, queue: IntArray) -> FloatArray:
         return self.scores
 
-    def node(self, part: int, hosts: BoolArray) -> int:
-        candidates = np.flatnonzero(hosts)
-        if len(candidates) == 1:
-            return int(candidates[0])
-        return int(candidates[self.chosen(node_features(self.walk, part, candidates))])
+    def node(self, part: int) -> int:
+        candidates = np.flatnonzero(self.walk.hosts(part))
+        if len(candidates) < 2:
+            return int(candidates[0]) if len(candidates) else WAITS
+        return int(candidates[self.chosen(self._nodes.of(part, candidates))])
+
+    @cached_property
+    def _nodes(self) -> NodeFeatures:
+        """Made when the first part is placed, since then the walk knows which nodes may get parts."""
+        return NodeFeatures(self.walk)
 
     def chosen(self, features: FloatArray) -> int:
         """Return which candidate has the highest score, the first of several. features: shape (n, F)."""

@@ -39,14 +39,14 @@ def take_movers(
     left = []
     for node in np.flatnonzero(load.overloaded(limit)).tolist():
         members, alone = np.flatnonzero(load.node == node), slice(node, node + 1)
-        while load.overloaded(limit, alone)[0]:
+        while True:
             devices = load.overloaded_devices(limit, alone)[0]
-            candidates = _candidates(load, members, devices, priority, lowest_share)
             overloaded = load.overloaded_resources(limit, alone)[0]
             overloaded[DEVICES] = devices.any()
-            exchanged = [
-                traffic.with_nodes(int(part), load.node, len(load.alive))[node] for part in candidates
-            ]
+            if not overloaded.any():
+                break
+            candidates = _candidates(load, members, devices, priority, lowest_share)
+            exchanged = [traffic.with_nodes(part, load.node).get(node, 0.0) for part in candidates.tolist()]
             utilisation = relative_to(load.demand[candidates], load.capacity[node])
             distance = mover_distances(
                 utilisation, np.array(exchanged), overloaded, bytes_relative=bytes_relative

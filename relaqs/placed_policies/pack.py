@@ -89,7 +89,7 @@ class _Filling:
             firm.put(part, node, device)
 
     def _has_room(self, load: Load, part: int, node: int, device: int) -> bool:
-        if not load.hosts(part, self._limit)[node]:
+        if not load.has_room(part, node, self._limit):
             return False
         used = 0.0 if device == WAITS else load.device_used[node, device]
         return bool(used == 0.0 or used + load.demand[part, DEVICES] <= self._limit + ROUNDING)

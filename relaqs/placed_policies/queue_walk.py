@@ -10,6 +10,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs.parts.load import Load
 from relaqs.parts.parts import WAITS
 from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.resources import DEVICES
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.overload import take_movers
 from relaqs.placed_policies.traffic import Traffic
@@ -26,8 +27,8 @@ class Choices(Protocol):
         """Return how soon each job comes, shape (J,), higher first. queue: the parts that wait."""
         ...
 
-    def node(self, part: int, hosts: BoolArray) -> int:
-        """Return the node of a part. hosts: which nodes have room, shape (N,), at least one."""
+    def node(self, part: int) -> int:
+        """Return the node of a part, one of the walk's hosts, or −1 where there are none."""
         ...
 
 
@@ -54,6 +55,7 @@ class QueueWalk:
         self.view, self.limit, self._notes_turns = view, limit, notes_turns
         self.load, self.traffic = Load(view), Traffic(view.parts)
         self.underloaded = self.load.alive.copy()
+        self._takes_parts = False
         self.turns: list[tuple[int, IntArray]] = []
 
     def plan(
@@ -82,9 +84,14 @@ class QueueWalk:
                 )
                 waits[movers] = True
             self.underloaded = load.alive & ~load.overloaded(self.limit)
+            self._takes_parts = bool(self.underloaded.any())
             place = self._place_jobs if gang else self._place_parts
             place(np.flatnonzero(waits), priority, choices)
         return PlacedPlan.of(self.view, load.node, load.device)
+
+    def hosts(self, part: int) -> BoolArray:
+        """Return which nodes have room for a part, shape (N,)."""
+        return self.load.hosts(part, self.limit) & self.underloaded
 
     def _place_parts(self, queue: IntArray, priority: FloatArray, choices: Choices) -> None:
         """Place the parts of a queue one by one, those of the highest priority first.
@@ -145,10 +152,9 @@ class QueueWalk:
     def _place(self, part: int, choices: Choices) -> bool:
         """Put a part onto the node that is chosen, and return whether one has room."""
         load = self.load
-        hosts = load.hosts(part, self.limit) & self.underloaded
-        if not hosts.any():
+        node = choices.node(part) if self._takes_parts else WAITS
+        if node == WAITS:
             return False
-        node = choices.node(part, hosts)
         load.put(part, node, WAITS if load.is_server[part] else load.least_loaded_device(node))
         return True
 
@@ -166,8 +172,10 @@ class _Rooms:
         on_device = queue[~load.is_server[queue]]
         job = walk.view.parts.job[on_device]
         self._wanted = np.bincount(job, minlength=count)
-        self._least = np.full((count, load.demand.shape[1]), np.inf)
-        np.minimum.at(self._least, job, load.demand[on_device])
+        self._least = np.full((load.demand.shape[1], count), np.inf)
+        for least, demand in zip(self._least, load.demand[on_device].T, strict=True):
+            np.minimum.at(least, job, demand)
+        self._devices: dict[float, _DeviceRoom] = {}
         self.hopeless = np.zeros(count, dtype=np.bool_)
 
     def may_have(self, job: int) -> bool:
@@ -177,13 +185,52 @@ class _Rooms:
         """
         if self.hopeless[job] or not self._wanted[job]:
             return not self.hopeless[job]
-        rooms = self._walk.load.room(self._least[job], self._walk.limit)
-        if rooms[self._walk.underloaded].sum() >= self._wanted[job]:
+        if self._fits(job):
             return True
-        no_less = (self._least >= self._least[job]).all(axis=1) & (self._wanted > 0)
-        self.hopeless |= no_less & (self._wanted >= self._wanted[job])
+        no_less = self._wanted >= self._wanted[job]
+        for least in self._least:
+            no_less &= least >= least[job]
+        self.hopeless |= no_less
         return False
 
     def may_all_have(self, jobs: IntArray) -> BoolArray:
         """Return the same for several jobs, shape (n,)."""
         return np.array([self.may_have(job) for job in jobs.tolist()], dtype=np.bool_)
+
+    def _fits(self, job: int) -> bool:
+        """Return whether a job's parts fit, asking first what is asked fast: whether devices are enough."""
+        walk, least, wanted = self._walk, self._least[:, job], self._wanted[job]
+        share = float(least[DEVICES])
+        if not share > 0:
+            return bool(walk.load.room(least, walk.limit)[walk.underloaded].sum() >= wanted)
+        if share not in self._devices:
+            self._devices[share] = _DeviceRoom(walk, share)
+        room = self._devices[share].now()
+        nodes = np.flatnonzero(room)
+        room = room[nodes]
+        if room.sum() < wanted:
+            return False
+        return bool(np.minimum(room, walk.load.other_room(least, walk.limit, nodes)).sum() >= wanted)
+
+
+class _DeviceRoom:
+    """How many parts of one share of a device fit onto devices; only changed nodes are looked at again."""
+
+    def __init__(self, walk: QueueWalk, share: float) -> None:
+        self._walk, self._share = walk, share
+        self._room = np.zeros(len(walk.view.nodes))
+        self._seen = len(walk.load.changed)
+        self._look_at(np.flatnonzero(walk.underloaded))
+
+    def now(self) -> FloatArray:
+        """Return how many fit onto each node, shape (N,); none where no part may come."""
+        walk, load = self._walk, self._walk.load
+        changed = set(load.changed[self._seen :])
+        if changed:
+            self._seen = len(load.changed)
+            nodes = np.array(list(changed))
+            self._look_at(nodes[walk.underloaded[nodes]])
+        return self._room
+
+    def _look_at(self, nodes: IntArray) -> None:
+        self._room[nodes] = self._walk.load.device_room(self._share, self._walk.limit, nodes)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.parts.parts import Parts
 
@@ -16,7 +15,7 @@ class Traffic:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._jobs: dict[int, Mapping[int, tuple[IntArray, FloatArray]]] = {}
+        self._jobs: dict[int, dict[int, list[tuple[int, float]]]] = {}
 
     @cached_property
     def _by_job(self) -> tuple[IntArray, IntArray]:
@@ -26,8 +25,8 @@ class Traffic:
         jobs = int(self._parts.job.max(initial=-1)) + 1
         return order, np.searchsorted(job[order], np.arange(jobs + 1))
 
-    def with_nodes(self, part: int, node: IntArray, count: int) -> FloatArray:
-        """Return the bytes that a part exchanges with each node in an iteration, shape (count,).
+    def with_nodes(self, part: int, node: IntArray) -> dict[int, float]:
+        """Return the bytes that a part exchanges with nodes in an iteration, by node; with others, none.
 
         Args:
             node: where each part stands, shape (P,); −1: nowhere.
@@ -35,29 +34,21 @@ class Traffic:
         job = int(self._parts.job[part])
         if job not in self._jobs:
             self._jobs[job] = self._of_job(job)
-        if part not in self._jobs[job]:
-            return np.zeros(count)
-        others, sizes = self._jobs[job][part]
-        place = node[others]
-        known = place >= 0
-        exchanged = np.bincount(place[known], weights=sizes[known], minlength=count)
-        return np.asarray(exchanged, dtype=np.float64)
+        exchanged: dict[int, float] = {}
+        for other, size in self._jobs[job].get(part, ()):
+            place = int(node[other])
+            if place >= 0:
+                exchanged[place] = exchanged.get(place, 0.0) + size
+        return exchanged
 
-    def _of_job(self, job: int) -> dict[int, tuple[IntArray, FloatArray]]:
+    def _of_job(self, job: int) -> dict[int, list[tuple[int, float]]]:
         """Return the parts that each part of a job exchanges bytes with, and how many, in order of flows."""
         order, starts = self._by_job
         flows = order[starts[job] : starts[job + 1]]
-        if not len(flows):
-            return {}
-        sender, receiver = self._parts.flows[flows].T
-        back = sender != receiver
-        part, other = np.concatenate([sender, receiver[back]]), np.concatenate([receiver, sender[back]])
-        flow = np.concatenate([flows, flows[back]])
-        by_part = np.lexsort([flow, part])
-        parts, first = np.unique(part[by_part], return_index=True)
-        own = zip(
-            np.split(other[by_part], first[1:]),
-            np.split(self._parts.flow_bytes[flow[by_part]], first[1:]),
-            strict=True,
-        )
-        return dict(zip(parts.tolist(), own, strict=True))
+        found: dict[int, list[tuple[int, float]]] = {}
+        ends, sizes = self._parts.flows[flows].tolist(), self._parts.flow_bytes[flows].tolist()
+        for (sender, receiver), size in zip(ends, sizes, strict=True):
+            found.setdefault(sender, []).append((receiver, size))
+            if sender != receiver:
+                found.setdefault(receiver, []).append((sender, size))
+        return found

@@ -48,7 +48,6 @@ def pace_of(
     """
     rows, owner = rows_of(table.starts, jobs)
     active = works[rows]
-    copies = np.bincount(table.replica_job, minlength=len(table.stages))[jobs]
     working = _working_copies(table, rows[active], owner[active], len(jobs))
     compute = _compute_seconds(table, rows[active], node, device, demand, nodes)
     stages = int(table.stages[jobs].max(initial=1))
@@ -57,7 +56,7 @@ def pace_of(
     alone = np.zeros((len(jobs), stages))
     np.maximum.at(alone, (owner[active], table.level[rows[active]]), table.alone_seconds[rows[active]])
     sending, sent = _sending_seconds(table, jobs, works, node, nodes, alone.sum(axis=1), stages)
-    seconds = (longest.sum(axis=1) + sending) * copies / np.maximum(working, 1)
+    seconds = (longest.sum(axis=1) + sending) * table.copies(jobs) / np.maximum(working, 1)
     return Pace(seconds, sent)
 
 
@@ -106,14 +105,15 @@ def _sending_seconds(
     owner, sizes = owner[crosses], table.flow_bytes[flows[crosses]]
     stage, ends = table.flow_stage[flows[crosses]], node[ends[crosses]]
     count, bandwidth = len(nodes), nodes.capacity[:, NETWORK]
-    busiest = np.zeros((len(jobs) * stages, count))
-    asked = np.zeros(count)
-    for side in (0, 1):  # what a node sends, and what it receives
-        cell = (owner * stages + stage) * count + ends[:, side]
-        amount = np.bincount(cell, weights=sizes, minlength=busiest.size).reshape(busiest.shape)
-        busiest = np.maximum(busiest, amount)
-        each = np.bincount(ends[:, side], weights=sizes / alone_seconds[owner], minlength=count)
+    step = owner * stages + stage
+    cells, cell = np.unique(np.concatenate([step * count + side for side in ends.T]), return_inverse=True)
+    busiest, asked = np.zeros(len(cells)), np.zeros(count)
+    for side, at in zip(ends.T, np.split(cell, 2), strict=True):  # what a node sends, and what it receives
+        busiest = np.maximum(busiest, np.bincount(at, weights=sizes, minlength=len(cells)))
+        each = np.bincount(side, weights=sizes / alone_seconds[owner], minlength=count)
         asked = np.maximum(asked, each)
     rate = np.maximum(bandwidth, 1e-9) / np.maximum(asked / np.maximum(bandwidth, 1e-9), 1.0)
-    seconds = (busiest / rate).max(axis=1).reshape(len(jobs), stages).sum(axis=1)
+    longest = np.zeros(len(jobs) * stages)
+    np.maximum.at(longest, cells // count, busiest / rate[cells % count])
+    seconds = longest.reshape(len(jobs), stages).sum(axis=1)
     return seconds, np.bincount(owner, weights=sizes, minlength=len(jobs)).astype(np.float64)

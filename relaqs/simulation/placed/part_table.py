@@ -29,9 +29,9 @@ class PartTable:
     """Parts, edges and flows of all jobs, in the order of the jobs. Positions are those of the table.
 
     Attributes:
-        starts: where each job's parts begin, shape (J + 1,); edge_starts and flow_starts likewise.
+        starts: where each job's parts begin, shape (J + 1,); copy_starts, edge_starts and flow_starts
+            likewise.
         replica: a number of its own for each copy of a model, −1 for servers.
-        replica_job: the job of each copy, shape (number of copies,).
         demand: on average, of each resource, shape (P, 4).
         swing_seconds, swing_phase: of the part's demand of devices and cores.
         stages: the steps of an iteration of each job, shape (J,).
@@ -41,7 +41,7 @@ class PartTable:
     job: IntArray
     index: IntArray
     replica: IntArray
-    replica_job: IntArray
+    copy_starts: IntArray
     level: IntArray
     is_server: BoolArray
     size_share: FloatArray
@@ -67,7 +67,7 @@ class PartTable:
         starts = np.concatenate([[0], np.cumsum(counts)])
         owner = np.repeat(np.arange(len(jobs)), counts)
         copies = np.array([int(shape.replica.max()) + 1 for shape in shapes])
-        first_copy = np.concatenate([[0], np.cumsum(copies)])[:-1]
+        copy_starts = np.concatenate([[0], np.cumsum(copies)])
         replica = np.concatenate([shape.replica for shape in shapes])
         flow_bytes = [_flow_bytes(job) * shape.flow_scale for job, shape in zip(jobs, shapes, strict=True)]
         flows = np.concatenate([shape.flows + start for shape, start in zip(shapes, starts, strict=False)])
@@ -91,8 +91,8 @@ class PartTable:
             starts=starts,
             job=owner,
             index=np.arange(len(owner)) - starts[owner],
-            replica=np.where(replica < 0, -1, replica + first_copy[owner]),
-            replica_job=np.repeat(np.arange(len(jobs)), copies),
+            replica=np.where(replica < 0, -1, replica + copy_starts[owner]),
+            copy_starts=copy_starts,
             level=np.concatenate([shape.level for shape in shapes]),
             is_server=is_server,
             size_share=share,
@@ -112,6 +112,10 @@ class PartTable:
 
     def __len__(self) -> int:
         return len(self.job)
+
+    def copies(self, jobs: IntArray) -> IntArray:
+        """Return how many copies of their model jobs have, shape (n,)."""
+        return self.copy_starts[jobs + 1] - self.copy_starts[jobs]
 
     def demand_at(self, rows: IntArray, seconds: float, swing: float) -> FloatArray:
         """Return what parts use at a moment, shape (n, 4): their mean demand, up and down by a share of it.

@@ -149,7 +149,7 @@ class _PlacedSimulation:
 
     def run(self) -> PlacedOutcome:
         states, rules = self._states, self._rules
-        while np.isnan(states.end_seconds).any() and self._now < rules.until_seconds:
+        while states.unfinished and self._now < rules.until_seconds:
             due = self._next_plan()
             fault = self._changes[-1][0] if self._changes else math.inf
             until = min(due, fault, states.next_end_seconds(self._now), rules.until_seconds)
@@ -174,7 +174,7 @@ class _PlacedSimulation:
         """Raise ArgumentError where nothing works, and nothing can come that would change it."""
         states = self._states
         waiting = states.active(self._now)
-        is_all = len(waiting) == np.isnan(states.end_seconds).sum() and not self._changes
+        is_all = len(waiting) == states.unfinished and not self._changes
         in_vain = len(waiting) and is_all and math.isinf(states.next_end_seconds(self._now))
         self._plans_in_vain = self._plans_in_vain + 1 if in_vain else 0
         if self._plans_in_vain * self._rules.period_seconds >= DAY_SECONDS:
@@ -188,8 +188,7 @@ class _PlacedSimulation:
         """Return when the next plan is due. Plans at which there is no job are passed over."""
         states, period = self._states, self._rules.period_seconds
         if not len(states.active(self._now)):
-            first = float(states.arrival_seconds[np.isnan(states.end_seconds)].min())
-            self._rounds = max(self._rounds, math.ceil(first / period) - 1)
+            self._rounds = max(self._rounds, math.ceil(states.next_arrival_seconds / period) - 1)
         return (self._rounds + 1) * period
 
     def _plan(self) -> None:

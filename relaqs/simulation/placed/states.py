@@ -35,6 +35,7 @@ class PlacedStates:
         migrations: how often parts moved from one place to another.
         preemptions: how often it worked, and then had to wait.
         done_at_deadline: its iterations when its deadline came, NaN before.
+        unfinished: how many have not ended.
     """
 
     def __init__(
@@ -65,14 +66,31 @@ class PlacedStates:
         self.node, self.device = np.full((2, parts), WAITS)
         self._queued_since = self.arrival_seconds[self.table.job].copy()
         self.demand = self.table.demand.copy()
+        self._swung = np.empty(0, dtype=np.int64)  # parts whose demand is not their mean
         self._works = np.zeros(parts, dtype=np.bool_)
-        self._working = np.empty(0, dtype=np.int64)
+        self._work_rows = self._working = np.empty(0, dtype=np.int64)
         self._seconds = np.full(count, math.inf)
         self._bytes = np.zeros(count)
+        # Most jobs have ended or not come. What happens often looks only at those that are here.
+        self.unfinished, self._come = count, 0
+        self._active = np.empty(0, dtype=np.int64)
+        self._held, self._held_devices = np.empty((2, 0), dtype=np.int64)  # jobs with a part somewhere
+        self._by_deadline = np.argsort(self.deadline_seconds, kind="stable")
+        self._deadlines = self.deadline_seconds[self._by_deadline]
 
     def active(self, now: float) -> IntArray:
-        """Return the jobs that have come and not ended, in the order of their arrival."""
-        return np.flatnonzero((self.arrival_seconds <= now) & np.isnan(self.end_seconds))
+        """Return the jobs that have come and not ended, in the order of their arrival. Time goes on only."""
+        come = int(np.searchsorted(self.arrival_seconds, now, side="right"))
+        if come > self._come:
+            self._active = np.concatenate([self._active, np.arange(self._come, come)])
+            self._come = come
+        return self._active
+
+    @property
+    def next_arrival_seconds(self) -> float:
+        """When the next job comes, infinity if none does."""
+        come = self._come
+        return float(self.arrival_seconds[come]) if come < len(self.arrival_seconds) else math.inf
 
     def accuracy_after(self, iterations: FloatArray) -> FloatArray:
         """Return each job's best accuracy after so many iterations, shape (J,)."""
@@ -98,23 +116,22 @@ class PlacedStates:
         before = self.done[jobs].copy()
         self.done[jobs] = np.minimum(before + made, self.iterations_most[jobs])
         self.sent_bytes[jobs] += (self.done[jobs] - before) * self._bytes[jobs]
-        placed = self.node >= 0
-        held = np.bincount(self.table.job[placed & ~self.table.is_server], minlength=len(self.done))
-        some = np.bincount(self.table.job[placed], minlength=len(self.done)) > 0
-        self.executed_seconds += some * (end - start)
-        self.device_seconds += held * (end - start)
+        self.executed_seconds[self._held] += end - start
+        self.device_seconds[self._held] += self._held_devices * (end - start)
         self._note_deadlines(start, end, jobs, before, begins)
 
     def _note_deadlines(
         self, start: float, end: float, jobs: IntArray, before: FloatArray, begins: FloatArray
     ) -> None:
-        due = (self.deadline_seconds > start) & (self.deadline_seconds <= end)
-        if not due.any():
+        first, after = np.searchsorted(self._deadlines, [start, end], side="right")
+        due = self._by_deadline[first:after]
+        if not len(due):
             return
-        at = self.done.copy()
-        worked = np.maximum(self.deadline_seconds[jobs] - begins, 0.0) / self._seconds[jobs]
-        at[jobs] = np.minimum(before + worked, self.iterations_most[jobs])
-        self.done_at_deadline[due] = at[due]
+        self.done_at_deadline[due] = self.done[due]
+        late = np.flatnonzero(np.isin(jobs, due))
+        job = jobs[late]
+        worked = np.maximum(self.deadline_seconds[job] - begins[late], 0.0) / self._seconds[job]
+        self.done_at_deadline[job] = np.minimum(before[late] + worked, self.iterations_most[job])
 
     def end_jobs(self, now: float) -> bool:
         """End the jobs that have made all iterations, and return whether there are any."""
@@ -135,6 +152,18 @@ class PlacedStates:
             self.end_seconds[jobs] = now
             rows, _ = rows_of(self.table.starts, jobs)
             self.node[rows] = self.device[rows] = WAITS
+            self.unfinished -= len(jobs)
+            self._active = self._active[~np.isin(self._active, jobs)]
+            holds = ~np.isin(self._held, jobs)
+            self._held, self._held_devices = self._held[holds], self._held_devices[holds]
+
+    def _note_held(self, jobs: IntArray) -> None:
+        """Find out which of these jobs have parts somewhere; no other has."""
+        rows, owner = rows_of(self.table.starts, jobs)
+        placed = self.node[rows] >= 0
+        holds = np.bincount(owner[placed], minlength=len(jobs)) > 0
+        on_devices = np.bincount(owner[placed & ~self.table.is_server[rows]], minlength=len(jobs))
+        self._held, self._held_devices = jobs[holds], on_devices[holds]
 
     # Where parts are.
 
@@ -160,9 +189,9 @@ class PlacedStates:
         leaves, arrives = changed & (was >= 0), changed & (plan.node >= 0)
         np.add.at(self.migrations, jobs[owner[leaves & arrives]], 1)
         touched = np.unique(owner[changed])
-        lost = jobs[np.intersect1d(touched, np.searchsorted(jobs, self._working))]
-        self.done[lost] = np.floor(self.done[lost] + 1e-9)
         worked = np.isin(jobs, self._working)
+        lost = jobs[touched[worked[touched]]]
+        self.done[lost] = np.floor(self.done[lost] + 1e-9)
         self.node[rows], self.device[rows] = plan.node, plan.device
         self._queued_since[rows[leaves & ~arrives]] = now
         fetches = arrives & (was != plan.node) & (self.done[jobs[owner]] > 0)
@@ -176,6 +205,7 @@ class PlacedStates:
         waits = np.zeros(len(jobs), dtype=np.bool_)
         waits[owner[leaves & ~arrives]] = True
         self.preemptions[jobs[worked & waits]] += 1
+        self._note_held(jobs)
 
     def fail(self, node: int, now: float) -> None:
         """Take a node away: its parts wait, and the iterations in hand of their jobs are lost."""
@@ -184,6 +214,7 @@ class PlacedStates:
         self.done[hit] = np.floor(self.done[hit] + 1e-9)
         self.node[there] = self.device[there] = WAITS
         self._queued_since[there] = now
+        self._note_held(self._held)
         self._set_alive(node, False)
 
     def restore(self, node: int) -> None:
@@ -197,26 +228,30 @@ class PlacedStates:
 
     def set_demand(self, now: float) -> None:
         """Let the demands of placed parts be those of this moment; what waits asks for its mean."""
-        self.demand = self.table.demand.copy()
-        placed = np.flatnonzero(self.node >= 0)
-        self.demand[placed] = self.table.demand_at(placed, now, self._swing)
+        self.demand[self._swung] = self.table.demand[self._swung]
+        rows, _ = rows_of(self.table.starts, self._held)
+        self._swung = rows[self.node[rows] >= 0]
+        self.demand[self._swung] = self.table.demand_at(self._swung, now, self._swing)
 
     def set_pace(self, now: float) -> None:
         """Compute who works, and how fast, from where parts are."""
-        jobs = np.unique(self.table.job[self.node >= 0])
-        rows, owner = rows_of(self.table.starts, jobs)
-        waits = self.node[rows] < 0
-        copy = self.table.replica[rows]
-        broken = np.bincount(copy[waits & (copy >= 0)], minlength=len(self.table.replica_job)) > 0
-        works = np.where(copy >= 0, ~broken[copy], ~waits)
-        some = np.bincount(owner[works & (copy >= 0)], minlength=len(jobs)) > 0
-        serverless = np.bincount(owner[waits & (copy < 0)], minlength=len(jobs)) > 0
+        table, jobs = self.table, self._held
+        rows, owner = rows_of(table.starts, jobs)
+        waits, in_copy = self.node[rows] < 0, table.replica[rows] >= 0
+        copies = table.copies(jobs)
+        first_copy = np.cumsum(copies) - copies  # as if there were no other jobs
+        copy = np.where(in_copy, table.replica[rows] + (first_copy - table.copy_starts[jobs])[owner], 0)
+        broken = np.bincount(copy[waits & in_copy], minlength=int(copies.sum())) > 0
+        works = np.where(in_copy, ~broken[copy], ~waits)
+        some = np.bincount(owner[works & in_copy], minlength=len(jobs)) > 0
+        serverless = np.bincount(owner[waits & ~in_copy], minlength=len(jobs)) > 0
         runs = some & ~serverless
-        self._works[:] = False
-        self._works[rows[works & runs[owner]]] = True
+        self._works[self._work_rows] = False
+        self._work_rows = rows[works & runs[owner]]
+        self._works[self._work_rows] = True
+        self._seconds[self._working] = math.inf
+        self._bytes[self._working] = 0.0
         self._working = jobs[runs]
-        self._seconds[:] = math.inf
-        self._bytes[:] = 0.0
         if len(self._working):
             pace = pace_of(
                 self.table, self._working, self._works, self.node, self.device, self.demand, self.nodes

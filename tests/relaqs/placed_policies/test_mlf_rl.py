@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES, job_features, node_features
+from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES, NodeFeatures, job_features
 from relaqs.placed_policies.mlf_rl import ByScores, MlfRl
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.registry import make_placed_policy
@@ -59,7 +59,7 @@ def test_features_are_finite_and_of_about_one_size(view: PlacedView) -> None:
     assert np.isfinite(jobs).all()
     assert (np.abs(jobs) <= 2.0).all()
     for part in range(len(view.parts)) if view.nodes.alive.any() else ():
-        nodes = node_features(walk, part, np.arange(len(view.nodes)))
+        nodes = NodeFeatures(walk).of(part, np.arange(len(view.nodes)))
         assert nodes.shape == (len(view.nodes), len(NODE_FEATURES))
         assert np.isfinite(nodes).all()
         assert (np.abs(nodes) <= 4.0).all()
