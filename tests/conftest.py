@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 from collections.abc import Generator, Iterator
@@ -53,6 +54,19 @@ LONGEST = (
     "tests/test_examples.py",
 )
 
+# After so many new objects Python looks for garbage. Without this it does after 700, a twentieth of the time.
+OBJECTS_BETWEEN_LOOKS = 50_000
+
+# How a file says that it has tests for one of the Makefile's expressions. Then no other file is imported.
+MARKED = {
+    "slow": re.compile(r"mark\.slow|few_and_many\("),
+    "alone and not slow": re.compile(r"mark\.alone"),
+}
+
+# Workers of one run begin to collect at different places: each finds files compiled that others have done.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
 TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
 TPCH_PARTITIONS = 20
 FLIGHTS_PARTITIONS = 20
@@ -66,6 +80,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(OBJECTS_BETWEEN_LOOKS)
         gc.enable()
 
 
@@ -73,9 +88,47 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # what is frozen at the end is reported as leaked
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file without tests for the run's expression: to import all takes some ten core-seconds."""
+    marked = MARKED.get(config.option.markexpr)
+    if marked is None or not collection_path.match("test_*.py"):
+        return None
+    return True if marked.search(collection_path.read_text(encoding="utf-8")) is None else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if isinstance(collector, pytest.Dir) and report.passed:
+        first = len(report.result) * WORKER // WORKERS
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first, and give all workers the same order, as they must have it.
+
+    Raises:
+        pytest.UsageError: a file has marked tests that `pytest_ignore_collect` would not find.
+    """
+    for expression, written in MARKED.items():
+        mark = expression.partition(" ")[0]
+        for path in {item.path for item in items if item.get_closest_marker(mark) is not None}:
+            if written.search(path.read_text(encoding="utf-8")) is None:
+                raise pytest.UsageError(
+                    f"{path} has tests that are marked {mark!r} in another way than {written.pattern!r}; "
+                    "mark them in this file, or add the way to MARKED in tests/conftest.py"
+                )
     places = {file: place for place, file in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
+    def order(item: pytest.Item) -> tuple[int, tuple[str, ...]]:
+        place = places.get(item.nodeid.partition("::")[0], len(LONGEST))
+        return place, item.path.parts if WORKERS > 1 else ()
+
+    items.sort(key=order)
 
 
 class Oracle:

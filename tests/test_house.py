@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONGEST
+from tests.conftest import LONGEST, MARKED
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -258,12 +258,13 @@ def test_no_file_is_longer_than_a_reader_holds() -> None:
     assert long == {}
 
 
-def test_what_runs_alone_is_where_make_looks_for_it() -> None:
+def test_what_make_asks_for_is_looked_for_in_few_files() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (named,) = re.findall(r"^ALONE := (.+)$", makefile, re.MULTILINE)
-    marked = [path for path in python_files(ROOT / "tests") if "pytest.mark." + "alone" in path.read_text()]
-    assert marked
-    assert [path for path in marked if not path.is_relative_to(ROOT / named)] == []
+    asked = set(re.findall(r'-m pytest -m "?([a-z ]+?)"?(?: -n .*)?$', makefile, re.MULTILINE))
+    assert asked == {"not slow and not alone", *MARKED}
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    for written in MARKED.values():
+        assert 0 < sum(written.search(text) is not None for text in files) < len(files) / 4
 
 
 def test_what_begins_first_is_there() -> None:
