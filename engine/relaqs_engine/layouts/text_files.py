@@ -70,12 +70,14 @@ class _SniffedCsv:
 
     Attributes:
         columns: pairs (name, DuckDB type).
-        words: what follows FROM, in DuckDB's own words.
+        begun: what follows FROM, in DuckDB's own words, as far as the columns.
+        ended: what follows these.
         date_format: of its dates, None where it has none.
     """
 
     columns: list[tuple[str, str]]
-    words: str
+    begun: str
+    ended: str
     date_format: str | None
 
     def with_texts(self, texts: Mapping[str, str]) -> str | None:
@@ -86,7 +88,7 @@ class _SniffedCsv:
         if "DATE" in texts.values() and self.date_format not in _USUAL_DATES:
             return None
         types = [(name, "VARCHAR" if name in texts else type_text) for name, type_text in self.columns]
-        return self.words.replace(_struct(self.columns), _struct(types))
+        return f"{self.begun}{_struct(types)}{self.ended}"
 
 
 def _sniffed(file: Path, cursor: Cursor) -> _SniffedCsv | None:
@@ -101,11 +103,10 @@ def _sniffed(file: Path, cursor: Cursor) -> _SniffedCsv | None:
     found = [(each["name"], each["type"]) for each in columns]
     if _holds_a_separator([name for name, _ in found]):
         return None
-    words = prompt.removeprefix("FROM ").removesuffix(";")
-    is_as_expected = (
-        words.startswith(f"read_csv({path}, auto_detect=false") and words.count(_struct(found)) == 1
-    )
-    return _SniffedCsv(found, words, date_format) if is_as_expected and not skipped else None
+    begun, _, ended = prompt.removeprefix("FROM ").removesuffix(";").partition(_struct(found))
+    if skipped or not ended or not begun.startswith(f"read_csv({path}, auto_detect=false, "):
+        return None
+    return _SniffedCsv(found, begun, ended, date_format)
 
 
 def _struct(columns: Sequence[tuple[str, str]]) -> str:
