@@ -5,6 +5,7 @@ Python would answer ctrl-C with a traceback while the modules of the program are
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from types import FrameType
@@ -19,7 +20,10 @@ def main() -> NoReturn:
     from relaqs.cli import main as run_program
 
     signal.signal(signal.SIGINT, heard)
-    run_program()
+    try:
+        run_program()
+    finally:
+        gc.freeze()  # Python would look through all that was loaded once more: a sixth of a short run
 
 
 def _leave(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,11 +195,12 @@ def _sources(data: TableSource | None, tables: Mapping[str, TableSource], cache_
 def _open_catalog(sources: _Sources, use: CacheUse, cluster: Executor | None) -> Catalog:
     """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
     how = Opening(use, notices.announce)
-    if cluster is None:
-        opened = Catalog.of_sources(sources.found, how)
-    else:
-        opened = _laid_out(sources.found, how, cluster)
-    return Catalog((*sources.laid_out.layouts, *opened.layouts))
+    with closing(how.reading):
+        if cluster is None:
+            opened = Catalog.of_sources(sources.found, how)
+        else:
+            opened = _laid_out(sources.found, how, cluster)
+        return Catalog((*sources.laid_out.layouts, *opened.layouts)).measured(how.reading)
 
 
 def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executor) -> Catalog:

@@ -11,17 +11,16 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import DatabaseConfig, FileState
+from relaqs_engine.duck import DatabaseConfig, FileState, ReadingDatabase
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
-from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.plain import PlainTable, measured_beside
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.stored import stored_warehouse
 from relaqs_engine.layouts.together import layout_folders, settle
@@ -104,8 +103,11 @@ class Catalog:
         how = how or Opening()
         how.use.cache.sweep()
         opened = laid_out_once if lay_out else opened_table
-        with closing(how.reading):
-            return cls(tuple(opened(name, each, how) for name, each in sources.items()))
+        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
+
+    def measured(self, reading: ReadingDatabase) -> Catalog:
+        """Return this catalog, small plain tables with the statistics that estimates of others can use."""
+        return replace(self, layouts=measured_beside(self.layouts, reading))
 
     @property
     def tables(self) -> Mapping[str, Layout]:

@@ -12,9 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import portalocker
-from portalocker import AlreadyLocked, LockException, LockFlags
-
 
 class Lock:
     """A lock that is held, until `release` or the end of the process."""
@@ -50,6 +47,9 @@ def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Lock:
         BlockingIOError: another holds it, and `wait` is not given.
         OSError: the file system has no locks.
     """
+    import portalocker  # a session without a cache takes no lock
+    from portalocker import AlreadyLocked, LockException, LockFlags
+
     handle, identity = _opened(path)
     how = LockFlags.SHARED if shared else LockFlags.EXCLUSIVE
     try:

@@ -17,21 +17,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs.pacing.pacer import Pacer, report
-from relaqs.pacing.query_pacer import QueryPacer
-from relaqs.pacing.scikit import report_fits
-from relaqs.pacing.torch import report_losses
+from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs.pacing.pacer import Pacer, report
+    from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.pacing.scikit import report_fits
+    from relaqs.pacing.torch import report_losses
     from relaqs.pacing.xgboost import Report
 
 __all__ = ["Pacer", "QueryPacer", "Report", "report", "report_fits", "report_losses"]
 
-
-def __getattr__(name: str) -> object:
-    """Load `Report` when it is first used: it imports XGBoost."""
-    if name != "Report":
-        raise AttributeError(f"module 'relaqs.pacing' has no attribute {name!r}")
-    from relaqs.pacing.xgboost import Report
-
-    return Report
+__getattr__, __dir__ = on_first_use(
+    "relaqs.pacing",
+    {
+        "Pacer": "relaqs.pacing.pacer",
+        "QueryPacer": "relaqs.pacing.query_pacer",
+        "Report": "relaqs.pacing.xgboost",
+        "report": "relaqs.pacing.pacer",
+        "report_fits": "relaqs.pacing.scikit",
+        "report_losses": "relaqs.pacing.torch",
+    },
+)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.plain import all_measured
+from relaqs_engine.layouts.reads import read_of_table
 
+from relaqs.executors.duck_process import unchanged
+from relaqs.executors.intact_files import check_unchanged
 from relaqs.queries.databases import Databases
 from relaqs.queries.open_tables import OpenTables
 from relaqs.queries.planner import Planner
@@ -42,7 +45,10 @@ class HoldsTables:
     def measured_tables(self) -> Mapping[str, Layout]:
         """Return the tables' layouts by name, with the statistics of all columns.
 
-        Layouts have them. A large plain table has none yet, and is read once to find them.
+        Layouts have them. A plain table has none yet, and is read once to find them.
+
+        Raises:
+            DataError: a plain table's files changed since the session was opened, or cannot be read.
 
         >>> import duckdb, relaqs
         >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
@@ -50,7 +56,10 @@ class HoldsTables:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        return all_measured(self.tables, self._databases.whole.threads)
+        plain = [read_of_table(table, None) for table in self.tables.values() if table.is_plain]
+        check_unchanged(plain)
+        with unchanged(plain):
+            return all_measured(self.tables, self._databases.whole.threads)
 
     @property
     def layout_progress(self) -> LayoutProgress | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import ReadingDatabase
 from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
@@ -126,12 +127,19 @@ class OpenTables:
     def _replace_all(self, changes: Sequence[tuple[Layout, Layout]]) -> None:
         """Read others in the place of some layouts. Where another took that place meanwhile, it stays."""
         with self._changing:
-            layouts, place = self.catalog.layouts, {id(old): new for old, new in changes}
-            if self._is_closed or all(id(each) not in place for each in layouts):
+            layouts, place = self.catalog.layouts, {_opening_of(old): new for old, new in changes}
+            if self._is_closed or all(_opening_of(each) not in place for each in layouts):
                 return
-            self.catalog = Catalog(tuple(place.get(id(each), each) for each in layouts))
+            changed_to = Catalog(tuple(place.get(_opening_of(each), each) for each in layouts))
+            with closing(ReadingDatabase()) as reading:
+                self.catalog = changed_to.measured(reading)
             if (changed := self._changed()) is not None:
                 changed(self.catalog)
+
+
+def _opening_of(table: Layout) -> int:
+    """Return what is the same of a table for as long as it is not opened anew, though more is known of it."""
+    return id(table.cached) if isinstance(table, PlainTable) and table.cached else id(table)
 
 
 def let_go(executor: Executor, tables: OpenTables) -> None:

@@ -2,6 +2,7 @@
 
 A wide answer is folded into blocks that fit the width, with the exact columns repeated in each; a number is
 never cut. Without colours nothing is lost, and where only ASCII can be shown the signs are spelled in it.
+rich is loaded for a terminal, and to measure letters beyond ASCII. An answer on a pipe does without.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
-from rich.text import Text
-
 from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Shown
 from relaqs.rendering.view import AnswerView, Bar, Column, view_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
+
+Line = tuple[tuple[str, str], ...]
+"""Pieces of text, each with rich's name of its style, or ""."""
 
 MAX_ROWS = 20
 _BAR_WIDTHS = (24, 18, 13)  # the widest that fits is drawn, and none rather than fold the answer
@@ -32,12 +34,18 @@ def plain_text(snapshot: DrawableAnswer, *, ascii_only: bool = False) -> str:
     """Return the snapshot as text without colours, as wide as the terminal, or 100 columns without one."""
     width = shutil.get_terminal_size((100, 24)).columns
     page = _Page(view_of(snapshot, MAX_ROWS), width, ascii_only)
-    return "\n".join(line.plain.rstrip() for line in _lines(page))
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in _lines(page))
 
 
 def render(snapshot: DrawableAnswer, options: ConsoleOptions) -> Iterator[Text]:
     """Yield what rich prints."""
-    yield from _lines(_Page(view_of(snapshot, MAX_ROWS), options.max_width, options.ascii_only))
+    yield from map(_styled, _lines(_Page(view_of(snapshot, MAX_ROWS), options.max_width, options.ascii_only)))
+
+
+def _styled(line: Line) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class SnapshotOnScreen:
             rows = min(rows, page.view.row_count) - 1
             if len(lines) <= room or rows < 1:
                 break
-        for line in lines[:room]:
+        for line in map(_styled, lines[:room]):
             line.no_wrap, line.overflow = True, "ellipsis"  # a folded note would scroll the screen
             yield line
 
@@ -76,23 +84,24 @@ class _Strip:
     """A column ready to print: a header and cells of equal width. is_exact: repeated in every block."""
 
     header: str
-    cells: tuple[Text, ...]
+    cells: tuple[Line, ...]
     width: int
     is_exact: bool = False
 
 
-def _lines(page: _Page) -> Iterator[Text]:
-    yield Text(page.spell(page.view.heading), "bold")
+def _lines(page: _Page) -> Iterator[Line]:
+    yield ((page.spell(page.view.heading), "bold"),)
     for block in _blocks(page):
-        yield Text("")
-        yield Text(_GAP.join(strip.header for strip in block), "bold")
-        yield Text(page.spell("─") * _width(block), "dim")
+        yield ()
+        yield ((_GAP.join(strip.header for strip in block), "bold"),)
+        yield ((page.spell("─") * _width(block), "dim"),)
         for row in range(page.view.row_count):
-            yield Text(_GAP).join(strip.cells[row] for strip in block)
+            first, *others = (strip.cells[row] for strip in block)
+            yield (*first, *(piece for cell in others for piece in ((_GAP, ""), *cell)))
     if page.view.hidden_rows:
-        yield Text(page.spell(page.view.rest), "dim")
+        yield ((page.spell(page.view.rest), "dim"),)
     for note in page.view.notes:
-        yield Text(page.spell(note), "dim")
+        yield ((page.spell(note), "dim"),)
 
 
 def _blocks(page: _Page) -> list[list[_Strip]]:
@@ -128,19 +137,20 @@ def _strips(column: Column, page: _Page, bar_width: int) -> Iterator[_Strip]:
     margins = [page.spell(_margin(cell)) for cell in column.cells]
     value_width, margin_width = _longest(values), _longest(margins)
     content = value_width + (1 + margin_width if margin_width else 0)
-    width = max(content, cell_len(column.name))
+    width = max(content, _cell_count(column.name))
     pad = " " * (width - content) if column.is_number else ""
     cells = []
     for value, margin in zip(values, margins, strict=True):
-        spaces = " " * (value_width - cell_len(value))
-        text = Text(pad + spaces + value if column.is_number else value + spaces)
-        text.append(f" {margin}" if margin else "", "dim")
-        cells.append(_padded(text, width))
+        spaces = " " * (value_width - _cell_count(value))
+        text = pad + spaces + value if column.is_number else value + spaces
+        beside = f" {margin}" if margin else ""
+        rest = " " * (width - _cell_count(text + beside))
+        cells.append(((text, ""), (beside, "dim"), (rest, "")))
     header = column.name.rjust(width) if column.is_number else column.name
-    yield _Strip(set_cell_size(header, width), tuple(cells), width, not column.is_approximate)
+    yield _Strip(_fitted(header, width), tuple(cells), width, not column.is_approximate)
     if column.bars and bar_width:
-        bars = tuple(Text(page.spell(_bar(bar, bar_width))) for bar in column.bars)
-        yield _Strip(set_cell_size(page.view.interval_name, bar_width), bars, bar_width)
+        bars = tuple(((page.spell(_bar(bar, bar_width)), ""),) for bar in column.bars)
+        yield _Strip(_fitted(page.view.interval_name, bar_width), bars, bar_width)
 
 
 def _margin(cell: Shown) -> str:
@@ -157,13 +167,26 @@ def _bar(bar: Bar | None, width: int) -> str:
 
 
 def _longest(texts: Sequence[str]) -> int:
-    return max(map(cell_len, texts), default=0)
+    return max(map(_cell_count, texts), default=0)
 
 
 def _cropped(text: str) -> str:
-    return text if cell_len(text) <= _MAX_TEXT_WIDTH else set_cell_size(text, _MAX_TEXT_WIDTH - 1) + "…"
+    return text if _cell_count(text) <= _MAX_TEXT_WIDTH else _fitted(text, _MAX_TEXT_WIDTH - 1) + "…"
 
 
-def _padded(text: Text, width: int) -> Text:
-    text.append(" " * (width - cell_len(text.plain)))
-    return text
+def _cell_count(text: str) -> int:
+    """Return how many cells of a terminal a text takes: some letters take two, and accents none."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return a text cut or filled up to so many cells."""
+    if text.isascii() and text.isprintable():
+        return text[:width].ljust(width)
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from relaqs_engine.duck import Cursor
 
 import relaqs
 from tests.relaqs.sessions import Connect, every_snapshot, exact_rows
@@ -205,6 +206,29 @@ def test_a_hive_folder_or_a_pattern_is_one_table(
         (0, 400),
         (1, 600),
     ]
+
+
+def test_a_folder_of_many_files_is_opened_by_their_footers(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them took five statements and 13 ms of a core, and 300 of them four seconds."""
+    folder, ran, rows = tmp_path / "trips", list[str](), Cursor.rows
+    folder.mkdir()
+    for number in range(25):
+        pq.write_table(ROWS.slice(number, 10), folder / f"part_{number:02d}.parquet")
+
+    def noted(cursor: Cursor, sql: str) -> list[tuple[Any, ...]]:
+        ran.append(sql)
+        return rows(cursor, sql)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cursor, "rows", noted)
+        db = connect(folder)
+    assert 0 < len(ran) <= 2 * 25
+    assert answer(db, "SELECT count(*) AS n FROM part_07") == [(10,)]
+    with pytest.raises(relaqs.SqlError, match="to read files as one table, give a pattern, as in data/"):
+        db.online_sql("SELECT count(*) AS n FROM trips")
+    assert answer(connect(folder / "*.parquet"), "SELECT count(*) AS n FROM trips") == [(250,)]
 
 
 def test_a_list_is_several_tables(connect: Connect, tmp_path: Path) -> None:

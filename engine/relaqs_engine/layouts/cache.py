@@ -24,7 +24,6 @@ from relaqs_engine.duck import (
     Cursor,
     ReadingDatabase,
     file_state,
-    open_for_reading,
     open_for_writing,
 )
 from relaqs_engine.errors import DataError, LayoutError
@@ -40,7 +39,6 @@ from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
     TableSource,
     find_files,
@@ -77,7 +75,7 @@ class Opening:
         announce: called with a sentence before anything that takes time.
         spread: threads to lay tables out on.
         processes: other processes to do so on.
-        reading: what looks into Parquet files. Close it when the tables are open.
+        reading: what looks into files. Close it when the tables are open.
     """
 
     use: CacheUse = field(default_factory=CacheUse)
@@ -107,7 +105,7 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
         return dataclasses.replace(stored, table=table)
     if (recognised := _recognised(table, source, how)) is None:
         with _about(table):
-            return _of_session(table, source, how.use.folder)
+            return _of_session(table, source, how)
     cached, open_as_it_lies = recognised
     return _found_layout(cached, how.use) or open_as_it_lies()
 
@@ -155,7 +153,7 @@ def _recognised(
     kind = kind_of(cached.files)
     if kind is FileKind.PARQUET:
         return cached, partial(_as_they_lie, cached, how)
-    return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, how)
+    return cached, partial(_of_text, kind, cached, source, how)
 
 
 def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
@@ -168,26 +166,34 @@ def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
 
 def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> PlainTable:
     """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
-    with closing(open_for_reading()) as cursor:
+    with closing(how.reading.cursor()) as cursor:
         if (opened := lake_files(lake, cursor)) is not None:
-            return plain_table(cached, opened, fingerprint(lake.files), cursor)
-    if lake.dataset is not None:
-        return table_in_memory(lake.dataset, lake.in_words, cached, fingerprint(lake.files))
+            return plain_table(cached, opened, fingerprint(lake.files))
+        if lake.dataset is not None:
+            return table_in_memory(lake.dataset, lake.in_words, cached, cursor, fingerprint(lake.files))
     return _staged(cached, lake, how)
 
 
-def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
+def _of_text(kind: FileKind, cached: CachedFiles, source: TableSource, how: Opening) -> PlainTable:
+    """Return CSV or JSON files as they lie, or else a copy of them."""
+    with closing(how.reading.cursor()) as cursor:
+        found = table_of_text(kind, cached, cursor)
+    return found or _staged(cached, source, how)
+
+
+def _of_session(table: str, source: object, how: Opening) -> PlainTable:
     """Return data in memory as a table. What can be read only once is copied to a file of the session."""
     words, data, files = in_words(source), held(source), dataset_files(source)
-    home = folder.path / f"{table}-{secrets.token_hex(4)}"
+    home = how.use.folder.path / f"{table}-{secrets.token_hex(4)}"
     cached = CachedFiles(table, words, (), (), home)
     if data is not None or files:
-        return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
+        given = source if data is None else data
+        with closing(how.reading.cursor()) as cursor:
+            return table_in_memory(given, words, cached, cursor, fingerprint(files))
     cached.staged.mkdir(parents=True)
     with closing(open_for_writing(cached.staged / "spill")) as cursor:
         opened = open_source(source, cursor, cached.staged)
-    with closing(open_for_reading()) as cursor:
-        return plain_table(cached, opened, fingerprint(opened.files), cursor)
+    return plain_table(cached, opened, fingerprint(opened.files))
 
 
 def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
@@ -290,7 +296,10 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
         table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
     ) as build:
         if table.states != tuple(file_state(path) for path, *_ in table.states):
-            raise DataError(f"{table.source} changed since it was opened; open it again")
+            raise DataError(
+                f"{table.source} changed since it was opened; open a new session (relaqs.connect) or call "
+                f'db.refresh("{table.table}") to lay it out as it is now'
+            )
         try:
             how.begun(build.cursor)
             if table.row_count < _STATIC_BELOW_ROWS:
@@ -335,7 +344,7 @@ def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
 def _as_they_lie(cached: CachedFiles, how: Opening) -> PlainTable:
     with closing(how.reading.cursor()) as cursor:
         opened = parquet_source(cached.files, cursor, cached.source_in_words)
-        return plain_table(cached, opened, cached.states, cursor)
+    return plain_table(cached, opened, cached.states)
 
 
 def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTable:
@@ -347,10 +356,10 @@ def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTabl
                 announce(f"copying {cached.in_words} once into {cached.staged}")
                 _make(cached, cached.staged, lambda: _stage(cached, source), announce, use)
     use.reads(cached)
-    with closing(open_for_reading()) as cursor:
+    with closing(how.reading.cursor()) as cursor:
         files = find_files(cached.staged)
         opened = parquet_source(files, cursor, cached.source_in_words, is_staged=True)
-        return plain_table(cached, opened, fingerprint(files), cursor)
+    return plain_table(cached, opened, fingerprint(files))
 
 
 def _stage(cached: CachedFiles, source: TableSource) -> None:

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from relaqs_engine.duck import FileState, Lent, LentData, open_for_reading, quote_name
+from relaqs_engine.duck import Cursor, FileState, Lent, LentData, quote_name
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable
 from relaqs_engine.layouts.file_kinds import FileKind
 from relaqs_engine.layouts.in_memory import row_count_of
-from relaqs_engine.layouts.plain import (
-    PlainTable,
-    measured_if_small,
-    unmeasured,
-)
+from relaqs_engine.layouts.plain import PlainTable, unmeasured
 from relaqs_engine.layouts.scan_cost import BYTES_PER_CORE_SECOND
 from relaqs_engine.layouts.sources import bad_source, check_names
 from relaqs_engine.layouts.text_files import checked_read
@@ -78,32 +73,37 @@ class LentTable(PlainTable):
     def scan_core_seconds(self) -> float:
         return self.core_seconds
 
+    @property
+    def may_be_measured(self) -> bool:
+        """Whether it is data in memory: a file is not read for statistics alone."""
+        return any(isinstance(each, LentData) for each in self.borrowed)
+
 
 def table_in_memory(
-    data: Any, source: str, cached: CachedFiles, states: tuple[FileState, ...] = ()
+    data: Any, source: str, cached: CachedFiles, cursor: Cursor, states: tuple[FileState, ...] = ()
 ) -> PlainTable:
-    """Return a table over data that DuckDB can read again and again. Small ones are measured.
+    """Return a table over data that DuckDB can read again and again.
 
     Args:
         data: an Arrow table, an Arrow dataset or a pandas DataFrame.
         source: what the user gave, in words.
         cached: the table's name, and where a layout of it would be.
+        cursor: of any DuckDB.
         states: of the files that the data are read from.
     """
     # Of another name each time: else what was kept of other data would answer equal statements.
     lent = LentData(f"relaqs_lent_{secrets.token_hex(6)}", data)
-    with closing(open_for_reading()) as cursor, bad_source(source):
+    with bad_source(source):
         cursor.borrow([lent])
         columns = cursor.describe(f"SELECT * FROM {quote_name(lent.name)}")
-        found = LentTable(
-            **_shape(columns, row_count_of(data), source, cached),
-            rows_sql=quote_name(lent.name),
-            core_seconds=_seconds(columns, row_count_of(data)),
-            watched=states,
-            borrowed=(lent,),
-            given=data,
-        )
-        return measured_if_small(found, cursor)
+    return LentTable(
+        **_shape(columns, row_count_of(data), source, cached),
+        rows_sql=quote_name(lent.name),
+        core_seconds=_seconds(columns, row_count_of(data)),
+        watched=states,
+        borrowed=(lent,),
+        given=data,
+    )
 
 
 def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:
@@ -119,7 +119,7 @@ def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:
     )
 
 
-def table_of_text(kind: FileKind, cached: CachedFiles) -> LentTable | None:
+def table_of_text(kind: FileKind, cached: CachedFiles, cursor: Cursor) -> LentTable | None:
     """Return a table in CSV or JSON files, where they lie. None if they can only be read into a copy.
 
     Nobody has counted its rows: `row_count` is a guess from the size of the files.
@@ -127,9 +127,10 @@ def table_of_text(kind: FileKind, cached: CachedFiles) -> LentTable | None:
     Args:
         kind: of the files.
         cached: the files, the table's name, and where a layout of it would be.
+        cursor: of a DuckDB that may read them.
     """
     source = cached.source_in_words
-    with closing(open_for_reading()) as cursor, bad_source(source):
+    with bad_source(source):
         read = checked_read(kind, cached.files, cursor, source)
     if read is None:
         return None

@@ -13,20 +13,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file, open_for_reading
+from relaqs_engine.duck import Cursor, FileState, Lent, ReadingDatabase, file_state, open_for_reading
+from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout, Partition, StoredFile
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.layouts.sources import ParquetSource
-from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.stores.objects import copy_at, fetch_whole
 
 MEASURED_BELOW_ROWS, MEASURED_BELOW_SECONDS = 100_000, 0.02
-"""The columns of a table with fewer rows, that is read sooner, are measured when it is opened.
+"""The columns of a table with fewer rows, that is read sooner, are measured beside one that is estimated.
 
 That takes some 10 ms. Of 60,000 rows with 500 columns it took a second of a core.
 """
+
+ESTIMATED_ABOVE_SECONDS = 0.2
+"""A plain table that takes longer to be read whole may be sampled where it lies."""
 
 NOTABLE_SECONDS = 0.3
 """A table that takes longer to be read whole is worth a layout."""
@@ -89,9 +92,10 @@ class PlainTable(Layout):
     def opened(self) -> ParquetSource:
         """Return the files as a source."""
         columns = tuple((column.name, column.type) for column in self.columns)
+        row_counts = tuple(part.row_count for part in self.partitions)
         byte_count = sum(part.byte_count for part in self.partitions)
         return ParquetSource(
-            self.paths, columns, self.row_count, byte_count, self.source, is_staged=self.is_staged
+            self.paths, columns, row_counts, byte_count, self.source, is_staged=self.is_staged
         )
 
     @property
@@ -104,22 +108,35 @@ class PlainTable(Layout):
         """Return about how long one core takes to read the table whole."""
         return scan_core_seconds(sum(part.byte_count for part in self.partitions), self.row_count)
 
+    @property
+    def may_be_measured(self) -> bool:
+        """Whether it is of a kind whose columns are measured."""
+        return True
 
-def plain_table(
-    cached: CachedFiles, source: ParquetSource, states: Sequence[FileState], cursor: Cursor
-) -> PlainTable:
-    """Return a table over Parquet files as they are.
+    @property
+    def is_soon_measured(self) -> bool:
+        """Whether the statistics of its columns are not known, and are found soon."""
+        if self.row_count >= MEASURED_BELOW_ROWS or self.scan_core_seconds >= MEASURED_BELOW_SECONDS:
+            return False
+        return self.may_be_measured and all(
+            each == unmeasured(each.name, each.type, self.row_count) for each in self.columns
+        )
+
+
+def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[FileState]) -> PlainTable:
+    """Return a table over Parquet files as they are. The statistics of its columns are not known.
 
     Args:
         cached: what the user named.
         source: the Parquet files, opened.
         states: of the files, taken before they were opened.
-        cursor: of a DuckDB that may read them.
     """
-    rows = _row_counts([path for path, _, _ in states], cursor)
-    files = (StoredFile(path, rows[path], size, "") for path, size, _ in states)
+    files = tuple(
+        StoredFile(path, row_count, byte_count, "")
+        for (path, byte_count, _), row_count in zip(states, source.row_counts, strict=True)
+    )
     parts = tuple(Partition((file,), file.row_count, file.row_count) for file in files)
-    found = PlainTable(
+    return PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
         kind="plain",
@@ -138,17 +155,41 @@ def plain_table(
         is_staged=source.is_staged,
         cached=cached,
     )
-    return measured_if_small(found, cursor)
 
 
-def measured_if_small(table: PlainTable, cursor: Cursor) -> PlainTable:
-    """Return the table, with the statistics of its columns if they are found soon."""
-    is_small = table.row_count < MEASURED_BELOW_ROWS and table.scan_core_seconds < MEASURED_BELOW_SECONDS
-    return measured(table, cursor) if is_small else table
+def measured_beside(layouts: Sequence[Layout], reading: ReadingDatabase) -> tuple[Layout, ...]:
+    """Return the layouts, the small plain ones with the statistics of their columns if that may be of use.
+
+    It is where another of them may be estimated. Nothing is read otherwise.
+    """
+    if not any(map(_may_be_estimated, layouts)):
+        return tuple(layouts)
+    return tuple(
+        _measured_as_opened(each, reading) if isinstance(each, PlainTable) and each.is_soon_measured else each
+        for each in layouts
+    )
+
+
+def _may_be_estimated(layout: Layout) -> bool:
+    if isinstance(layout, PlainTable):
+        return layout.scan_core_seconds > ESTIMATED_ABOVE_SECONDS
+    return layout.is_sampled
+
+
+def _measured_as_opened(table: PlainTable, reading: ReadingDatabase) -> PlainTable:
+    """Return the table measured, or as it is if its files changed: the query that reads them says so."""
+    with closing(reading.cursor()) as cursor:
+        try:
+            found = measured(table, cursor)
+        except DataError:
+            return table
+    return found if table.states == tuple(file_state(path) for path, *_ in table.states) else table
 
 
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
+    from relaqs_engine.layouts.statistics import column_statistics  # a lone table needs none
+
     cursor.borrow(table.lent)
     for path in table.paths:
         fetch_whole(path)
@@ -165,12 +206,6 @@ def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout
             name: measured(table, cursor) if isinstance(table, PlainTable) else table
             for name, table in tables.items()
         }
-
-
-def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
-    """Return the rows of each Parquet file, by its footer."""
-    files = list_literal([one_file(path) for path in paths])
-    return dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})"))
 
 
 def unmeasured(name: str, type_text: str, row_count: int) -> Column:

@@ -57,7 +57,7 @@ def _all_folders(cache_directory: Path) -> Path:
 def sweep_sessions(cache_directory: Path) -> None:
     """Remove the folders of sessions that have died."""
     folder = _all_folders(cache_directory)
-    if not folder.is_dir():
+    if not folder.is_dir() or not any(folder.iterdir()):
         return
     with locked(folder, wait=True):
         for entry in folder.iterdir():

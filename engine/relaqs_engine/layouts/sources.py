@@ -12,7 +12,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
@@ -55,7 +55,7 @@ class ParquetSource:
     Attributes:
         files: their paths.
         columns: pairs (name, DuckDB type).
-        row_count: the rows of all files.
+        row_counts: the rows of each file.
         byte_count: the bytes of all files.
         description: for people, in the manifest.
         is_staged: the names of the files' folders say nothing about columns: the files are our own, or those
@@ -65,11 +65,16 @@ class ParquetSource:
 
     files: tuple[Path, ...]
     columns: tuple[tuple[str, str], ...]
-    row_count: int
+    row_counts: tuple[int, ...]
     byte_count: int
     description: str
     is_staged: bool = False
     has_blocks: bool = False
+
+    @property
+    def row_count(self) -> int:
+        """Return the rows of all files."""
+        return sum(self.row_counts)
 
     @property
     def sql(self) -> str:
@@ -249,17 +254,24 @@ def parquet_source(
     has_blocks: bool = False,
 ) -> ParquetSource:
     """Return Parquet files, opened. Raises DataError where they cannot be read as one table."""
-    _check_same_columns(files, cursor)
+    if len(files) > 1:
+        _check_same_columns(files, cursor)
     byte_count = sum(file.stat().st_size for file in files)
-    opened = ParquetSource(files, (), 0, byte_count, description, is_staged, has_blocks)
-    columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
+    opened = ParquetSource(files, (), (), byte_count, description, is_staged, has_blocks)
+    with _parquet_errors(files[0]) if len(files) == 1 else nullcontext():
+        columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
     check_names(columns)
-    ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {opened.sql}")
-    return replace(opened, columns=columns, row_count=row_count)
+    return replace(opened, columns=columns, row_counts=_row_counts(files, cursor))
+
+
+def _row_counts(files: Sequence[Path], cursor: Cursor) -> tuple[int, ...]:
+    """Return the rows of each Parquet file, by its footer."""
+    found = dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({_list(files)})"))
+    return tuple(found[str(file)] for file in files)
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
-    if len(files) > 1 and _have_one_schema(files, cursor):
+    if _have_one_schema(files, cursor):
         return
     first = _file_columns(files[0], cursor)
     for file in files[1:]:
@@ -287,10 +299,17 @@ def _have_one_schema(files: Sequence[Path], cursor: Cursor) -> bool:
 
 
 def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
-    try:
+    with _parquet_errors(file):
         return dict(
             cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)")
         )
+
+
+@contextmanager
+def _parquet_errors(file: Path) -> Iterator[None]:
+    """Say in the block's errors which file cannot be read, and what it looks like."""
+    try:
+        yield
     except (DataError, SqlError) as error:
         reason = str(error).splitlines()[0]
         looks = what_it_looks_like(file)

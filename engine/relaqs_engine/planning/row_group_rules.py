@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, PlainTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class RowGroupRules:
     """
 
     cores: int = 1
-    least_seconds: float = 0.2
+    least_seconds: float = ESTIMATED_ABOVE_SECONDS
     fewest: int = 64
     share: float = 0.05
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.duck import Database, DatabaseConfig, ReadingDatabase
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.plain import MEASURED_BELOW_ROWS, PlainTable
+from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, MEASURED_BELOW_ROWS, PlainTable
 
 ROWS = pa.table({"id": range(3), "fare": [1.5, None, -2.0], "zone": ["a", "b", "a"]})
 
@@ -43,22 +45,52 @@ def types(table: Layout) -> list[tuple[str, str]]:
     return [(column.name, column.type) for column in table.columns]
 
 
-def test_columns_have_their_types_and_a_small_table_its_statistics(opened: Open, tmp_path: Path) -> None:
+def test_columns_have_their_types_and_nothing_is_read_of_the_rows(opened: Open, tmp_path: Path) -> None:
     pq.write_table(ROWS, tmp_path / "trips.parquet")
     table = opened(tmp_path / "trips.parquet")
     assert types(table) == [("id", "BIGINT"), ("fare", "DOUBLE"), ("zone", "VARCHAR")]
     fare = table.column("fare")
-    assert (fare.minimum, fare.maximum, fare.null_count, fare.distinct_count) == (-2.0, 1.5, 1, 2)
+    assert (fare.minimum, fare.maximum, fare.null_count, fare.distinct_count) == (None, None, 3, 0)
     assert table.summary == f"trips: 3 rows, plain, read whole, in {tmp_path}"
+
+
+def beside_a_large_one(table: Layout) -> Layout:
+    """Return a table as it is opened beside one that takes long to be read."""
+    assert isinstance(table, PlainTable)
+    stored = replace(table.files[0], byte_count=int(2e9 * ESTIMATED_ABOVE_SECONDS))
+    large = replace(table, table="large", partitions=(replace(table.partitions[0], files=(stored,)),))
+    with closing(ReadingDatabase()) as reading:
+        alone = Catalog((table,)).measured(reading)
+        assert alone.table(table.table) is table, "nothing is estimated: nothing is measured"
+        return Catalog((table, large)).measured(reading).table(table.table)
+
+
+def test_a_small_table_beside_a_large_one_has_statistics(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    fare = beside_a_large_one(opened(tmp_path / "trips.parquet")).column("fare")
+    assert (fare.minimum, fare.maximum, fare.null_count, fare.distinct_count) == (-2.0, 1.5, 1, 2)
+
+
+@pytest.mark.parametrize("other", [ROWS.slice(0, 2), None])
+def test_no_statistics_are_those_of_another_state(
+    opened: Open, tmp_path: Path, other: pa.Table | None
+) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    table = opened(tmp_path / "trips.parquet")
+    if other is None:
+        (tmp_path / "trips.parquet").unlink()
+    else:
+        pq.write_table(other, tmp_path / "trips.parquet")
+    assert beside_a_large_one(table) is table
 
 
 def test_what_is_not_known_of_a_large_table_promises_nothing(opened: Open, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": range(MEASURED_BELOW_ROWS)}), tmp_path / "trips.parquet")
-    column = opened(tmp_path / "trips.parquet").column("id")
+    column = beside_a_large_one(opened(tmp_path / "trips.parquet")).column("id")
     assert (column.minimum, column.maximum, column.null_count) == (None, None, MEASURED_BELOW_ROWS)
 
 
-def test_a_table_of_many_columns_is_not_measured_when_it_is_opened(opened: Open, tmp_path: Path) -> None:
+def test_a_table_of_many_columns_is_not_measured(opened: Open, tmp_path: Path) -> None:
     """Its statistics took longer than the first question about it."""
     values = pa.array(range(MEASURED_BELOW_ROWS - 1))
     few, many = ({f"c{i}": values for i in range(count)} for count in (2, 40))
@@ -66,8 +98,10 @@ def test_a_table_of_many_columns_is_not_measured_when_it_is_opened(opened: Open,
         pq.write_table(
             pa.table(columns), tmp_path / f"{name}.parquet", compression="none", use_dictionary=False
         )
-    assert opened(tmp_path / "few.parquet").column("c0").maximum == MEASURED_BELOW_ROWS - 2
-    assert opened(tmp_path / "many.parquet").column("c0").maximum is None
+    least = [
+        beside_a_large_one(opened(tmp_path / f"{name}.parquet")).column("c0") for name in ("few", "many")
+    ]
+    assert [each.maximum for each in least] == [MEASURED_BELOW_ROWS - 2, None]
 
 
 def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> None:
@@ -78,7 +112,7 @@ def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> No
     table = opened(tmp_path / "trips")
     assert types(table)[-1] == ("year", "BIGINT")
     assert [part.row_count for part in table.partitions] == [1, 2]
-    year = table.column("year")
+    year = beside_a_large_one(table).column("year")
     assert (year.minimum, year.maximum) == (2012, 2013)
 
 

@@ -1,0 +1,83 @@
+"""CSV files where they lie: the rows are DuckDB's own, and its sniffer runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relaqs_engine.duck import Cursor, open_for_reading
+from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.file_kinds import FileKind
+from relaqs_engine.layouts.text_files import checked_read
+
+MANY = "".join(f"{i},b{i}\n" for i in range(30_000))
+
+FILES = {
+    "usual": "id,name,fare\n1,a,2.5\n2,,3.5\n",
+    "semicolons": "id;name;fare\n1;a;2,5\n2;b;3,5\n",
+    "tabs": "id\tname\n1\ta\n2\tb\n",
+    "carriage returns": "id,name\r\n1,a\r\n2,b\r\n",
+    "no header": "1,a,2.5\n2,b,3.5\n",
+    "quotes": 'id,name\n1,"a,b"\n2,"c ""d"""\n',
+    "single quotes": "id,name\n1,'a,b'\n2,'c'\n",
+    "quotes beyond what is sniffed": f'id,name\n{MANY}5,"a b"\n',
+    "a comma in quotes beyond what is sniffed": f'id,name\n{MANY}5,"a, b"\n',
+    "quotes in quotes beyond what is sniffed": f'id,name\n0,"x"\n{MANY}5,"a ""b"""\n',
+    "names with signs": '"it\'s","a ""b""",ä ö\n1,2,x\n',
+    "dates": "id,day,moment\n1,2020-01-02,2020-01-02 10:00:00\n2,2020-01-03,2020-01-03 11:00:00\n",
+    "moments of another form": "id,moment\n1,01/02/2020 10:00\n2,01/13/2020 11:00\n",
+    "times": "id,at\n1,10:00:00\n2,11:30:00\n",
+    "truths": "id,late\n1,true\n2,false\n",
+    "one column": "name\na\nb\n",
+    "a header alone": "id,name\n",
+    "nulls": "id,name\n,\n2,b\n",
+    "spaces": "id, name\n1, a\n2, b\n",
+    "a comment": "# of 2020\nid,name\n1,a\n2,b\n",
+    "an empty line at the end": "id,name\n1,a\n2,b\n\n",
+}
+
+
+@pytest.fixture
+def cursor() -> Iterator[Cursor]:
+    with closing(open_for_reading()) as opened:
+        yield opened
+
+
+def rows_or_error(cursor: Cursor, source: str) -> object:
+    try:
+        return cursor.rows(f"FROM {source}")
+    except DataError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_as_duckdb_reads_it(cursor: Cursor, tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.csv"
+    file.write_text(FILES[name])
+    read = checked_read(FileKind.CSV, [file], cursor, str(file))
+    assert read is not None
+    assert cursor.describe(f"FROM {read.sql}") == cursor.describe(f"FROM '{file}'") == list(read.columns)
+    is_same = rows_or_error(cursor, read.sql) == rows_or_error(cursor, f"'{file}'")
+    assert is_same, read.sql
+
+
+def test_a_file_is_sniffed_once_and_never_when_it_is_read(
+    cursor: Cursor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes half a second where rows are long: DuckDB looks at as many rows as of any other file."""
+    file = tmp_path / "trips.csv"
+    file.write_text(FILES["dates"])
+    ran, rows = list[str](), Cursor.rows
+
+    def noted(cursor: Cursor, sql: str) -> list[tuple[Any, ...]]:
+        ran.append(sql)
+        return rows(cursor, sql)
+
+    monkeypatch.setattr(Cursor, "rows", noted)
+    read = checked_read(FileKind.CSV, [file], cursor, str(file))
+    assert read is not None
+    assert "auto_detect=false" in read.sql
+    assert len([sql for sql in ran if "auto_detect=false" not in sql]) == 1
