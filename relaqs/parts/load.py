@@ -145,8 +145,9 @@ class Load:
         """
         wants, used = self.demand[part, CORES:, None], self.used.T[CORES:]
         within = used + wants <= self._limited(limit)[1]
-        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:])
-        possible = self.alive & (within | alone).all(axis=0)
+        within |= (used <= ROUNDING) & (wants <= self._capacity[CORES:])  # it may be there alone
+        cores, memory, network = within
+        possible = self.alive & cores & memory & network
         if self.is_server[part]:
             return np.asarray(possible)
         return np.asarray(possible & self.has_device(part, limit))
@@ -204,7 +205,7 @@ class Load:
 
     def other_room(self, demand: FloatArray, limit: float, nodes: IntArray) -> FloatArray:
         """Return how many parts of one demand nodes can take, devices left out; whole numbers, shape (n,)."""
-        counts = np.full(len(nodes), float(len(self.node)))
+        counts = np.zeros(len(nodes)) + float(len(self.node))
         for resource, wants in enumerate(demand.tolist()):
             if resource != DEVICES and wants > 0:
                 used = self.used.T[resource][nodes]

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
+from relaqs.parts.load import cells_of
 from relaqs.parts.parts import WAITS
 from relaqs.parts.resources import DEVICES
 from relaqs.placed_policies.host_distances import HostDistances
@@ -114,14 +115,15 @@ class NodeFeatures:
         self._walk, self._distances = walk, HostDistances(walk)
         self._seen = len(load.changed)
         self._first_parts = np.searchsorted(view.parts.job, np.arange(len(view.jobs) + 1)).tolist()
-        self._devices = np.maximum(view.nodes.capacity[:, DEVICES], 1.0)
+        self._devices = view.nodes.device_counts.tolist()
         self._kept = np.zeros((len(view.nodes), len(NODE_FEATURES)))
+        self._cells = cells_of(self._kept)
         for node in range(len(view.nodes)):
             self._note(node)
 
     def of(self, part: int, candidates: IntArray) -> FloatArray:
         """Return the features of some nodes for a part, shape (n, 13), columns as in NODE_FEATURES."""
-        walk, kept = self._walk, self._kept
+        walk, cells, width = self._walk, self._cells, len(NODE_FEATURES)
         load, origin = walk.load, int(walk.view.parts.node[part])
         for node in load.changed[self._seen :]:
             self._note(node)
@@ -129,12 +131,14 @@ class NodeFeatures:
         exchanged, beside = walk.traffic.with_nodes(part, load.node), self._own_shares(part)
         most = max(exchanged.values(), default=0.0)
         for node, size in exchanged.items():
-            kept[node, _BYTES] = size / (most if most > 0 else 1.0)
+            cells[width * node + _BYTES] = size / (most if most > 0 else 1.0)
         for node, share in beside.items():
-            kept[node, _OWN_PARTS] = share
-        features = kept[candidates]
-        kept[list(exchanged), _BYTES] = 0.0
-        kept[list(beside), _OWN_PARTS] = 0.0
+            cells[width * node + _OWN_PARTS] = share
+        features = self._kept[candidates]
+        for node in exchanged:
+            cells[width * node + _BYTES] = 0.0
+        for node in beside:
+            cells[width * node + _OWN_PARTS] = 0.0
         if load.is_server[part]:
             features[:, _LEAST_DEVICE] = 0.0
             features[:, _SERVER] = 1.0
@@ -152,11 +156,13 @@ class NodeFeatures:
         return {node: count / len(own) for node, count in Counter(own).items() if node != WAITS}
 
     def _note(self, node: int) -> None:
-        load, kept = self._walk.load, self._kept[node]
-        empty = (load.device_parts[node] == 0) & np.isfinite(load.device_used[node])
-        kept[:_LEAST_DEVICE] = np.minimum(load.utilisation[node], 1.5)
-        kept[_LEAST_DEVICE] = min(load.least_device[node], 1.0)
-        kept[_EMPTY_DEVICES] = empty.sum() / self._devices[node]
+        load, first = self._walk.load, len(NODE_FEATURES) * node
+        for at, share in enumerate(load.utilisation[node].tolist()):
+            self._cells[first + at] = min(share, 1.5)
+        self._cells[first + _LEAST_DEVICE] = min(float(load.least_device[node]), 1.0)
+        devices = self._devices[node]
+        empty = load.device_parts[node].tolist()[:devices].count(0)
+        self._cells[first + _EMPTY_DEVICES] = empty / max(devices, 1)
 
 
 def _logarithm(seconds: FloatArray) -> FloatArray:

@@ -105,7 +105,7 @@ class ByPriority:
             if walk.load.has_room(part, node, walk.limit):
                 return node
             distance[node] = np.inf
-        hosts = np.flatnonzero(walk.hosts(part))
+        hosts = walk.hosts(part).nonzero()[0]
         return int(hosts[distance[hosts].argmin()]) if len(hosts) else WAITS
 
     @cached_property

@@ -78,7 +78,7 @@ class ByScores:
         return self.scores
 
     def node(self, part: int) -> int:
-        candidates = np.flatnonzero(self.walk.hosts(part))
+        candidates = self.walk.hosts(part).nonzero()[0]
         if len(candidates) < 2:
             return int(candidates[0]) if len(candidates) else WAITS
         return int(candidates[self.chosen(self._nodes.of(part, candidates))])

@@ -206,7 +206,7 @@ class _Rooms:
         if share not in self._devices:
             self._devices[share] = _DeviceRoom(walk, share)
         room = self._devices[share].now()
-        nodes = np.flatnonzero(room)
+        nodes = room.nonzero()[0]
         room = room[nodes]
         if room.sum() < wanted:
             return False
