@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -54,9 +55,6 @@ LONGEST = (
     "tests/test_examples.py",
 )
 
-# After so many new objects Python looks for garbage. Without this it does after 700, a twentieth of the time.
-OBJECTS_BETWEEN_LOOKS = 50_000
-
 # How a file says that it has tests for one of the Makefile's expressions. Then no other file is imported.
 MARKED = {
     "slow": re.compile(r"mark\.slow|few_and_many\("),
@@ -80,12 +78,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(OBJECTS_BETWEEN_LOOKS)
+        atexit.register(gc.unfreeze)  # what is frozen at the end is reported as leaked
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # what is frozen at the end is reported as leaked
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -75,10 +75,10 @@ def test_estimates_from_a_table_that_grew_are_unbiased_and_covered(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # five hundred queries take minutes on a machine that does other things, too
+@pytest.mark.timeout(900)  # two hundred queries take minutes on a machine that does other things, too
 def test_fifty_appends_of_one_percent(tmp_path: Path) -> None:
-    """As above, over five layouts of 100 orders each: ± 1.5 % for the layouts, ± 0.5 % for orders."""
-    found = [tried(tmp_path, 50_000, 50, 100, seed) for seed in range(5)]
+    """As above, over five layouts of 40 orders each: ± 1.5 % for the layouts, ± 0.8 % for orders."""
+    found = [tried(tmp_path, 50_000, 50, 40, seed) for seed in range(5)]
     shares, ratios = np.mean(found, axis=0)
     assert ((shares > 0.91) & (shares < 0.985)).all(), shares
     assert np.abs(ratios - 1.0).max() < 0.005, ratios
