@@ -42,7 +42,8 @@ TOGETHER = 4  # orders that a process looks at before their counts are kept
 KIND = "held"  # of a record
 CAPTION = (
     "cells: certified ones, over all orders. hold: share of them whose interval holds the truth, ± two "
-    "standard errors. width: mean half-width, relative to the mean value. 95 % are promised of each cell."
+    "standard errors. width: mean half-width, relative to the mean value. 95 % are promised of each cell. A "
+    "question mark: chance may be why."
 )
 
 
@@ -175,14 +176,20 @@ def table_of(rows: Sequence[Row], title: str) -> Table:
     found = {(row.query, row.fraction): row.coverage for row in rows if _certifies(row)}
     for query in sorted({query for query, _ in found}):
         mine = [found.get((query, label(fraction))) for fraction in SUITE_FRACTIONS]
-        is_low = any(each is not None and each.coverage < TOO_LOW for each in mine)
         texts = [text for each in mine for text in _texts(each)]
-        table.add_row(query, *texts, "below 90 %" if is_low else "")
+        table.add_row(query, *texts, _flag([each for each in mine if each is not None]))
     return table
 
 
 def _certifies(row: Row) -> bool:
     return row.coverage.certified_share > 0.0
+
+
+def _flag(found: Sequence[Coverage]) -> str:
+    """Return whether a query is below 90 %, and whether chance may be why."""
+    low = [each for each in found if each.coverage < TOO_LOW]
+    surely = any(each.coverage + 2.0 * each.standard_error < TOO_LOW for each in low)
+    return "" if not low else "below 90 %" if surely else "below 90 %?"
 
 
 def _texts(coverage: Coverage | None) -> list[str]:
