@@ -195,17 +195,20 @@ def _files(data: str, options: argparse.Namespace) -> Path:
 
 def carry_out(runs: Sequence[Run], processes: int) -> list[tuple[Run, Counted]]:
     """Return what each run counted, in the order of the runs."""
-    done: dict[int, Counted] = {}
+    done = dict(as_counted(runs, processes))
+    return [(run, done[i]) for i, run in enumerate(runs)]
+
+
+def as_counted(runs: Sequence[Run], processes: int) -> Iterator[tuple[int, Counted]]:
+    """Yield the place of each run and what it counted, as they end."""
     spawn = multiprocessing.get_context("spawn")  # a process that forks with DuckDB's threads in it may hang
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
         waiting = {pool.submit(count, run): i for i, run in enumerate(runs)}
-        for future in as_completed(waiting):
-            done[waiting[future]] = future.result()
-            run = runs[waiting[future]]
-            print(
-                f"{len(done)}/{len(runs)} {run.case.name} over {run.folder.name}", file=sys.stderr, flush=True
-            )
-    return [(run, done[i]) for i, run in enumerate(runs)]
+        for ended, future in enumerate(as_completed(waiting), start=1):
+            place = waiting[future]
+            yield place, future.result()
+            said = f"{ended}/{len(runs)} {runs[place].case.name} over {runs[place].folder.name}"
+            print(said, file=sys.stderr, flush=True)
 
 
 def rows_of(counted: Iterable[tuple[Run, Counted]], partitions: int = PARTITIONS) -> list[Row]:

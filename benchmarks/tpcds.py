@@ -1,23 +1,27 @@
-"""Which of the 99 queries of TPC-DS have certified numbers early, and why the others have none.
+"""Which of the 99 queries of TPC-DS have certified numbers early, and how many of these numbers hold.
 
     python -m benchmarks.tpcds [--scale 1] [--data FOLDER] [--queries FOLDER] [--keys] [--orders 5]
+    python -m benchmarks.tpcds --coverage [--orders 40] [--only 02,05] [--out FILE]
+    python -m benchmarks.tpcds --coverage --data FOLDER --queries FOLDER --sampled TABLE[:KEY],…
 
 Data and queries come from DuckDB's extension tpcds, which DuckDB loads from its site. Where that cannot be
 reached, name a folder of <table>.parquet files with --data and one of <number>.sql files with --queries. The
 tables of sales and the inventory are sampled by rows, in 100 partitions, each in an order of its own. With
 --keys the planner may also take layouts by customers, orders and items. Other tables are static.
-They are laid out below benchmarks/results/data, once.
+They are laid out below benchmarks/results/data, once. With --sampled the folders may be of any suite.
 
 Each query is asked of a session of one thread in several orders of reading, and looked at when 12 % of its
 rows are read: *cells* are its numbers, *certain* its rows that surely stay. Where no order has a certified
 number, the first reason is named, as the plan and the answer of the first order tell it. Queries without an
 estimated number in their answer are counted apart.
+
+With --coverage certified cells are counted instead, and how many of them hold (`benchmarks/tpcds_held.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -29,15 +33,18 @@ from relaqs_engine.plans.outputs import OutputKind
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from benchmarks import tpcds_held
 from benchmarks.coverage_cases import PARTITIONS, once
+from benchmarks.coverage_suite import sampled_of
 from benchmarks.plain_duckdb import files_of_folder
 from benchmarks.record import DATA
 from relaqs import connect
 from relaqs.cli.policy_tables import console
+from relaqs.executors.threads import usable_cores
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 
-BY_ROWS = ("store_sales", "catalog_sales", "web_sales", "inventory")
+BY_ROWS = "store_sales,catalog_sales,web_sales,inventory"
 # Those of one line are laid out with the same seed, so that they meet partition by partition.
 BY_KEYS = (
     (("web_sales", "ws_order_number"),),
@@ -50,6 +57,8 @@ BY_KEYS = (
     ),
     (("inventory", "inv_item_sk"),),
 )
+SEEDS = 100  # between those of two warehouses
+COVERAGE_ORDERS = 40
 MEMORY_LIMIT = "3GB"
 NEARLY = 0.95  # of a share counts as having read it
 CERTIFIED = "has a certified number"
@@ -88,22 +97,39 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--keys", action="store_true", help="layouts by keys as well")
     parser.add_argument("--only", default="", help="names of queries, with commas between")
     parser.add_argument("--at", type=float, default=0.12, help="the share of the rows")
-    parser.add_argument("--orders", type=int, default=1, help="how many orders of reading")
+    parser.add_argument("--orders", type=int, help="how many orders of reading, else 1; 40 with --coverage")
     parser.add_argument("--into", type=Path, default=DATA, help="where tables are laid out")
+    parser.add_argument("--sampled", default=BY_ROWS, help="TABLE[:KEY[+KEY]],…; other tables are static")
+    parser.add_argument("--coverage", action="store_true", help="count how many certified cells hold")
+    parser.add_argument("--layouts", type=int, default=1, help="with --coverage: that share the orders")
+    parser.add_argument("--processes", type=int, default=usable_cores(), help="with --coverage")
+    parser.add_argument("--out", type=Path, help="with --coverage: keep the counts, and go on from there")
     given = parser.parse_args(arguments)
     files = given.data or generated(given.scale, given.into)
     queries = queries_of(given.queries)
     names = given.only.split(",") if given.only else list(queries)
     if unknown := [name for name in names if name not in queries]:
         parser.error(f"--only: there is no query {unknown[0]}; there are {', '.join(queries)}")
-    folder = warehouse(files, given.into / f"tpcds-{files.resolve().name}", by_keys=given.keys)
-    found: dict[str, list[Looked]] = {name: [] for name in names}
+    chosen = {name: queries[name] for name in names}
+    into = given.into / f"tpcds-{files.resolve().name}{'-keys' if given.keys else ''}"
+    sampled, keys = sampled_of(given.sampled), BY_KEYS if given.keys else ()
+    folders = [warehouse(files, into, sampled, keys, number) for number in range(given.layouts)]
+    if given.coverage:
+        orders = given.orders or COVERAGE_ORDERS
+        tpcds_held.show(chosen, files, folders, orders, processes=given.processes, out=given.out)
+    else:
+        console().print(survey(chosen, folders[0], given.orders or 1, given.at))
+
+
+def survey(queries: Mapping[str, str], folder: Path, orders: int, share: float) -> Table:
+    """Return which queries have a certified number at that share of the rows; print each look."""
+    found: dict[str, list[Looked]] = {name: [] for name in queries}
     with connect(folder, threads=1, memory_limit=MEMORY_LIMIT) as session:
-        for seed, name in product(range(given.orders), names):
-            looked = look(session, name, queries[name], given.at, seed)
+        for seed, name in product(range(orders), queries):
+            looked = look(session, name, queries[name], share, seed)
             found[name].append(looked)
             print(_line(looked), flush=True)
-    console().print(table_of(found.values()))
+    return table_of(found.values())
 
 
 def generated(scale: float, into: Path) -> Path:
@@ -140,27 +166,36 @@ def _with_extension(instead: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def warehouse(files: Path, into: Path, *, by_keys: bool) -> Path:
+def warehouse(
+    files: Path,
+    into: Path,
+    sampled: Mapping[str, tuple[str, ...]],
+    by_keys: Iterable[Iterable[tuple[str, str]]],
+    number: int,
+) -> Path:
     """Return a warehouse of the files' tables, laid out once.
 
-    Tables by rows have seeds of their own: what one of them misses says nothing of the others.
+    Tables by rows have seeds of their own: what one of them misses says nothing of the others. Tables by keys
+    have one seed, so that they meet. number: of the warehouse; others have other seeds.
     """
-    folder = into.with_name(f"{into.name}-keys") if by_keys else into
+    folder, base = into.with_name(f"{into.name}-{number}") if number else into, SEEDS * number
     for table, (file,) in files_of_folder(files).items():
-        if table not in BY_ROWS:
+        if table not in sampled:
             once(folder / table, lambda path, f=file: add_static(str(f), path))
             continue
-        seed = BY_ROWS.index(table)
-        once(folder / table, lambda path, f=file, s=seed: _shuffled(f, path, s))
-    for seed, together in enumerate(BY_KEYS if by_keys else (), start=1):
-        for table, key in together:
-            file = files / f"{table}.parquet"
-            once(folder / f"{table}@{key}", lambda path, f=file, s=seed, k=key: _shuffled(f, path, s, k))
+        seed, key = base + list(sampled).index(table), sampled[table]
+        if key:
+            seed = base + len(sampled)
+        once(folder / table, lambda path, f=file, s=seed, k=key: _shuffled(f, path, s, k))
+    for seed, together in enumerate(by_keys, start=base + 1):
+        for table, column in together:
+            file, key = files / f"{table}.parquet", (column,)
+            once(folder / f"{table}@{column}", lambda path, f=file, s=seed, k=key: _shuffled(f, path, s, k))
     return folder
 
 
-def _shuffled(file: Path, path: Path, seed: int, key: str | None = None) -> object:
-    return shuffle(str(file), path, partitions=PARTITIONS, cluster_by=key, seed=seed)
+def _shuffled(file: Path, path: Path, seed: int, key: tuple[str, ...]) -> object:
+    return shuffle(str(file), path, partitions=PARTITIONS, cluster_by=key or None, seed=seed)
 
 
 def look(session: Session, name: str, sql: str, share: float, seed: int) -> Looked:

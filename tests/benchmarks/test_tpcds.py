@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -9,8 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
+from benchmarks.coverage import Counted, Run, rows_of
+from benchmarks.coverage_cases import Case, Units
+from benchmarks.tally import FIELDS
 from benchmarks.tpcds import CERTIFIED, IN_ALL, IN_SOME, NO_NUMBER, Looked, finding_of, main, queries_of
+from benchmarks.tpcds_held import by_layout
+from benchmarks.tpcds_held import table_of as table_of_held
 
 QUERIES = {
     "01": "SELECT count(*) FROM store;",
@@ -51,6 +58,42 @@ def test_each_query_is_told_with_its_reason(suite: Path, capsys: pytest.CaptureF
         (f"{NO_NUMBER}, and rows that surely stay", "05"),
     ):
         assert re.search(rf"{finding} +1 +{name}", table)
+
+
+def test_certified_cells_are_counted_once_and_kept(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = ["--data", str(suite / "data"), "--queries", str(suite / "queries"), "--into", str(suite)]
+    asked = [*folders, "--coverage", "--orders", "2", "--processes", "1", "--only", "01,02"]
+    main([*asked, "--out", str(suite / "held.jsonl")])
+    first = capsys.readouterr()
+    # Four stores, one total each, in two orders. Of 1,000 and 2,500 rows in each store all are certified.
+    assert re.search(r"02 +8 +\d ", first.out)
+    assert "no certified cell: 01" in first.out
+    assert "2/2" in first.err
+    main([*asked, "--out", str(suite / "held.jsonl")])
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert "2/2" not in again.err
+
+
+def test_a_query_below_ninety_percent_is_flagged() -> None:
+    def found(name: str, held: float) -> tuple[Run, Counted]:
+        counts = np.zeros((4, 1, len(FIELDS)))
+        for field, count in (("cells", 50.0), ("certified", 25.0), ("held", held), ("size", 1.0)):
+            counts[:, :, FIELDS.index(field)] = count
+        run = Run(Case(name, "suite", ""), Units("suite"), Path(name), pa.table({}), (0, 1))
+        return run, Counted(("n",), {"10%": counts[:2], "25%": counts[2:]})
+
+    pieces = [found("right", 24.0), found("wrong", 15.0), found("unlucky", 22.0), found("right", 24.0)]
+    together = by_layout(pieces)
+    assert [run.case.name for run, _ in together] == ["right", "wrong", "unlucky"]
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(table_of_held([row for row in rows_of(together) if not row.column], "title"))
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert [line for line in lines if line.startswith("right")] == [
+        "right 100 96 96.0% ± 4.4% 0 100 96 96.0% ± 4.4% 0"
+    ]
+    assert [line.endswith(" below 90 %") for line in lines if line.startswith("wrong")] == [True]
+    assert [line.endswith(" below 90 %?") for line in lines if line.startswith("unlucky")] == [True]
 
 
 def test_some_orders_are_told_from_all() -> None:

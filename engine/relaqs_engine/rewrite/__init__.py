@@ -40,6 +40,7 @@ and these modules hold the rest:
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
         existence_by_key  EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
+        own_members     IN that every row meets, for `flatten`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         branches        values that an estimate chooses, for `say_what_is_unbounded`

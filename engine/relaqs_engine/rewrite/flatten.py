@@ -15,6 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, outer_columns, own_nodes
 from relaqs_engine.rewrite.first_of_each import first_of_each, is_first_of_each
 from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
+from relaqs_engine.rewrite.own_members import without_own_members
 from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
 from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
 from relaqs_engine.sql.functions import volatile_function
@@ -49,7 +50,8 @@ def qualified(draft: Draft) -> Draft:
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = shared_columns_as_left(merged(inline_ctes(_qualified(draft, tree))))
+    tree = without_own_members(merged(inline_ctes(_qualified(draft, tree))))
+    tree = shared_columns_as_left(tree)
     check_each_key_has_one_name(draft.tree, tree)
     return replace(draft, tree=tree, is_qualified=True)
 
