@@ -24,6 +24,7 @@ has just begun to wait.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskState, WorkerState
 
 TASKS_PER_CORE = 2  # that a step has at most, to be placed: else its cores are busy with it in any case
+HEARD_SECONDS = 3.0  # a worker that was not heard of for longer may hang, and gets no tasks beyond its room
 STIMULUS = "relaqs-abreast"
 
 
@@ -125,7 +127,12 @@ class AbreastPlaces:
         if not has_begun and not self._scheduler.idle_task_count:
             return None
         taken = Counter(worker for other, worker in step.workers.items() if other != place)
-        there = [worker for worker in self._scheduler.running if taken[worker.address] < worker.nthreads]
+        there = [
+            worker
+            for worker in self._scheduler.running
+            if taken[worker.address] < worker.nthreads
+            and not (self._is_full(worker) and time.time() - worker.last_seen > HEARD_SECONDS)
+        ]
         if not there:
             return None
         kept_for = {worker for other, worker in step.before.items() if other != place}

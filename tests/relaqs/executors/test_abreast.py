@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import distributed.scheduler
 import pytest
 
-from relaqs.executors.dask.abreast import AbreastPlaces
+from relaqs.executors.dask.abreast import HEARD_SECONDS, AbreastPlaces
 from relaqs.executors.dask.contract import broken_placing_source
 
 A, B, QUERY = "relaqs-a", "relaqs-b", "relaqs-q"
@@ -22,6 +23,7 @@ class Worker:
     address: str
     nthreads: int = 1
     processing: set[Any] = field(default_factory=set)
+    last_seen: float = field(default_factory=time.time)
 
 
 @dataclass(eq=False)
@@ -129,6 +131,18 @@ def test_tasks_stay_with_their_worker_from_step_to_step_also_beside_one_task_mor
         assert scheduler.all_placed(more)[1:] == homes
         scheduler.ended(more)
         worker.processing.clear()
+
+
+def test_a_worker_that_may_hang_gets_no_more_than_it_has_room_for() -> None:
+    one, other, third = Worker("one"), Worker("other"), Worker("third")
+    scheduler = Scheduler(one, other)
+    keys = scheduler.sent(A, 0, 2)
+    assert scheduler.all_placed(keys) == ["one", "other"]
+    scheduler.ended(keys)
+    scheduler.running.append(third)
+    other.processing |= {"first", "second"}
+    other.last_seen -= 2 * HEARD_SECONDS
+    assert scheduler.all_placed(scheduler.sent(A, 1, 2)) == ["one", "third"]
 
 
 def test_who_loses_a_worker_gets_one_that_is_nobodys() -> None:
