@@ -47,6 +47,7 @@ from benchmarks.sharded_live import (
     SleptTraining,
     can_emulate,
     emulated_machines,
+    waited_seconds,
 )
 from relaqs import Session, connect, shuffle
 from relaqs.group_policies.group_model import Bound, GroupTimes
@@ -217,12 +218,6 @@ def _until_all_made(runs: Sequence[TrainingRun], passes: Sequence[int]) -> None:
 def _subtasks_of(runs: Sequence[TrainingRun]) -> list[SubtaskSeconds]:
     found = [run.subtask_seconds for run in runs]
     return [each for each in found if each is not None]
-
-
-def waited_seconds() -> float:
-    """Return for how long somebody has waited for a core since this machine was started, in all."""
-    some = Path("/proc/pressure/cpu").read_text().split()
-    return int(some[4].removeprefix("total=")) / 1e6
 
 
 def _mean_gap(ends: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """What turns of sharded jobs bring on a slow network, and how many bytes go.
 
-    python -m benchmarks.sharded_live [--machines 2] [--jobs 2] [--megabits 200] [--megabytes 4]
+    python -m benchmarks.sharded_live [--machines 2] [--jobs 2] [--megabits 200] [--megabytes 7.5]
 
 A machine is a worker of one thread in a network namespace of its own, whose link is limited in both
 directions. That needs the rights of root; without them the benchmark says so and ends. COMP sleeps, so that
@@ -8,7 +8,12 @@ other load on this machine counts little. So it shows how the network is used, a
 
 *One after the other*: the passes of the jobs, each alone. *Together*: all at once. *On the wire*: what
 agents put there in a step, by the difference of a longer and a shorter run, beside twice the model for all
-machines but one.
+machines but one. *By equation 1*: what the ratio of both would be if a group's iteration took as long as
+equation 1 of Harmony says (Lee et al., ICDCS 2021, section IV-B2), by what the tasks of each job alone took.
+It is the most that turns can bring.
+
+Parameters are so large, where `--megabytes` does not say, that PULL and PUSH take as long as COMP. Jobs that
+compute for longer gain less: cores that never wait are all there is to gain.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
-from relaqs.training import Profile, Rows, ShardCourse, Sums, WholeParameters
+from relaqs.training import Profile, Rows, ShardCourse, SubtaskSeconds, Sums, WholeParameters
 from relaqs.training.sharded.protocol import ShardState
 
 NETWORK, BRIDGE = "10.177.7", "relaqs-bridge"
@@ -110,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
             connect(folder, cluster=client, policy="weighted_fair") as db,
         ):
             row_seconds = options.seconds * options.machines / ROWS
-            job = SleptTraining("SELECT x FROM points", options.megabytes, row_seconds)
+            job = SleptTraining("SELECT x FROM points", megabytes_of(options), row_seconds)
             report(db, client, job, options)
 
 
@@ -122,28 +127,51 @@ def can_emulate() -> bool:
     return can
 
 
+def megabytes_of(options: argparse.Namespace) -> float:
+    """Return the parameters of a job: as asked, or such that COMM takes as long as COMP."""
+    if options.megabytes is not None:
+        return float(options.megabytes)
+    sent_share = 2 * (options.machines - 1) / options.machines  # of the parameters, by each machine in a step
+    return float(options.seconds * options.megabits / 8 / sent_share)
+
+
 def report(db: Session, client: Client, job: SleptTraining, options: argparse.Namespace) -> None:
     """Print the figures of all repetitions."""
-    ratios, steps, wires = [], [], []
+    ratios, models, steps, wires = [], [], [], []
+    begun, waited = time.monotonic(), waited_seconds()
     for _ in range(options.times):
         counts = [_wire_bytes(client)]
         seconds_of(db, job, 1, 1)
         counts.append(_wire_bytes(client))
-        alone = sum(seconds_of(db, job, 1, options.passes) for _ in range(options.jobs))
+        found = [seconds_of(db, job, 1, options.passes) for _ in range(options.jobs)]
         counts.append(_wire_bytes(client))
-        together = seconds_of(db, job, options.jobs, options.passes)
+        alone = sum(each.seconds for each in found)
+        together = seconds_of(db, job, options.jobs, options.passes).seconds
         steps_more = options.jobs * (options.passes - 1)
         wires.append((counts[2] - counts[1] - options.jobs * (counts[1] - counts[0])) / steps_more / 1e6)
         ratios.append(alone / together)
         steps.append(alone / options.jobs / options.passes)
-    print(f"a step alone: {_told(steps)} s, of which COMP {options.seconds} s")
-    print(f"one after the other / together: {_told(ratios)}")
+        parts = [part for each in found for part in each.subtasks]
+        comp, comm = sum(part.comp for part in parts), sum(part.comm for part in parts)
+        models.append(alone / options.passes / max(comp, comm, steps[-1]))
+    share = (waited_seconds() - waited) / (time.monotonic() - begun)
+    print(f"a step alone: {_told(steps)} s, of which COMP {options.seconds} s, {job.megabytes:.1f} MB")
+    print(f"one after the other / together: {_told(ratios)}; by equation 1: {_told(models)}")
     must = 2 * job.megabytes * (options.machines - 1)
     print(f"MB on the wire in a step: {_told(wires)}, where {must:.2f} must go")
+    print(f"somebody waited for a core in {share:.0%} of the seconds")
 
 
-def seconds_of(db: Session, job: SleptTraining, runs: int, passes: int) -> float:
-    """Return the seconds from the first pass that counts to the last, of runs at once."""
+@dataclass(frozen=True, slots=True)
+class TimedRuns:
+    """Runs at once: the seconds from the first pass that counts to the last, and what iterations had."""
+
+    seconds: float
+    subtasks: list[SubtaskSeconds]
+
+
+def seconds_of(db: Session, job: SleptTraining, runs: int, passes: int) -> TimedRuns:
+    """Return what came of runs at once."""
     begun, started = [], []
     for _ in range(runs):
         begun.append(time.monotonic())
@@ -154,7 +182,14 @@ def seconds_of(db: Session, job: SleptTraining, runs: int, passes: int) -> float
     def at(step: int) -> list[float]:
         return [first + run.steps[step].elapsed_seconds for first, run in zip(begun, started, strict=True)]
 
-    return max(at(-1)) - min(at(WARM_PASSES - 1))
+    parts = [run.subtask_seconds for run in started]
+    return TimedRuns(max(at(-1)) - min(at(WARM_PASSES - 1)), [part for part in parts if part is not None])
+
+
+def waited_seconds() -> float:
+    """Return for how long somebody has waited for a core since this machine was started, in all."""
+    some = Path("/proc/pressure/cpu").read_text().split()
+    return int(some[4].removeprefix("total=")) / 1e6
 
 
 def _told(values: Sequence[float]) -> str:
@@ -220,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--megabits", type=int, default=200, help="a second, of each machine's link")
-    parser.add_argument("--megabytes", type=float, default=4.0, help="of the parameters")
+    parser.add_argument("--megabytes", type=float, help="of the parameters")
     parser.add_argument("--seconds", type=float, default=0.3, help="of COMP in a step, on each machine")
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--times", type=int, default=3)

@@ -31,6 +31,9 @@ _QUEUE_USE = re.compile(r"\bself\.queued\.(\w+)")
 _TURN = "qts = self.queued.peek()"
 _PINNED = "if ts.resource_restrictions or ts.worker_restrictions or ts.host_restrictions:"
 _COUNTED = "len(ws.processing) - len(ws.long_running)"
+_CHOSEN = "def decide_worker_rootish_queuing_enabled(self) -> WorkerState | None:"
+_CHOSEN_FROM_QUEUE = "if ws := self.decide_worker_rootish_queuing_enabled():"
+_LOOKED_AGAIN = "def stimulus_queue_slots_maybe_opened(self, *, stimulus_id: str) -> None:"
 
 
 def broken_contract(scheduler: Scheduler) -> str | None:
@@ -91,6 +94,20 @@ def broken_pinning_source(source: str) -> str | None:
         return _changed("queues tasks that one worker must run")
     if _COUNTED not in source:
         return _changed("counts the tasks of a worker otherwise")
+    return None
+
+
+def broken_placing(scheduler: Scheduler) -> str | None:
+    """Return why Dask's choice of workers cannot be replaced on this scheduler, or None if it can."""
+    if (why := broken_contract(scheduler)) is not None:
+        return why
+    return broken_placing_source(inspect.getsource(distributed.scheduler))
+
+
+def broken_placing_source(source: str) -> str | None:
+    """Return what the source of distributed/scheduler.py lacks for `AbreastPlaces`, or None."""
+    if any(each not in source for each in (_CHOSEN, _CHOSEN_FROM_QUEUE, _LOOKED_AGAIN)):
+        return _changed("chooses the workers of waiting tasks otherwise")
     return None
 
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from relaqs.executors.dask.abreast import AbreastPlaces
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.messages import Credits, tell_session
 from relaqs.executors.dask.names import FOREIGN, job_of
@@ -57,6 +58,10 @@ class QueueEnforcement:
     """Replaces the scheduler's queue by a `JobQueue`, which chooses the next task when a core is free.
 
     Clients send all their tasks at once, so there are no credits to ask for.
+
+    Args:
+        abreast: as `JobQueue` has it.
+        places: where the tasks of such steps go. None: where Dask has them.
     """
 
     def __init__(
@@ -67,12 +72,15 @@ class QueueEnforcement:
         account_of: Callable[[object], str],
         was_next: Callable[[str], bool | None],
         abreast: Callable[[str], int],
+        places: AbreastPlaces | None,
     ) -> None:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
         self._was_next = was_next
-        self._queue = JobQueue(shares, account_of, abreast)
+        self._places = places
+        tell = () if places is None else (places.next_is,)
+        self._queue = JobQueue(shares, account_of, abreast, *tell)
         for task in scheduler.queued:
             self._queue.add(task)
         scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
@@ -81,9 +89,12 @@ class QueueEnforcement:
         return
 
     def arrived(self, keys: Sequence[object]) -> None:
-        return
+        if self._places is not None:
+            self._places.arrived(keys)
 
     def moved(self, key: object, start: str, finish: str) -> None:
+        if self._places is not None:
+            self._places.moved(key, finish)
         if finish != "processing":
             return
         job = self._account_of(key)
@@ -97,6 +108,8 @@ class QueueEnforcement:
         return
 
     def left(self, job: str) -> None:
+        if self._places is not None:
+            self._places.left(job)
         self._queue.sort_again(job)
 
     def has_tasks_of(self, job: str) -> bool:

@@ -47,8 +47,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
+from relaqs.executors.dask.abreast import AbreastPlaces
 from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import broken_contract, broken_pinning, chosen_credit
+from relaqs.executors.dask.contract import (
+    broken_contract,
+    broken_pinning,
+    broken_placing,
+    chosen_credit,
+)
 from relaqs.executors.dask.departed import Departed
 from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
@@ -145,7 +151,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._enforcement: Enforcement = (
             CreditEnforcement(*facts)
             if self._why_credits is not None
-            else QueueEnforcement(*facts, self._abreast)
+            else QueueEnforcement(*facts, self._abreast, self._places())
         )
         self._gangs = LeasedGangs(
             scheduler,
@@ -369,6 +375,13 @@ class RelaqsPlugin(SchedulerPlugin):
     def _abreast(self, job: str) -> int:
         home = self._homes.get(job)
         return self._cores() if home is not None and home.is_abreast else 0
+
+    def _places(self) -> AbreastPlaces | None:
+        """Take over where tasks go that are to be abreast. None: Dask's own choice stays."""
+        if (why := broken_placing(self._scheduler)) is not None:
+            logger.warning("the tasks of a step go where Dask has them: %s", why)
+            return None
+        return AbreastPlaces(self._scheduler, lambda job: self._abreast(job) > 0, self._loop.call_soon)
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)

@@ -26,6 +26,7 @@ class JobQueue(MutableSet["TaskState"]):
         abreast: how many tasks at the end of a step, one of which has begun, go before those of other jobs.
             So all workers compute for the same job, and not each for another one while both jobs wait for
             all workers.
+        tell: is told the key of each task that is first.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class JobQueue(MutableSet["TaskState"]):
         shares: FairShares,
         account_of: Callable[[object], str],
         abreast: Callable[[str], int] = lambda job: 0,
+        tell: Callable[[object], None] = lambda key: None,
     ) -> None:
         self._shares = shares
         self._account_of = account_of
         self._abreast = abreast
+        self._tell = tell
         self._begun: tuple[str, object] | None = None  # the job and the step of the task that was first last
         self._passing: object = None  # the key of that task, if others were before it
         self._of_job: dict[str, HeapSet[TaskState]] = {}  # of jobs that have any
@@ -68,6 +71,11 @@ class JobQueue(MutableSet["TaskState"]):
 
     def peek(self) -> TaskState:
         """Return the task to start next; it stays in. Raises KeyError if there is none."""
+        task = self._first()
+        self._tell(task.key)
+        return task
+
+    def _first(self) -> TaskState:
         if (task := self._going_on()) is not None:
             self._passing = task.key
             return task

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -293,12 +294,16 @@ class ShardHolder:
     async def _ask_owners(
         self, cut: ShardMap, letters: Sequence[Letter], haste: Haste, wait_seconds: float
     ) -> list[Letter]:
-        """Return the answers of all owners, in their order."""
-        asked = [
-            self._ask(cut, owner, letter, haste, wait_seconds)
-            for owner, letter in zip(cut.owners, letters, strict=True)
-        ]
-        return await _all(asked)
+        """Return the answers of all owners, in their order.
+
+        Each worker begins with the one after it. So workers that send at the same time do not all send to
+        the first one, while the links of the others have nothing to do.
+        """
+        turned = cut.turned(self._peers.address)
+        answers = await _all(
+            [self._ask(cut, cut.owners[at], letters[at], haste, wait_seconds) for at in turned]
+        )
+        return [answer for _, answer in sorted(zip(turned, answers, strict=True), key=itemgetter(0))]
 
     async def _ask(
         self, cut: ShardMap, owner: str, letter: Letter, haste: Haste, wait_seconds: float

@@ -55,6 +55,17 @@ class ShardMap:
         own = sums[self.rows_of(shard)]
         return own if len(sums) == self.rows else np.concatenate([own, sums[self.rows :]])
 
+    def turned(self, worker: str) -> list[int]:
+        """Return the owners' positions, from the one after a worker on, and that worker last.
+
+        >>> cut = ShardMap("a", 0, ("x", "y", "z"), rows=6, columns=1, senders=4)
+        >>> cut.turned("x"), cut.turned("y"), cut.turned("no owner")
+        ([1, 2, 0], [2, 0, 1], [0, 1, 2])
+        """
+        count = len(self.owners)
+        first = self.owners.index(worker) + 1 if worker in self.owners else 0
+        return [(first + each) % count for each in range(count)]
+
     @property
     def byte_count(self) -> int:
         """The bytes of all parameters."""

@@ -50,6 +50,9 @@ LATEST_SECONDS = 2.0  # of a fault, after the run was started: most take about a
 HANGS_SECONDS = 5 * LONG_SECONDS  # a cluster that is started again on a loaded machine takes long
 IDLE_SECONDS = 10.0  # after which a worker that owns no shard of a run any more forgets it
 NOTICED_SECONDS = 1.0  # after which a worker that is stopped counts as hung: else each takes half a minute
+# As Dask has it. It blames each task that a worker had, also those that had not begun, or had left their core
+# and sent what they had. Here workers die by other hands.
+DEATHS = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3"}
 FEATURES, CLASSES = 63, 300
 JOB = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
 
@@ -76,7 +79,8 @@ def whole(warehouse: Path) -> tuple[tuple[float, ...], Any]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_cluster(tmp_path_factory.mktemp("shard-faults") / "log", workers=WORKERS) as address:
+    log = tmp_path_factory.mktemp("shard-faults") / "log"
+    with running_cluster(log, workers=WORKERS, settings=DEATHS) as address:
         yield address
 
 
@@ -252,7 +256,7 @@ def test_a_scheduler_that_is_started_again_loses_nothing(
     port = free_port()
     address = address_of(port)
     with ExitStack() as stack:
-        first = stack.enter_context(started(*scheduler_command(port)))
+        first = stack.enter_context(started(*scheduler_command(port), settings=DEATHS))
         stack.enter_context(started(*workers_command(address, WORKERS)))
         with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
             client.wait_for_workers(WORKERS, timeout=LONG_SECONDS)
@@ -261,7 +265,8 @@ def test_a_scheduler_that_is_started_again_loses_nothing(
         run.wait(draws.uniform(0.0, LATEST_SECONDS))
         first.kill()
         first.wait(LONG_SECONDS)
-        stack.enter_context(started(*scheduler_command(port), log=tmp_path / "scheduler.log"))
+        log = tmp_path / "scheduler.log"
+        stack.enter_context(started(*scheduler_command(port), settings=DEATHS, log=log))
         stack.enter_context(started(*workers_command(address, WORKERS)))
         assert_is(run, whole)
         with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from distributed import Client, LocalCluster, Worker
+from distributed import Client, LocalCluster, Worker, WorkerPlugin
 
 import relaqs.training.sharded.shard_job
 import relaqs.training.start
@@ -26,6 +27,7 @@ from relaqs.training.sharded.worth import ShardWorth
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 
 STEPS = 25
+TURNS = 8  # of each of three jobs
 FEATURES, CLASSES = 63, 300  # a model of 154 KB, whose rows two workers share evenly
 DIGITS = SoftmaxRegression("SELECT * FROM digits", "y", strength=0.01)
 WIDE = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
@@ -92,6 +94,24 @@ def sent_of(dask_worker: Worker) -> tuple[int, int]:
     return (agent.sent_bytes, agent.array_bytes) if isinstance(agent, PeerAgent) else (0, 0)
 
 
+class Beginnings(WorkerPlugin):
+    """Notes which tasks a worker has begun, in their order."""
+
+    name = "beginnings"
+
+    def setup(self, worker: Worker) -> None:
+        self.keys: list[Any] = []
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        if finish == "executing":
+            self.keys.append(key)
+
+
+def begun_of(dask_worker: Worker) -> list[Any]:
+    beginnings: Any = dask_worker.plugins[Beginnings.name]
+    return list(beginnings.keys)
+
+
 def assert_nothing_is_left(client: Client) -> None:
     eventually(lambda: not any(client.run(runs_of).values()))
 
@@ -115,6 +135,22 @@ def test_shards_give_the_bits_of_client_mode(
         assert min(subtasks.comp, subtasks.pull, subtasks.push) > 0
         assert subtasks.alone == pytest.approx(subtasks.comp + subtasks.comm + subtasks.rest)
         assert_nothing_is_left(client)
+
+
+def test_workers_compute_for_jobs_in_one_order(client: Client, warehouse: Path) -> None:
+    """Each worker has one of the last two tasks of each step, and all steps come in one order."""
+    client.register_plugin(Beginnings())
+    with connect(warehouse, cluster=client) as db:
+        runs = [db.train(WIDE, parameters="sharded", max_steps=TURNS) for _ in range(3)]
+        assert all(run.wait(LONG_SECONDS) for run in runs)
+    begun = [[key for key in keys if isinstance(key, tuple)] for keys in client.run(begun_of).values()]
+    counts = Counter(key[:2] for keys in begun for key in keys)
+    orders = [
+        [key[:2] for key in keys if counts[key[:2]] in (2, 3) and counts[key[:2]] - key[2] <= 2]
+        for keys in begun
+    ]
+    assert orders[0] == orders[1]
+    assert len(orders[0]) >= TURNS * len(runs)
 
 
 @pytest.mark.slow
