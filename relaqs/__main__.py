@@ -5,7 +5,6 @@ Python would answer ctrl-C with a traceback while the modules of the program are
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from types import FrameType
@@ -20,10 +19,7 @@ def main() -> NoReturn:
     from relaqs.cli import main as run_program
 
     signal.signal(signal.SIGINT, heard)
-    try:
-        run_program()
-    finally:
-        gc.freeze()  # Python would look through all that was loaded once more: a sixth of a short run
+    run_program()
 
 
 def _leave(signal_number: int, frame: FrameType | None) -> NoReturn:
