@@ -147,5 +147,5 @@ def test_a_table_with_columns_no_panel_can_name_has_a_page(tmp_path: Path) -> No
     columns = {"n\0ul": [1.5, 2.5] * 50, "x" * 250: ["a", "b"] * 50, "fine": ["a", "b"] * 50}
     pq.write_table(pa.table(columns), tmp_path / "odd.parquet")
     with relaqs.connect(tables={"odd": tmp_path / "odd.parquet"}, cache_directory=tmp_path / "c") as session:
-        (page,) = PageList(tmp_path / "pages", session.tables).pages("you")
+        (page,) = PageList(tmp_path / "pages", session.measured_tables()).pages("you")
         assert [panel.title for panel in page.panels] == ["Rows of odd", "Rows by fine"]

@@ -159,18 +159,3 @@ def test_a_question_about_plain_files_loads_nothing_that_it_does_not_need(tmp_pa
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert "Exact" in ended.stdout
     assert NOT_NEEDED & set(ended.stdout.split()) == set()
-
-
-LAST = """
-import atexit, gc, sys
-atexit.register(lambda: print(gc.get_freeze_count() > 10_000))
-sys.argv = ["relaqs", "--version"]
-from relaqs.__main__ import main
-main()
-"""
-
-
-def test_the_end_of_the_program_looks_through_nothing_that_was_loaded() -> None:
-    """Python collects once more at its end, which was a sixth of what a short run takes."""
-    ended = subprocess.run([sys.executable, "-c", LAST], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[-1] == "True"

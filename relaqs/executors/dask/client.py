@@ -14,13 +14,11 @@ import contextlib
 import math
 import time
 import uuid
-import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
 from distributed import Client, Future, Security
-from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.connection import checked, connect, named_versions, secured
@@ -58,7 +56,7 @@ from relaqs.executors.dask.messages import (
     StepFolded,
     Stops,
 )
-from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
+from relaqs.executors.dask.names import KEY_PREFIX
 from relaqs.executors.dask.peer_agent import install_agents
 from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.leases import slots_of, worker_of
@@ -122,6 +120,7 @@ class DaskExecutor:
             self._session,
             None if policy == DEFAULT_POLICY else chosen_policy(policy),
             None if slot_policy is None else chosen_slot_policy(slot_policy),
+            on_answer=self._on_answer,
             on_back=self._register_again,
             on_lost=self._fail_all,
             on_restarted=self._send_unsent,
@@ -135,7 +134,6 @@ class DaskExecutor:
         self._counted_seconds = -math.inf  # on the monotonic clock
         try:
             self._client.sync(self._link.open)
-            self._follow_answers()
             self._cores = self._count_cores()
         except OSError as error:
             self.close()
@@ -452,13 +450,10 @@ class DaskExecutor:
     async def _cancel_all(self) -> None:
         for job_id in list(self._flights):
             self._cancel(job_id)
-        with contextlib.suppress(ValueError):  # it was never subscribed to
-            self._client.unsubscribe_topic(SESSION_TOPIC + self._session)
         self._link.close()
 
     def _register_again(self) -> None:
         """Tell a scheduler that was started again of all jobs, and send what has no result yet."""
-        self._follow_answers()
         for flight in self._flights.values():
             self._give_up_places(flight, {parcel.place for parcel in flight.parcels.values() if parcel.place})
             self._link.tell(Enter(flight.description, self._session))
@@ -476,18 +471,7 @@ class DaskExecutor:
             if isinstance(flight.driver, GangDriver):
                 flight.driver.unreachable(error)
 
-    def _follow_answers(self) -> None:
-        taking = weakref.WeakMethod(self._on_answer)  # Dask's client keeps what it calls for good
-
-        def take(event: tuple[float, bytes]) -> None:
-            if (on_answer := taking()) is not None:
-                on_answer(event)
-
-        self._client.subscribe_topic(SESSION_TOPIC + self._session, take)
-
-    def _on_answer(self, event: tuple[float, bytes]) -> None:
-        _, pickled = event
-        answer: Answer = pickle.loads(pickled)
+    def _on_answer(self, answer: Answer) -> None:
         match answer:
             case Credits(counts):
                 self._spend(counts)

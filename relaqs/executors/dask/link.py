@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
+import weakref
 from collections.abc import Awaitable, Callable
 
 from distributed import Client
@@ -16,11 +17,12 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs.executors.dask.connection import check_workers, workers_of
-from relaqs.executors.dask.messages import Bye, Message
+from relaqs.executors.dask.messages import Answer, Bye, Message
 from relaqs.executors.dask.names import (
     CAP_RPC,
     HELLO_RPC,
     RELAQS_VERSION,
+    SESSION_TOPIC,
     STATUS_RPC,
     STOP_RPC,
     STREAM_OP,
@@ -46,9 +48,9 @@ class Link:
     """A client's connection to the plugin. All methods run on the client's event loop.
 
     Dask's client connects again by itself to a scheduler that was restarted, which then knows of no plugin
-    and no job. on_back: called when the plugin is there again. on_lost: with the reason, when Dask's client
-    has given up, or the new scheduler cannot be used. on_restarted: called when somebody has restarted the
-    workers, by `Client.restart`, which drops all tasks.
+    and no job. on_answer: called with what the plugin says. on_back: called when the plugin is there again.
+    on_lost: with the reason, when Dask's client has given up, or the new scheduler cannot be used.
+    on_restarted: called when somebody has restarted the workers, by `Client.restart`, which drops all tasks.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Link:
         policy: Policy | None,
         slot_policy: SlotPolicy | None,
         *,
+        on_answer: Callable[[Answer], None] = lambda answer: None,
         on_back: Callable[[], None] = lambda: None,
         on_lost: Callable[[ClusterError], None] = lambda error: None,
         on_restarted: Callable[[], None] = lambda: None,
@@ -66,6 +69,7 @@ class Link:
         self._session = session
         self._policy = policy
         self._slot_policy = slot_policy
+        self._on_answer = on_answer
         self._on_back = on_back
         self._on_lost = on_lost
         self._on_restarted = on_restarted
@@ -104,6 +108,7 @@ class Link:
     async def open(self) -> None:
         """Put on the cluster what runs there. Raises ClusterError if it cannot run this version of ReLAQS."""
         comm = self._client.scheduler_comm
+        self._follow_answers()  # Dask sends this in the loop's next round: before what is told once this ends
         await check_workers(self._client)
         await self._install()
         await self._interrupt_released()
@@ -149,10 +154,26 @@ class Link:
     def close(self) -> None:
         """End the session, and look for the scheduler no more."""
         self.tell(Bye(self._session))
+        with contextlib.suppress(ValueError):  # it was never subscribed to
+            self._client.unsubscribe_topic(SESSION_TOPIC + self._session)
         self._comm = None
         for task in (self._recovery, self._restart, self._watch):
             if task is not None:
                 task.cancel()
+
+    def _follow_answers(self) -> None:
+        taking = weakref.WeakMethod(self._take)  # Dask's client keeps what it calls for good
+
+        def take(event: tuple[float, bytes]) -> None:
+            if (take_event := taking()) is not None:
+                take_event(event)
+
+        self._client.subscribe_topic(SESSION_TOPIC + self._session, take)
+
+    def _take(self, event: tuple[float, bytes]) -> None:
+        _, pickled = event
+        answer: Answer = pickle.loads(pickled)
+        self._on_answer(answer)
 
     async def _install(self) -> None:
         policy, slot_policy = (

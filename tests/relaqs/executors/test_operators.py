@@ -36,7 +36,7 @@ def executor(address: str) -> Iterator[DaskExecutor]:
 @pytest.fixture
 def endless(executor: DaskExecutor) -> Iterator[JobRunner]:
     """A job of somebody that would run for days, on all workers."""
-    job = ToyJob("endless", [[Number(1, 0.05)] * 8] * 1_000_000)
+    job = ToyJob("endless", [[Number(1, 0.2)] * 8] * 1_000_000)
     runner = JobRunner(job, executor, JobDescription("endless", Kind.QUERY, name="SELECT [b]1[/b]"))
     runner.start()
     eventually(lambda: runner.state is RunState.RUNNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -347,9 +348,10 @@ def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.parametrize("again", range(REPEATS))
-def test_the_scheduler_is_started_again(tmp_path: Path, again: int) -> None:
-    """Its workers end with it, so all ranks are lost. The driver says all anew."""
+def test_the_scheduler_is_started_again(tmp_path: Path, again: int, rests: bool) -> None:
+    """Its workers end with it, so all ranks are lost. The driver says all anew, also between two turns."""
     port = free_port()
     address = address_of(port)
     with ExitStack() as stack:
@@ -360,11 +362,15 @@ def test_the_scheduler_is_started_again(tmp_path: Path, again: int) -> None:
         job = gang(executor, "outlives", Wish(executor.slots(), 64))
         job.start()
         eventually(lambda: job.step > 60)
+        if rests:
+            job.go_on(1)
+            eventually(lambda: job._made.kept_passes >= 1 and not job._turns)
         first.kill()
         first.wait(LONG_SECONDS)
         made = len(job.rescales)
         stack.enter_context(started(*scheduler_command(port), log=tmp_path / "scheduler.log"))
         stack.enter_context(started(*workers_command(address)))
+        job.go_on(math.inf)
         eventually(lambda: len(job.rescales) > made)
         assert goes_on(job, job.rescales[-1].ranks)
 
