@@ -124,6 +124,12 @@ def can_emulate() -> bool:
     can = os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("tc") is not None
     if not can:
         print("not reached: machines are emulated by network namespaces, which need root, ip and tc")
+    elif Path("/sys/class/net", BRIDGE).exists():
+        print(
+            f"not reached: the network {BRIDGE} is there. Another run has it, or one was killed and left it; "
+            f"then `ip link del {BRIDGE}`, and `ip netns del` for each relaqs-m… of `ip netns list`"
+        )
+        return False
     return can
 
 
