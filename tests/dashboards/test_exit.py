@@ -106,6 +106,7 @@ def test_a_signal_ends_the_server_while_statements_run(tmp_path: Path, tpch_ware
         assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_one_users_plans_stop_nobody_elses(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve plans that do not end, of which two are under way; edits do not make them more."""
     plan, blocked, let = relaqs.Session.plan, threading.Semaphore(0), threading.Event()

@@ -96,8 +96,10 @@ def test_rows_that_pass_by_far_are_certain(shops: World) -> None:
 
 @pytest.mark.parametrize(
     ("sql", "least"),
-    [(CHOICE.format(f"{COUNT} > 2000", MEAN, TOTAL), 0.9), (YEARS.format("0.8"), 0.5)],
-    ids=["a choice", "rows"],
+    [
+        pytest.param(CHOICE.format(f"{COUNT} > 2000", MEAN, TOTAL), 0.9, id="a choice"),
+        pytest.param(YEARS.format("0.8"), 0.5, id="rows", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_certified_holds(shops: World, sql: str, least: float) -> None:
     """One look at an eighth of the rows in each order. Orders of 80 partitions are nearly independent.

@@ -31,6 +31,7 @@ def rows(*arguments: str) -> dict[tuple[str, str], dict[str, float]]:
     return {(row["stop"], row["policy"]): row for row in found}
 
 
+@pytest.mark.slow
 def test_who_may_stop_runs_is_what_the_rule_says() -> None:
     found = rows()
     assert {stop for stop, _ in found} == {"own", "same", "none"}

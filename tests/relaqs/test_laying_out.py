@@ -150,7 +150,14 @@ def stopped(source: Path, into: Path, moment: str, by: signal.Signals) -> int:
     return subprocess.run(words, check=False).returncode
 
 
-@pytest.mark.parametrize("moment", ["sorting rows", "writing partition 1 of 6", "writing partition 5 of 6"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("sorting rows", marks=pytest.mark.slow),
+        pytest.param("writing partition 1 of 6", marks=pytest.mark.slow),
+        "writing partition 5 of 6",
+    ],
+)
 def test_killed_or_interrupted_in_the_middle_the_old_layout_stays(
     source: Path, tmp_path: Path, moment: str
 ) -> None:

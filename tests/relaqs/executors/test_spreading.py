@@ -66,7 +66,9 @@ def test_a_session_on_a_cluster_lays_out_with_its_workers(address: str, trips: P
     assert verify(layout.directory).ok
 
 
-@pytest.mark.parametrize("moment", ["sorting rows", "writing partition"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("sorting rows", marks=pytest.mark.slow), "writing partition"]
+)
 def test_a_worker_that_is_killed_is_survived(address: str, trips: Path, tmp_path: Path, moment: str) -> None:
     killed = []
 

@@ -78,6 +78,7 @@ def test_a_worker_that_dies_changes_nothing(
         assert run.losses == embedded[2]
 
 
+@pytest.mark.slow
 def test_a_large_model_is_sent_once_a_pass_and_survives_a_worker(
     cluster: LocalCluster, training_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
