@@ -121,16 +121,16 @@ def main(arguments: Sequence[str]) -> None:
 
 def can_emulate() -> bool:
     """Return whether machines can be emulated here. Where they cannot, say so."""
-    can = os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("tc") is not None
-    if not can:
+    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("tc") is None:
         print("not reached: machines are emulated by network namespaces, which need root, ip and tc")
-    elif Path("/sys/class/net", BRIDGE).exists():
+        return False
+    if Path("/sys/class/net", BRIDGE).exists():
         print(
             f"not reached: the network {BRIDGE} is there. Another run has it, or one was killed and left it; "
             f"then `ip link del {BRIDGE}`, and `ip netns del` for each relaqs-m… of `ip netns list`"
         )
         return False
-    return can
+    return True
 
 
 def megabytes_of(options: argparse.Namespace) -> float:

@@ -162,15 +162,19 @@ class Link:
                 task.cancel()
 
     def _follow_answers(self) -> None:
-        taking = weakref.WeakMethod(self._take)  # Dask's client keeps what it calls for good
+        """Hear what the plugin says to this session, such as that a gang's slots are lost.
+
+        Only what is said from now on is heard. So it comes before jobs are told of.
+        """
+        taking = weakref.WeakMethod(self._take_event)  # Dask's client keeps what it calls for good
 
         def take(event: tuple[float, bytes]) -> None:
-            if (take_event := taking()) is not None:
-                take_event(event)
+            if (on_event := taking()) is not None:
+                on_event(event)
 
         self._client.subscribe_topic(SESSION_TOPIC + self._session, take)
 
-    def _take(self, event: tuple[float, bytes]) -> None:
+    def _take_event(self, event: tuple[float, bytes]) -> None:
         _, pickled = event
         answer: Answer = pickle.loads(pickled)
         self._on_answer(answer)
