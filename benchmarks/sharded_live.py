@@ -161,10 +161,10 @@ def report(db: Session, client: Client, job: SleptTraining, options: argparse.Na
         comp, comm = sum(part.comp for part in parts), sum(part.comm for part in parts)
         models.append(alone / options.passes / max(comp, comm, steps[-1]))
     share = (waited_seconds() - waited) / (time.monotonic() - begun)
-    print(f"a step alone: {_told(steps)} s, of which COMP {options.seconds} s, {job.megabytes:.1f} MB")
-    print(f"one after the other / together: {_told(ratios)}; by equation 1: {_told(models)}")
+    print(f"a step alone: {told(steps)} s, of which COMP {options.seconds} s, {job.megabytes:.1f} MB")
+    print(f"one after the other / together: {told(ratios)}; by equation 1: {told(models)}")
     must = 2 * job.megabytes * (options.machines - 1)
-    print(f"MB on the wire in a step: {_told(wires)}, where {must:.2f} must go")
+    print(f"MB on the wire in a step: {told(wires)}, where {must:.2f} must go")
     print(f"somebody waited for a core in {share:.0%} of the seconds")
 
 
@@ -198,7 +198,8 @@ def waited_seconds() -> float:
     return int(some[4].removeprefix("total=")) / 1e6
 
 
-def _told(values: Sequence[float]) -> str:
+def told(values: Sequence[float]) -> str:
+    """Return a mean and its standard error, for people."""
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
     return f"{statistics.mean(values):.2f} ± {error:.2f}"
 
