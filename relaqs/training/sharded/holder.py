@@ -28,7 +28,7 @@ from relaqs.training.sharded.shards import Shard, ShardMap
 from relaqs.training.spill_file import TornError
 
 AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
-DEMAND_SECONDS = 5.0  # for one that a task needs: all that it follows from was sent before
+DEMAND_SECONDS = 5.0  # for one that a task needs, beside the time for its bytes: it is there or on its way
 ANSWER_SECONDS = 30.0  # for an answer, beside the time for its bytes: a worker that died is noticed at once
 PARTING_SECONDS = 1.0  # for owners to hear that a run is over
 
@@ -109,7 +109,7 @@ class ShardHolder:
         if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
             found = self._fetch_ahead(run, version, DEMAND_SECONDS)
         elif not found.done():
-            await asyncio.wait([found], timeout=DEMAND_SECONDS)
+            await asyncio.wait([found], timeout=DEMAND_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND)
             if not found.done() or found.exception() is not None:
                 found = self._fetch_ahead(run, version, DEMAND_SECONDS)
         pulled = await asyncio.shield(found)

@@ -151,18 +151,13 @@ async def sharded_run(
     return values, course.loss
 
 
-@pytest.mark.parametrize(
-    ("name", "owners", "seed"),
-    [
-        *(("softmax", owners, seed) for owners, seed in ((1, 0), (2, 1), (2, 2), (3, 3), (4, 4))),
-        *((name, owners, owners) for name in JOBS for owners in (2, 4) if name != "softmax"),
-    ],
-)
-def test_shards_have_the_bits_of_whole_parameters(name: str, owners: int, seed: int) -> None:
+@pytest.mark.parametrize("owners", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", JOBS)
+def test_shards_have_the_bits_of_whole_parameters(name: str, owners: int) -> None:
     job, rows = JOBS[name], rows_of(name, 7)
     descent = job.descent(profile_of(rows, tuple("abcdefg"), 100, seed=0))
     values, loss = whole_run(job, descent, rows)
-    in_shards, its_loss = asyncio.run(sharded_run(job, descent, rows, owners, seed))
+    in_shards, its_loss = asyncio.run(sharded_run(job, descent, rows, owners, seed=owners))
     assert np.array_equal(in_shards, values)
     assert its_loss == loss
 
@@ -186,6 +181,22 @@ def test_an_owner_without_a_task_fetches_the_next_version_ahead_too() -> None:
 
     asked = asyncio.run(one_step())
     assert asked.count(("tcp://1", "values")) == 1
+
+
+def test_parameters_that_take_long_to_come_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaqs.training.sharded.holder, "DEMAND_SECONDS", 0.01)
+    monkeypatch.setattr(relaqs.training.sharded.holder, "LEAST_BYTES_PER_SECOND", 1.0)  # 64 s for all of them
+    monkeypatch.setattr("tests.relaqs.training.test_shards.DELAY_SECONDS", 0.2)
+
+    async def one_step() -> list[tuple[str, str]]:
+        post, cut, descent = await asyncio.to_thread(opened)
+        part = parts_of(drawn_rows(1))[0]
+        await one_task(JOBS["lasso"], post.holder("tcp://0"), cut, 0, 0, part, descent.begin().pace)
+        await post.holder("tcp://0").pull(cut, 1)
+        return post.asked
+
+    asked = asyncio.run(one_step())
+    assert asked.count(("tcp://0", "values")) == 2  # each version once, of the one other owner
 
 
 @pytest.mark.parametrize("name", JOBS)
