@@ -5,7 +5,8 @@ whenever it wants to: it begins with whole parameters, opens shards, and goes ba
 
     whole ──► open ──► step, step, … ──► fetch     the last model
       ▲        ▲          │ an owner is lost
-      └────────┴──────────┘
+      └────────┼──────────┤
+               └── move ◄─┘ workers have come: what a step would begin from is fetched, and cut anew
 
 Now and then a step has one task more, which fetches the state that the step begins from: to go on from when
 an owner is lost. Meanwhile the others compute.
@@ -47,13 +48,15 @@ from relaqs.training.sharded.worth import worth_of
 
 KEEP_SECONDS = 10.0  # between two states that the client keeps, at least
 KEEP_SHARE = 0.05  # of the time, at most, to fetch them
+MOVE_SECONDS = 10.0  # between two cuts of one run, at least
+MOVE_SHARE = 0.02  # of the time, at most, to cut anew where workers have come
 IDLE_SECONDS = 60.0  # after which workers forget a run, and at least IDLE_PASSES passes
 IDLE_PASSES = 10.0
 TRIES = 10  # to open shards without one more pass, before the run fails
 LAST_SECONDS = 10.0  # for the last model to come, beside the time for its bytes
 DROP_SECONDS = 2.0  # for workers to be told that the run is over. Else they forget it after a while
 
-ShardPhase = Literal["whole", "open", "step", "fetch"]
+ShardPhase = Literal["whole", "open", "step", "move", "fetch"]
 
 
 class ShardedJob(ShardedTraining, TrainingJob, Protocol):
@@ -110,6 +113,8 @@ class ShardJob(LossJob):
         self._begun_seconds = self._kept_seconds = time.monotonic()
         self._step_seconds = self._fetch_seconds = 0.0
         self._clock = SubtaskClock()
+        self._looked_seconds = self._opened_seconds = time.monotonic()  # for workers, and of the last cut
+        self._move_seconds = 0.0  # what the last cut took
         self._keeps = False  # whether the step in hand fetches the state
         self._last: float | None = None  # the core-seconds of the last pass, while its model is fetched
 
@@ -131,8 +136,15 @@ class ShardJob(LossJob):
         if lost := [value for value in values if isinstance(value, LostShards)]:
             self._note_lost(lost)
             return _without_pass(step, core_seconds)
+        if self._phase == "move":
+            self._fetch_seconds = results[0].held_seconds
+            self._keep(values[0])
+            self._phase = "open"
+            return _without_pass(step, core_seconds)
         if self._phase == "open":
             self._phase, self._course = "step", self._kept.course
+            self._opened_seconds = time.monotonic()
+            self._move_seconds = self._opened_seconds - self._begun_seconds
             return _without_pass(step, core_seconds)
         if self._phase == "fetch":
             self._phase = "whole"  # nothing is left to fetch
@@ -147,7 +159,7 @@ class ShardJob(LossJob):
     def close(self) -> None:
         """Fetch the model of the last pass, and let the workers forget the run."""
         if (cut := self._cut_of_parameters) is not None:
-            if self.passes and self._phase != "whole":
+            if self._phase != "whole" and self._kept.course.step < self.passes:
                 self._fetch_last(cut)
             _ask_aside(self._executor, f"{self.id}-drop", DropWork(cut, self._former(cut)), DROP_SECONDS)
             self._cut_of_parameters = None
@@ -192,6 +204,9 @@ class ShardJob(LossJob):
         assert cut is not None
         if self._phase == "fetch":
             return [FetchWork(cut, self._course.step - 1)]
+        if self._is_time_to_move(cut):
+            self._phase = "move"
+            return [FetchWork(cut, self._course.step)]
         self._keeps = self._is_time_to_keep()
         return [*([FetchWork(cut, self._course.step)] if self._keeps else []), *self._iterate_works(cut)]
 
@@ -215,6 +230,15 @@ class ShardJob(LossJob):
         """Return the workers that may own shards: no more than the parameters have rows."""
         found = [worker for worker in self._executor.peers() if worker not in self._shunned]
         return tuple(found[: self._descent.shape[0]])
+
+    def _is_time_to_move(self, cut: ShardMap) -> bool:
+        """Return whether workers have come that could own shards. It is looked at now and then."""
+        now = time.monotonic()
+        least_seconds = max(MOVE_SECONDS, (self._fetch_seconds + self._move_seconds) / MOVE_SHARE)
+        if now - self._looked_seconds < MOVE_SECONDS or now - self._opened_seconds < least_seconds:
+            return False
+        self._looked_seconds = now
+        return not set(cut.owners).issuperset(self._workers())
 
     def _open_works(self) -> list[Work]:
         workers = self._workers()

@@ -224,6 +224,35 @@ def model_of(estimator: Any) -> Any:
 
 
 @pytest.mark.slow
+def test_a_worker_that_comes_gets_a_shard(
+    cluster: LocalCluster,
+    client: Client,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "MOVE_SECONDS", 0.0)
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "MOVE_SHARE", 1.0)
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+        after_passes(run, 3)
+        run.pause()
+        assert run.explain().startswith("parameters: in shards on 2 workers")
+        cluster.scale(3)
+        try:
+            client.wait_for_workers(3, timeout=LONG_SECONDS)
+            run.resume()
+            model = run.result(timeout=2 * LONG_SECONDS)
+            assert run.explain().startswith("parameters: in shards on 3 workers")
+            assert run.losses == whole[0]
+            assert np.array_equal(model.coef_, whole[1])
+            assert_nothing_is_left(client)
+        finally:
+            cluster.scale(2)
+            eventually(lambda: len(client.ncores()) == 2)
+
+
+@pytest.mark.slow
 def test_with_one_worker_left_it_goes_on_in_client_mode(
     tmp_path: Path, warehouse: Path, whole: tuple[tuple[float, ...], Any]
 ) -> None:
