@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 LEAST_BYTES_PER_SECOND = 1e6  # of a network that is not called broken, with all that others send over it
 
 Haste = Literal["pull", "push"]
-"""Which letters leave a worker first: "pull" before "push". One leaves at a time."""
+"""Which letters to a worker leave first: "pull" before "push". One at a time is on its way to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The order in which a worker sends parameters: one message at a time, answers to PULLs before PUSHes.
+"""The order in which a worker sends parameters to another one: one letter at a time, answers to PULLs first.
 
-Nobody holds the lane while it waits for another worker, so lanes cannot wait for each other. An answer to a
-PULL goes first, because a worker computes once it has one, and a PUSH makes nobody compute.
+An answer to a PULL goes before a PUSH, because a worker computes once it has one, and a PUSH makes nobody
+compute. Each other worker has a lane of its own. So who hangs, or whose link is busy, keeps up nobody else.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal
 
-Direction = Literal["pull", "push"]
+from relaqs.executors.peers import Haste
 
 
 class EgressLane:
-    """A lane of one worker. All is called on its event loop."""
+    """A lane from one worker to another. All is called on its event loop."""
 
     def __init__(self) -> None:
         self._is_taken = False
-        self._waiting: dict[Direction, deque[asyncio.Future[None]]] = {"pull": deque(), "push": deque()}
+        self._waiting: dict[Haste, deque[asyncio.Future[None]]] = {"pull": deque(), "push": deque()}
+
+    @property
+    def is_free(self) -> bool:
+        return not self._is_taken
 
     @asynccontextmanager
-    async def turn(self, direction: Direction) -> AsyncIterator[None]:
+    async def turn(self, haste: Haste) -> AsyncIterator[None]:
         """Hold the lane inside the block."""
         if self._is_taken:
             turn = asyncio.get_running_loop().create_future()
-            self._waiting[direction].append(turn)
+            self._waiting[haste].append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
@@ -48,3 +51,22 @@ class EgressLane:
                     turn.set_result(None)
                     return
         self._is_taken = False
+
+
+class EgressLanes:
+    """The lanes of a worker, by the addresses of the workers they lead to.
+
+    >>> lanes = EgressLanes()
+    >>> lanes.to("tcp://a:1") is lanes.to("tcp://a:1"), lanes.to("tcp://a:1") is lanes.to("tcp://b:1")
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, EgressLane] = {}
+
+    def to(self, address: str) -> EgressLane:
+        return self._lanes.setdefault(address, EgressLane())
+
+    def sweep(self) -> None:
+        """Let go the lanes that nobody uses: workers come and go."""
+        self._lanes = {address: lane for address, lane in self._lanes.items() if not lane.is_free}

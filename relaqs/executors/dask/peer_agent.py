@@ -22,7 +22,8 @@ from distributed.protocol.serialize import to_serialize
 from distributed.utils import sync
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask.egress_lane import EgressLane
+from relaqs.executors.dask.departure import NEARLY_BYTES, departed
+from relaqs.executors.dask.egress_lane import EgressLanes
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerLostError, PeerService
 
 PEER_OP = "relaqs_peer_letter"
@@ -49,7 +50,7 @@ class PeerAgent(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self.sent_bytes = self.array_bytes = 0
         self._worker = worker
-        self._lane = EgressLane()
+        self._lanes = EgressLanes()
         self._services: dict[type[PeerService], PeerService] = {}
         worker.handlers[PEER_OP] = self.take_letter
         self._sweeper = asyncio.ensure_future(self._sweep())
@@ -96,13 +97,13 @@ class PeerAgent(WorkerPlugin):
         self, address: str, of: type[PeerService], letter: Letter, haste: Haste, limit_seconds: float
     ) -> Letter:
         """Return the answer of another worker's service. Raises PeerLostError."""
-        to = {"op": PEER_OP, "reply": True, "service": pickle.dumps(of)}
+        to = {"op": PEER_OP, "reply": True, "service": pickle.dumps(of), "sender": self.address}
         comm: Comm | None = None
         is_whole = False
         try:
             async with asyncio.timeout(limit_seconds):
                 comm = await self._worker.rpc.connect(address, timeout=CONNECT_SECONDS)
-                await self._write(comm, to, letter, haste)
+                await self._write(comm, address, to, letter, haste)
                 reply = await comm.read()
                 is_whole = True
         except OSError as error:  # of the connection, or of the time that is over
@@ -118,22 +119,29 @@ class PeerAgent(WorkerPlugin):
         return _unpacked(reply)
 
     async def take_letter(
-        self, comm: Comm, service: bytes, subject: str, said: bytes, arrays: list[Any]
+        self, comm: Comm, service: bytes, sender: str, subject: str, said: bytes, arrays: list[Any]
     ) -> Status:
         """Answer a letter of another worker."""
         found = await self._found(pickle.loads(service))
         answer, haste = await found.answer(_unpacked({"subject": subject, "said": said, "arrays": arrays}))
         with contextlib.suppress(OSError):  # who asked is gone, or hangs
-            await self._write(comm, {}, answer, haste)
+            await self._write(comm, sender, {}, answer, haste)
         return Status.dont_reply
 
-    async def _write(self, comm: Comm, to: dict[str, Any], letter: Letter, haste: Haste) -> None:
-        """Write a letter once the lane is free. One that nobody takes must not hold it for good."""
+    async def _write(
+        self, comm: Comm, address: str, to: dict[str, Any], letter: Letter, haste: Haste
+    ) -> None:
+        """Write a letter once the lane to its receiver is free, and hold the lane until it is there.
+
+        One that nobody takes must not hold it for good. A small one needs no lane: it is there at once.
+        """
         array_bytes = sum(array.nbytes for array in letter.arrays)
-        async with self._lane.turn(haste):
+        is_small = array_bytes <= NEARLY_BYTES
+        async with contextlib.nullcontext() if is_small else self._lanes.to(address).turn(haste):
             try:
                 async with asyncio.timeout(WRITE_SECONDS + array_bytes / LEAST_BYTES_PER_SECOND):
                     self.sent_bytes += await comm.write({**to, **_packed(letter)})
+                    await departed(comm)
             except BaseException:
                 comm.abort()  # half of a letter is on it
                 raise
@@ -144,6 +152,7 @@ class PeerAgent(WorkerPlugin):
             await asyncio.sleep(SWEEP_SECONDS)
             for service in self._services.values():
                 service.sweep()
+            self._lanes.sweep()
 
 
 class _PeersOf:
