@@ -44,6 +44,7 @@ from relaqs.training.sharded.protocol import ShardState
 
 NETWORK, BRIDGE = "10.177.7", "relaqs-bridge"
 PARTITIONS, ROWS, COLUMNS = 8, 800, 64
+CONGESTION = "cubic"  # as Linux has it where nobody chose another one
 WARM_PASSES = 3  # of each run, in which workers read and connect: not counted
 LONG_SECONDS = 300.0
 
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shuffle(pa.table({"x": np.arange(ROWS) / ROWS}), Path(folder) / "points", partitions=PARTITIONS)
         with (
-            emulated_machines(options.machines, options.megabits) as client,
+            emulated_machines(options.machines, options.megabits, options.congestion) as client,
             connect(folder, cluster=client, policy="weighted_fair") as db,
         ):
             row_seconds = options.seconds * options.machines / ROWS
@@ -213,8 +214,11 @@ def _wire_bytes(client: Client) -> int:
 
 
 @contextmanager
-def emulated_machines(count: int, megabits: int) -> Iterator[Client]:
-    """Give the client of a cluster whose workers are in namespaces of their own."""
+def emulated_machines(count: int, megabits: int, congestion: str = CONGESTION) -> Iterator[Client]:
+    """Give the client of a cluster whose workers are in namespaces of their own.
+
+    congestion: the control of TCP, by which it finds out what a link carries (tcp(7)).
+    """
     with ExitStack() as stack:
         _run(f"ip link add {BRIDGE} type bridge")
         stack.callback(_run, f"ip link del {BRIDGE}")
@@ -223,14 +227,14 @@ def emulated_machines(count: int, megabits: int) -> Iterator[Client]:
         options: dict[str, Any] = {"host": f"{NETWORK}.254", "dashboard_address": ":0"}
         cluster = stack.enter_context(LocalCluster(n_workers=0, **options))
         for machine in range(count):
-            stack.enter_context(_machine(machine, megabits, cluster.scheduler_address))
+            stack.enter_context(_machine(machine, megabits, congestion, cluster.scheduler_address))
         client = stack.enter_context(Client(cluster, set_as_default=False))
         client.wait_for_workers(count, timeout=LONG_SECONDS)
         yield client
 
 
 @contextmanager
-def _machine(number: int, megabits: int, scheduler: str) -> Iterator[None]:
+def _machine(number: int, megabits: int, congestion: str, scheduler: str) -> Iterator[None]:
     name, inside, outside = f"relaqs-m{number}", f"relaqs-i{number}", f"relaqs-o{number}"
     limit = f"root tbf rate {megabits}mbit burst 256kb latency 300ms"
     with ExitStack() as stack:
@@ -242,6 +246,8 @@ def _machine(number: int, megabits: int, scheduler: str) -> Iterator[None]:
         _run(f"ip -n {name} addr add {NETWORK}.{number + 1}/24 dev {inside}")
         _run(f"ip -n {name} link set {inside} up")
         _run(f"ip -n {name} link set lo up")
+        route = f"{NETWORK}.0/24 dev {inside} proto kernel scope link src {NETWORK}.{number + 1}"
+        _run(f"ip -n {name} route change {route} congctl {congestion}")
         _run(f"tc -n {name} qdisc add dev {inside} {limit}")
         _run(f"tc qdisc add dev {outside} {limit}")
         worker = ["-m", "dask", "worker", scheduler, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
@@ -262,6 +268,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--megabits", type=int, default=200, help="a second, of each machine's link")
+    parser.add_argument(
+        "--congestion", default=CONGESTION, help="control of TCP, such as cubic (the default) or bbr"
+    )
     parser.add_argument("--megabytes", type=float, help="of the parameters")
     parser.add_argument("--seconds", type=float, default=0.3, help="of COMP in a step, on each machine")
     parser.add_argument("--passes", type=int, default=10)
