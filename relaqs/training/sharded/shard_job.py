@@ -238,7 +238,10 @@ class ShardJob(LossJob):
         if now - self._looked_seconds < MOVE_SECONDS or now - self._opened_seconds < least_seconds:
             return False
         self._looked_seconds = now
-        return not set(cut.owners).issuperset(self._workers())
+        try:
+            return not set(cut.owners).issuperset(self._workers())
+        except ClusterError:  # its scheduler may be started again just now
+            return False
 
     def _open_works(self) -> list[Work]:
         workers = self._workers()
