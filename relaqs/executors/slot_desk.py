@@ -208,14 +208,16 @@ class SlotDesk:
     ) -> dict[str, tuple[str, ...]]:
         """Return the slots that each gang may hold from now on: as the plan says, of those free by now.
 
-        Ranks are a power of two. What is planned beyond stays free.
+        Ranks are a power of two. What is planned beyond stays free, as does what is planned for a gang that
+        has left since.
         """
         machines, there = self._machines(slots), {*slots}
         free = self._free(slots, held)
         wanted = defaultdict[str, dict[str, int]](dict)
         for row, node in np.argwhere(plan.slots_by_node).tolist():
-            wanted[plan.ids[row]][machines[node]] = int(plan.slots_by_node[row, node])
-        offers: dict[str, tuple[str, ...]] = dict.fromkeys((*self._rows, *plan.ids), ())
+            if (name := plan.ids[row]) in self._rows:
+                wanted[name][machines[node]] = int(plan.slots_by_node[row, node])
+        offers: dict[str, tuple[str, ...]] = dict.fromkeys(self._rows, ())
         for name, counts in wanted.items():
             own = [slot for slot in held.get(name, ()) if slot in there]
             chosen = self._taken(own, free, counts) or own[: sum(counts.values())]

@@ -90,6 +90,14 @@ def test_who_does_not_ask_is_offered_nothing() -> None:
     assert len(offers["running"]) == 4  # of the six that are free
 
 
+def test_who_has_left_is_offered_nothing_by_the_plan_before() -> None:
+    desk = desk_of("left", "there")
+    plan = EqualSlots().plan(desk.facts(5.0, SLOTS, {}, 8, ("left", "there")).view())
+    desk.leave("left")
+    offers = desk.offers(plan, SLOTS, {})
+    assert {name: len(slots) for name, slots in offers.items()} == {"there": 4}
+
+
 def test_the_desk_counts_the_time_and_the_way_of_a_gang() -> None:
     desk = desk_of("x")
     desk.facts(2.0, SLOTS, {}, 8, ("x",)).view()
