@@ -119,6 +119,7 @@ class TurnJob:
         self._looked_seconds = 0.0
         self._clock_seconds = math.inf  # of the last look at the clock
         self._pass_end_seconds = math.inf  # about when the present pass is over
+        self._step_seconds = math.inf  # the median of a rank; inf before it is known
         self._membership: Membership | None = None
         self._generation = -1
         self._turns = TurnsInFlight()
@@ -318,7 +319,14 @@ class TurnJob:
         return TURNS_IN_FLIGHT if alone and not self._next_turn_in_seconds() else 1
 
     def _next_turn_in_seconds(self) -> float:
-        """Return in how long a turn may be sent behind the one that runs. One ends with the pass, too."""
+        """Return in how long a turn may be sent behind the one that runs. One ends with the pass, too.
+
+        The first turn of a generation is sent at once, so that new ranks do not wait until the turn before
+        is over: it ends for it. Where a step takes long, they would wait in vain to meet the others.
+        """
+        is_short = self._step_seconds < MEETING_SECONDS / 4
+        if is_short and self._membership is not None and self._turns.has_other_than(self._membership):
+            return 0.0
         end_seconds = min(self._turns.end_seconds(TURN_SECONDS), self._pass_end_seconds)
         return max(0.0, end_seconds - LEAD_SECONDS - time.monotonic())
 
@@ -508,6 +516,7 @@ class TurnJob:
         results = self._made.take(turn.membership, list(turn.results.values()))
         left_seconds = max((each.pass_seconds_left for each in results), default=math.inf)
         self._pass_end_seconds = time.monotonic() + left_seconds
+        self._step_seconds = max((each.step_seconds for each in results), default=math.inf) or math.inf
         self._roster.knowing |= {
             each.slot for each in results if each.step and each.slot in self._roster.ready
         }

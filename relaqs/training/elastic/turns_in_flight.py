@@ -78,6 +78,10 @@ class TurnsInFlight:
         """Return when the last one ends, if it began when it was sent; −inf where there is none."""
         return max((turn.sent_seconds + turn_seconds for turn in self._turns.values()), default=-math.inf)
 
+    def has_other_than(self, membership: Membership) -> bool:
+        """Return whether one of them is of another generation."""
+        return any(turn.membership.generation != membership.generation for turn in self._turns.values())
+
     def begin(self, membership: Membership, now_seconds: float) -> Turn:
         """Return a new turn of this generation."""
         turn = self._turns[self._sent] = Turn(self._sent, membership, now_seconds)
