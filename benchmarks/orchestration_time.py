@@ -4,7 +4,8 @@
 
 Milliseconds of CPU time, the best of several runs, with numpy's linear algebra on one thread. A generation of
 ONES is a fourth of what four more add to a plan of one: refresh, crossover, mutation, reorder and
-selection.
+selection. All of these run in a thread. What is left for the event loop of Dask's scheduler is to note what
+is known, and to work out who is offered what.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from rich.table import Table  # noqa: E402
 
 from benchmarks.scheduling_time import cpu_ms  # noqa: E402
 from benchmarks.slot_views import random_view  # noqa: E402
+from relaqs.executors.leases import slots_of  # noqa: E402
+from relaqs.executors.slot_desk import SlotDesk  # noqa: E402
+from relaqs.gangs.gangs import Gang  # noqa: E402
 from relaqs.gangs.view import FINISHED_COLUMNS, SlotView  # noqa: E402
 from relaqs.prediction.passes_left import MOST_POINTS, PassesLeft  # noqa: E402
 from relaqs.slot_policies.completion_rate import CompletionRate  # noqa: E402
+from relaqs.slot_policies.equal_slots import EqualSlots  # noqa: E402
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation  # noqa: E402
 from relaqs.slot_policies.ones.policy import Ones  # noqa: E402
 from relaqs.slot_policies.sia import Sia  # noqa: E402
@@ -50,6 +55,7 @@ class Size:
 
 SIZES = (Size(50, 16, 15.0, 5.0, 5.0, 5.0), Size(500, 250, 150.0, 30.0, 30.0))
 REGRESSION_MS = 60.0
+LOOP_MS = 5.0  # for which the event loop may be held at once
 
 
 def running_view(size: Size) -> SlotView:
@@ -64,6 +70,20 @@ def generation_ms(view: SlotView) -> float:
     """Return what one more generation takes."""
     one, several = (Ones(sigma=0.0, generations=1 + more) for more in (0, GENERATIONS))
     return (cpu_ms(partial(several.plan, view)) - cpu_ms(partial(one.plan, view))) / GENERATIONS
+
+
+def loop_ms(size: Size) -> float:
+    """Return the longer of the two things that the event loop does for a plan. Half of all slots are held."""
+    slots = slots_of({f"tcp://10.0.0.{node}:1": SLOTS_OF_A_NODE for node in range(size.nodes)})
+    desk = SlotDesk()
+    for number in range(size.jobs):
+        desk.take_in(Gang(f"job {number}", rows_most=1024.0), float(number))
+    ids, now_seconds = tuple(desk), float(size.jobs)
+    plan = EqualSlots().plan(desk.facts(now_seconds, slots, {}, len(slots), ids).view())
+    offered = desk.offers(plan, slots, {})
+    held = {job: offered[job] for job in ids[: size.jobs // 2]}
+    note = partial(desk.facts, now_seconds, slots, held, len(slots), ids)
+    return max(cpu_ms(note), cpu_ms(partial(desk.offers, plan, slots, held)))
 
 
 def points(count: int) -> np.ndarray:
@@ -85,6 +105,7 @@ def time_table() -> Table:
         ]
         if size.exact_ms is not None:
             rows.append(("exact_utilisation", cpu_ms(partial(ExactUtilisation().plan, view)), size.exact_ms))
+        rows.append(("the event loop, at once", loop_ms(size), LOOP_MS))
         for name, taken, budget in rows:
             slots = size.nodes * SLOTS_OF_A_NODE
             table.add_row(str(size.jobs), f"{slots:,}", name, f"{taken:.1f}", *_judged(taken, budget))

@@ -74,6 +74,20 @@ memory_option = click.option(
 )
 
 
+class Numbers(click.FloatRange):
+    """Numbers of a range. `nan` is none, and `inf` only where that has a meaning."""
+
+    def __init__(self, *, may_be_endless: bool = False, **limits: Any) -> None:
+        super().__init__(**limits)
+        self._may_be_endless = may_be_endless
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number) or (math.isinf(number) and not self._may_be_endless):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
+
+
 class PathOrAddress(click.Path):
     """A path on this machine, or an address in an object store or on a web server, given as text."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from relaqs.cli.parameters import format_option, share
+from relaqs.cli.parameters import Numbers, format_option, share
 
 RECORDS = "simulate.jsonl"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
@@ -185,7 +185,7 @@ class SimulationOptions:
 )
 @click.option(
     "--epoch",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True, may_be_endless=True),
     metavar="SECONDS",
     help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs, --placed and "
     "--goals.",
@@ -197,14 +197,14 @@ class SimulationOptions:
 )
 @click.option(
     "--until",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True, may_be_endless=True),
     default=math.inf,
     metavar="SECONDS",
     help="End at this simulated time, whatever is left of the jobs.",
 )
 @click.option(
     "--cores",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True),
     default=256.0,
     show_default=True,
     help="What all jobs share.",
@@ -222,7 +222,7 @@ class SimulationOptions:
 )
 @click.option(
     "--core-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True),
     default=30_000.0,
     show_default=True,
     help="What a made-up job needs on average.",
@@ -242,14 +242,14 @@ class SimulationOptions:
 )
 @click.option(
     "--cost-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Replays --traces as if their data were so many times as large: in core-seconds and in tasks.",
 )
 @click.option(
     "--most-cores",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True, may_be_endless=True),
     default=math.inf,
     metavar="CORES",
     help="What one job can use at once; without it, all.",
@@ -281,21 +281,21 @@ class SimulationOptions:
 )
 @click.option(
     "--rescale",
-    type=click.FloatRange(min=0),
+    type=Numbers(min=0),
     metavar="SECONDS",
     help="How long a job pauses when it starts and when its slots change, 1 if not given; with --placed, "
     "when a part of it starts or moves, 5 if not given.",
 )
 @click.option(
     "--failures",
-    type=click.FloatRange(min=0),
+    type=Numbers(min=0),
     default=0.0,
     metavar="RATE",
     help="How often each machine fails in an hour.",
 )
 @click.option(
     "--repair",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Numbers(min=0, min_open=True),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
@@ -303,7 +303,7 @@ class SimulationOptions:
 )
 @click.option(
     "--stragglers",
-    type=click.FloatRange(min=0),
+    type=Numbers(min=0),
     default=0.0,
     metavar="RATE",
     help="How often in an hour each machine takes three times as long for a minute.",

@@ -69,6 +69,10 @@ class Leases:
         self._asked[gang] = tuple(slots)
         return self.granted()
 
+    def has_claim(self, gang: str) -> bool:
+        """Return whether a gang holds slots, or waits for some."""
+        return bool(self._held.get(gang) or self._asked.get(gang))
+
     def claimed(self, slots: Collection[str]) -> set[str]:
         """Return the gangs that hold one of these slots, or wait for one."""
         claims = (*self._held.items(), *self._asked.items())

@@ -10,9 +10,11 @@ Pure: no clock and no thread lives here, and nothing of Dask.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
@@ -26,27 +28,86 @@ from relaqs.gangs.view import FINISHED_COLUMNS, SlotView
 from relaqs.slot_policies.equal_slots import EqualSlots
 
 POINTS_KEPT = 400  # of the ways of gangs that ended
+SLOTS_KNOWN = 1 << 14  # whose machines are remembered
 
 
 @dataclass(slots=True)
 class _Row:
-    """One gang. time_seconds: until when its seconds are counted."""
+    """One gang: what it has told last, and what the desk knows better, named as in Gang.
+
+    time_seconds: until when its seconds are counted.
+    """
 
     gang: Gang
+    arrival_seconds: float
+    weight: float
     time_seconds: float
+    executed_seconds: float = 0.0
+    attained_slot_seconds: float = 0.0
+    waiting_since_seconds: float = math.nan
+    slots_seen_most: int = 0
     points: list[tuple[float, ...]] = field(default_factory=list)
 
     def count(self, slots: int, now_seconds: float) -> None:
         """Count the time since the last look, in which it held so many slots."""
         spent, self.time_seconds = now_seconds - self.time_seconds, now_seconds
-        waited = self.gang.waiting_since_seconds
-        self.gang = replace(
-            self.gang,
-            executed_seconds=self.gang.executed_seconds + (spent if slots else 0.0),
-            attained_slot_seconds=self.gang.attained_slot_seconds + spent * slots,
-            waiting_since_seconds=math.nan if slots else now_seconds if math.isnan(waited) else waited,
-            slots_seen_most=max(self.gang.slots_seen_most, slots),
+        self.attained_slot_seconds += spent * slots
+        self.slots_seen_most = max(self.slots_seen_most, slots)
+        if slots:
+            self.executed_seconds += spent
+            self.waiting_since_seconds = math.nan
+        elif math.isnan(self.waiting_since_seconds):
+            self.waiting_since_seconds = now_seconds
+
+    def known_better(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in _OURS}
+
+    def known(self) -> Gang:
+        """Return all that is known of it."""
+        return replace(self.gang, **self.known_better())
+
+
+@dataclass(frozen=True, slots=True)
+class DeskFacts:
+    """What the desk knows at one moment. Nothing changes it, so any thread may make a view of it.
+
+    Attributes:
+        slots: those that may be divided, in their order.
+        machines: all there are, as nodes of the view.
+        machine_of: each slot's machine.
+        rows: of each gang that asks, what it told, what the desk knows better, and the slots that it holds.
+        points, arrivals_per_second, memory: as in the view.
+    """
+
+    time_seconds: float
+    slots: tuple[str, ...]
+    machines: tuple[str, ...]
+    machine_of: Callable[[str], str]
+    rows: tuple[tuple[Gang, Mapping[str, float], tuple[str, ...]], ...]
+    points: tuple[tuple[float, ...], ...]
+    arrivals_per_second: float
+    memory: object | None
+
+    def view(self) -> SlotView:
+        """Return what the slot policy sees."""
+        machines, within = self.machines, {*self.slots}
+        nodes = Nodes(machines, self._by_machine(self.slots), np.ones(len(machines), dtype=np.bool_))
+        gangs = [
+            replace(told, **better, held=tuple(self._by_machine(within.intersection(held)).tolist()))
+            for told, better, held in self.rows
+        ]
+        return SlotView(
+            self.time_seconds,
+            nodes,
+            Gangs.of(gangs, len(machines)),
+            np.array(self.points, dtype=np.float64).reshape(-1, len(FINISHED_COLUMNS)),
+            self.arrivals_per_second,
+            self.memory,
         )
+
+    def _by_machine(self, slots: Collection[str]) -> IntArray:
+        count = Counter(map(self.machine_of, slots))
+        return np.array([count[machine] for machine in self.machines], dtype=np.int64)
 
 
 class SlotDesk:
@@ -58,8 +119,8 @@ class SlotDesk:
     >>> for name in ("a", "b"):
     ...     desk.take_in(Gang(name, rows_most=256.0, slot_rows_least=32.0), now_seconds=0.0)
     >>> slots = ("tcp://one:1/0", "tcp://one:2/0", "tcp://two:1/0", "tcp://two:2/0")
-    >>> view = desk.view(1.0, slots, held={"a": slots}, count=4, asking=("a", "b"))
-    >>> plan = EqualSlots().plan(view)
+    >>> facts = desk.facts(1.0, slots, held={"a": slots}, count=4, asking=("a", "b"))
+    >>> plan = EqualSlots().plan(facts.view())
     >>> desk.offers(plan, slots, {"a": slots})
     {'a': ('tcp://one:1/0', 'tcp://one:2/0'), 'b': ()}
     >>> desk.offers(plan, slots, {"a": slots[:2]})["b"]
@@ -70,7 +131,7 @@ class SlotDesk:
     """
 
     def __init__(self, machine_of: Callable[[str], str] = lambda worker: worker.rpartition(":")[0]) -> None:
-        self._machine_of = machine_of
+        self._machine = lru_cache(SLOTS_KNOWN)(lambda slot: machine_of(worker_of(slot)))
         self._rows: dict[str, _Row] = {}
         self._points: list[tuple[float, ...]] = []
         self._began_seconds = math.inf
@@ -84,22 +145,22 @@ class SlotDesk:
         return iter(self._rows)
 
     def gang(self, gang: str) -> Gang:
-        return self._rows[gang].gang
+        return self._rows[gang].known()
 
     def take_in(self, gang: Gang, now_seconds: float) -> None:
         """Note what a gang tells of itself. The first time, it comes."""
         if (row := self._rows.get(gang.id)) is None:
             self._began_seconds = min(self._began_seconds, now_seconds)
             self._arrived += 1
-            self._rows[gang.id] = _Row(replace(gang, arrival_seconds=now_seconds), now_seconds)
+            self._rows[gang.id] = _Row(gang, now_seconds, gang.weight, now_seconds)
             return
-        before, row.gang = row.gang, replace(gang, **{name: getattr(row.gang, name) for name in _OURS})
+        before, row.gang = row.gang, gang
         if gang.passes_done > before.passes_done:
             row.points.append(_point(gang))
 
     def set_weight(self, gang: str, weight: float) -> None:
         if (row := self._rows.get(gang)) is not None:
-            row.gang = replace(row.gang, weight=weight)
+            row.weight = weight
 
     def leave(self, gang: str) -> None:
         """Forget a gang. The way that it went is what the policies may learn from."""
@@ -108,15 +169,15 @@ class SlotDesk:
             self._points += [(*point[:-1], max(passes - point[-1], 0.0)) for point in row.points]
             del self._points[:-POINTS_KEPT]
 
-    def view(
+    def facts(
         self,
         now_seconds: float,
         slots: Sequence[str],
         held: Mapping[str, Sequence[str]],
         count: int,
         asking: Collection[str],
-    ) -> SlotView:
-        """Return what the slot policy sees.
+    ) -> DeskFacts:
+        """Return what is known now. It takes little time: the view of it is made elsewhere.
 
         Args:
             slots: those that may be offered.
@@ -126,19 +187,18 @@ class SlotDesk:
         """
         for name, row in self._rows.items():
             row.count(len(held.get(name, ())), now_seconds)
-        within = self._within(slots, held, count)
-        machines = tuple(dict.fromkeys(map(self._machine, slots)))
-        nodes = Nodes(machines, self._by_machine(within, machines), np.ones(len(machines), dtype=np.bool_))
-        rows = [
-            replace(row.gang, held=tuple(self._by_machine({*held.get(name, ())} & within, machines).tolist()))
-            for name, row in self._rows.items()
-            if name in asking
-        ]
-        return SlotView(
+        asking = {*asking}
+        return DeskFacts(
             now_seconds,
-            nodes,
-            Gangs.of(rows, len(machines)),
-            np.array(self._points, dtype=np.float64).reshape(-1, len(FINISHED_COLUMNS)),
+            self._within(slots, held, count),
+            self._machines(slots),
+            self._machine,
+            tuple(
+                (row.gang, row.known_better(), tuple(held.get(name, ())))
+                for name, row in self._rows.items()
+                if name in asking
+            ),
+            tuple(self._points),
             self._arrived / max(now_seconds - self._began_seconds, 1.0),
             self.memory,
         )
@@ -148,40 +208,60 @@ class SlotDesk:
     ) -> dict[str, tuple[str, ...]]:
         """Return the slots that each gang may hold from now on: as the plan says, of those free by now.
 
-        Ranks are a power of two. What is planned beyond stays free.
+        Ranks are a power of two. What is planned beyond stays free, as does what is planned for a gang that
+        has left since.
         """
-        machines = tuple(dict.fromkeys(map(self._machine, slots)))
-        free = [slot for slot in slots if not any(slot in own for own in held.values())]
-        offers: dict[str, tuple[str, ...]] = {}
-        for row, name in enumerate(plan.ids):
-            wanted = dict(zip(machines, plan.slots_by_node[row].tolist(), strict=True))
-            own = [slot for slot in held.get(name, ()) if slot in slots]
-            chosen = self._taken(own, wanted) + self._taken(free, wanted)
-            chosen = (chosen or own[: int(plan.slots[row])])[: _power_of_two(len(chosen or own))]
-            free = [slot for slot in free if slot not in chosen]
-            offers[name] = tuple(chosen)
-        return offers | {name: () for name in self._rows if name not in offers}
+        machines, there = self._machines(slots), {*slots}
+        free = self._free(slots, held)
+        wanted = defaultdict[str, dict[str, int]](dict)
+        for row, node in np.argwhere(plan.slots_by_node).tolist():
+            if (name := plan.ids[row]) in self._rows:
+                wanted[name][machines[node]] = int(plan.slots_by_node[row, node])
+        offers: dict[str, tuple[str, ...]] = dict.fromkeys(self._rows, ())
+        for name, counts in wanted.items():
+            own = [slot for slot in held.get(name, ()) if slot in there]
+            chosen = self._taken(own, free, counts) or own[: sum(counts.values())]
+            offers[name] = tuple(chosen[: _power_of_two(len(chosen))])
+            for slot in offers[name]:
+                free[self._machine(slot)].pop(slot, None)
+        return offers
 
-    def _within(self, slots: Sequence[str], held: Mapping[str, Sequence[str]], count: int) -> set[str]:
+    def machine_count(self, slots: Sequence[str]) -> int:
+        """Return on how many machines some slots are."""
+        return len(self._machines(slots))
+
+    def _within(self, slots: Sequence[str], held: Mapping[str, Sequence[str]], count: int) -> tuple[str, ...]:
         """Return so many of the slots: first those that are held."""
         own = {slot for each in held.values() for slot in each}
-        return {*sorted(slots, key=lambda slot: slot not in own)[:count]}
+        return tuple(sorted(slots, key=lambda slot: slot not in own)[:count])
 
-    def _taken(self, slots: Sequence[str], wanted: dict[str, int]) -> list[str]:
-        """Return slots of the machines where some are wanted, and count them off."""
-        taken = []
+    def _free(
+        self, slots: Sequence[str], held: Mapping[str, Sequence[str]]
+    ) -> defaultdict[str, dict[str, None]]:
+        """Return the slots of each machine that nobody holds, in their order."""
+        own = {slot for each in held.values() for slot in each}
+        free = defaultdict[str, dict[str, None]](dict)
         for slot in slots:
-            if wanted[machine := self._machine(slot)] > 0:
-                wanted[machine] -= 1
+            if slot not in own:
+                free[self._machine(slot)][slot] = None
+        return free
+
+    def _taken(
+        self, own: Sequence[str], free: Mapping[str, Mapping[str, None]], wanted: Mapping[str, int]
+    ) -> list[str]:
+        """Return so many slots of each machine: those of the gang's own first, then free ones."""
+        left = dict(wanted)
+        taken = []
+        for slot in own:
+            if left.get(machine := self._machine(slot), 0):
+                left[machine] -= 1
                 taken.append(slot)
+        for machine, count in left.items():
+            taken += islice(free.get(machine, ()), count)
         return taken
 
-    def _machine(self, slot: str) -> str:
-        return self._machine_of(worker_of(slot))
-
-    def _by_machine(self, slots: Collection[str], machines: Sequence[str]) -> IntArray:
-        count = Counter(map(self._machine, slots))
-        return np.array([count[machine] for machine in machines], dtype=np.int64)
+    def _machines(self, slots: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(self._machine, slots)))
 
 
 def planned(policy: SlotPolicy, view: SlotView) -> tuple[SlotPlan, str | None]:

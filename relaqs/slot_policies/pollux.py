@@ -16,7 +16,7 @@ from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.slot_policies.goodput import Goodput, unmeasured_batch
 from relaqs.slot_policies.ones.draws import Draws
 
-SlotCounts = NDArray[np.int8]  # (K, E, N): the slots of each job on each node, in K schedules
+SlotCounts = NDArray[np.int16]  # (K, E, N): the slots of each job on each node, in K schedules
 
 RESET, THIN, THIN_SHARE = 0.1, 0.1, 0.1  # the rates of mutation
 LEAST_SPEEDUP = 1e-3
@@ -123,9 +123,9 @@ class _Contest:
 
     def __init__(self, view: SlotView, goodput: Goodput, pause_seconds: float) -> None:
         gangs = view.gangs
-        self.node_slots = view.nodes.usable_slots.astype(np.int8)
+        self.node_slots = view.nodes.usable_slots.astype(np.int16)
         held = np.where(view.nodes.alive, gangs.held, 0)
-        self.held: SlotCounts = held.astype(np.int8)
+        self.held: SlotCounts = held.astype(np.int16)
         total = int(view.nodes.usable_slots.sum())
         self.most = _most_slots(gangs, total)
         age = np.maximum(view.time_seconds - gangs.arrival_seconds, 0.0)
@@ -150,31 +150,31 @@ class _Contest:
         schedules = np.where(reset[:, :, None], self.held, schedules)
         thin = draws.uniform(_THINS, count, jobs) < THIN
         lost = (draws.uniform(_ZEROS, count, jobs, nodes) < THIN_SHARE) & thin[:, :, None]
-        schedules = np.where(lost, 0, schedules).astype(np.int8)
+        schedules = np.where(lost, 0, schedules).astype(np.int16)
         is_free = (schedules.sum(axis=1, dtype=np.int64) < self.node_slots)[:, None, :]
         anywhere = np.broadcast_to(is_free, schedules.shape)
         there = anywhere & (schedules > 0)
         odds = _even_odds(anywhere) + _even_odds(there) - _even_odds(anywhere) * _even_odds(there)
         grows = draws.uniform(_PLACES, count, jobs, nodes) < odds
         room = self.node_slots + 1 - schedules
-        more = schedules + (draws.uniform(_AMOUNTS, count, jobs, nodes) * room).astype(np.int8)
-        return np.asarray(np.where(grows, more, schedules).astype(np.int8))
+        more = schedules + (draws.uniform(_AMOUNTS, count, jobs, nodes) * room).astype(np.int16)
+        return np.asarray(np.where(grows, more, schedules).astype(np.int16))
 
     def repaired(self, schedules: SlotCounts, draws: Draws) -> SlotCounts:
         """Return schedules cut to the limits: one spanning job a node, a job's most slots, a node's slots."""
         nodes = schedules.shape[2]
         spans = (schedules > 0).sum(axis=2) > 1
         spanning = (schedules > 0) & spans[:, :, None]
-        schedules = np.where(spanning & (np.cumsum(spanning, axis=1) > 1), 0, schedules).astype(np.int8)
+        schedules = np.where(spanning & (np.cumsum(spanning, axis=1) > 1), 0, schedules).astype(np.int16)
         turn = draws.integers(_TURNS, nodes, len(schedules))[:, None, None]
         places = (np.arange(nodes) + turn) % nodes
         turned = np.take_along_axis(schedules, np.broadcast_to(places, schedules.shape), axis=2)
         reached = np.minimum(np.cumsum(turned, axis=2, dtype=np.int64), self.most[:, None])
-        turned = np.diff(reached, axis=2, prepend=0).astype(np.int8)
+        turned = np.diff(reached, axis=2, prepend=0).astype(np.int16)
         back = np.broadcast_to((np.arange(nodes) - turn) % nodes, schedules.shape)
         schedules = np.take_along_axis(turned, back, axis=2)
         filled = np.minimum(np.cumsum(schedules, axis=1, dtype=np.int64), self.node_slots)
-        return np.diff(filled, axis=1, prepend=0).astype(np.int8)
+        return np.diff(filled, axis=1, prepend=0).astype(np.int16)
 
 
 def _even_odds(chosen: NDArray[np.bool_]) -> FloatArray:
@@ -206,14 +206,14 @@ def _known(view: SlotView) -> Schedules | None:
 
 def _seeded(view: SlotView, known: Schedules | None) -> SlotCounts:
     """Return the schedules of the last plan for the jobs and nodes of now, and what is held."""
-    held = np.where(view.nodes.alive, view.gangs.held, 0).astype(np.int8)[None]
+    held = np.where(view.nodes.alive, view.gangs.held, 0).astype(np.int16)[None]
     if known is None:
         return held
     jobs = {name: at for at, name in enumerate(known.ids)}
     nodes = {name: at for at, name in enumerate(known.nodes)}
     here = [(at, jobs[name]) for at, name in enumerate(view.gangs.ids) if name in jobs]
     there = [(at, nodes[name]) for at, name in enumerate(view.nodes.ids) if name in nodes]
-    carried = np.zeros((len(known.slots), len(view.gangs), len(view.nodes)), dtype=np.int8)
+    carried = np.zeros((len(known.slots), len(view.gangs), len(view.nodes)), dtype=np.int16)
     if here and there:
         (to_job, from_job), (to_node, from_node) = np.array(here).T, np.array(there).T
         carried[:, to_job[:, None], to_node] = known.slots[:, from_job[:, None], from_node]

@@ -68,6 +68,8 @@ def test_machines_that_fail_and_jobs_that_come_at_once_are_told() -> None:
         (("--gangs", "table3"), "'table3' are no elastic jobs; write table2, or adaptdl:DIR"),
         (("--gangs", "adaptdl:/nowhere"), "/nowhere has no files workloads/workload-1.csv"),
         (("--gangs", "table2", "--cores", "3"), "--cores says nothing about elastic jobs"),
+        (("--gangs", "table2", "--stragglers", "nan"), "Invalid value for '--stragglers': nan is no finite"),
+        (("--gangs", "table2", "--rescale", "inf"), "Invalid value for '--rescale': inf is no finite number"),
         (("--failures", "3"), "--failures says nothing about shared cores; give --gangs too"),
         (("--gangs", "adaptdl:/nowhere", "--spike", "3"), "leave --arrival and --spike out"),
         (("--nodes", "3"), "--nodes says nothing about shared cores; give --gangs or --placed too"),

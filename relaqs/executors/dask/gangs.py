@@ -67,6 +67,11 @@ class LeasedGangs:
         self._granted(self._leases.ask(job, there))
         self.look()
 
+    def hand(self, job: str, slots: Collection[str]) -> None:
+        """Let a gang without slots hold some that are offered to it, before it asks: it would ask at once."""
+        if slots and not self._leases.has_claim(job):
+            self.lease(job, slots)
+
     def ask_turn(self, job: str, slots: Collection[str], number: int) -> None:
         """A gang wants its next turn. slots: those that come with it; empty where it has leased them."""
         if job not in self._shares or (there := self._there(job, slots)) is None or len(there) < len(slots):

@@ -291,6 +291,7 @@ class RelaqsPlugin(SchedulerPlugin):
         if self._homes.pop(job, None) is not None:
             self._slots.left(job)
             self._gangs.left(job)
+            self._slots.offer_free()
             self._desk.leave(job)
             self._enforcement.left(job)
             self._plan_soon()

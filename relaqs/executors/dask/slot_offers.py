@@ -18,12 +18,11 @@ from distributed.comm.addressing import get_address_host
 
 from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.messages import SlotsOffered
-from relaqs.executors.leases import slots_of, worker_of
-from relaqs.executors.slot_desk import SlotDesk, planned
+from relaqs.executors.leases import slots_of
+from relaqs.executors.slot_desk import DeskFacts, SlotDesk, planned
 from relaqs.gangs.gangs import Gang
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.policy import SlotPolicy
-from relaqs.gangs.view import SlotView
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -106,13 +105,13 @@ class SlotOffers:
         if is_due and self._thinking is None:
             self._planned_for, self._planned_seconds = wanted_for, now_seconds
             count = max(1, round(sum(cores.get(job, 0.0) for job in gangs)))
-            view = self._desk.view(now_seconds, slots, self._held(), min(count, len(slots)), gangs)
-            self._thinking = asyncio.ensure_future(self._think(self._policy, view))
+            facts = self._desk.facts(now_seconds, slots, self._held(), min(count, len(slots)), gangs)
+            self._thinking = asyncio.ensure_future(self._think(self._policy, facts))
         self._offer(slots)
 
-    async def _think(self, policy: SlotPolicy, view: SlotView) -> None:
+    async def _think(self, policy: SlotPolicy, facts: DeskFacts) -> None:
         try:
-            plan, wrong = await asyncio.to_thread(planned, policy, view)
+            plan, wrong = await asyncio.to_thread(lambda: planned(policy, facts.view()))
         finally:
             self._thinking = None
         if wrong is not None and wrong != self._warned:
@@ -131,13 +130,13 @@ class SlotOffers:
         """Offer what the plan says, of what is free."""
         if self._plan is None:
             return
-        machines = dict.fromkeys(get_address_host(worker_of(slot)) for slot in slots)
-        if len(machines) != len(self._plan.node_slots):
+        if self._desk.machine_count(slots) != len(self._plan.node_slots):
             return  # a machine came or went: the next plan is under way
         for job, offered in self._desk.offers(self._plan, slots, self._held()).items():
             if self._offered.get(job) != offered:
                 self._offered[job] = offered
                 self._tell(SlotsOffered(job, offered))
+                self._gangs.hand(job, offered)
 
     def _held(self) -> dict[str, tuple[str, ...]]:
         return {job: self._gangs.held(job) for job in self._desk}

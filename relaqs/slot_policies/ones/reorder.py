@@ -17,9 +17,8 @@ def reordered(genomes: IntArray, jobs: int) -> IntArray:
     slots = genomes.shape[1]
     place = np.arange(slots)
     first = np.full((len(genomes), jobs + 1), slots)  # the last column takes what idle slots write
-    from_right = np.ascontiguousarray(
-        genomes[:, ::-1]
-    )  # so that the leftmost slot is written last, and stays
+    # From the right, so that the leftmost slot is written last, and stays.
+    from_right = np.ascontiguousarray(genomes[:, ::-1])
     np.put_along_axis(first, from_right, np.tile(place[::-1], (len(genomes), 1)), axis=1)
     is_first = (genomes >= 0) & (np.take_along_axis(first, genomes, axis=1) == place)
     rows, columns = np.nonzero(is_first)

@@ -132,6 +132,7 @@ class GangCarrier(Carrier):
         with self._lock:
             self._has_stopped, self._wanted = True, None
         if self._gang is not None:
+            self._cluster.set_waiting(job_id, False)  # its slots are planned for others while it parts
             self._gang.stop()
             self._gang.ends(PARTING_SECONDS)
         self._cluster.cancel(job_id)

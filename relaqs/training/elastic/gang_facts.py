@@ -11,7 +11,7 @@ from relaqs.gangs.gangs import Gang
 from relaqs.prediction.throughput import Measured, fit_speed
 from relaqs.training.elastic.membership import Membership
 from relaqs.training.elastic.order import Order, pieces_of_step
-from relaqs.training.elastic.rank import TurnResult
+from relaqs.training.elastic.rank import StepsMade, TurnResult
 
 
 class GangFacts:
@@ -38,6 +38,7 @@ class GangFacts:
         self._noise_rows = math.nan
         self._batch_rows = batch_rows
         self._steps = self._passes = self._rescales = 0
+        self._rows = 0  # of the steps so far, as planned: the last one of a pass may have fewer
         self._pauses: list[float] = []
 
     def turned(self, membership: Membership, results: Sequence[TurnResult]) -> None:
@@ -45,8 +46,8 @@ class GangFacts:
         made = max((each.made for each in results if each.made), key=lambda each: each.end, default=None)
         if made is None:
             return
-        self._steps, self._batch_rows = made.end, int(made.batch_rows[-1])
-        self._passes = max(each.passes for each in results)
+        self._note_steps(made)
+        self._passes = max((self._passes, *(each.passes for each in results)))
         self._noise_rows = results[0].noise_rows
         if membership.generation == self._generation:
             self._measure(membership, results)
@@ -72,7 +73,7 @@ class GangFacts:
             start_rows=rows,
             slot_rows_least=min(piece_rows, rows),
             rows_most=rows,
-            rows_done=float(self._passes * self._order.row_count),
+            rows_done=float(self._rows_done()),
             steps_done=float(self._steps),
             passes_done=float(self._passes),
             passes_since_change=float(self._passes - self._changed_passes),
@@ -87,6 +88,17 @@ class GangFacts:
             rows_asked=rows,
             speed=self._speed,
         )
+
+    def _note_steps(self, made: StepsMade) -> None:
+        """Count steps. Those that are made once more, since all ranks were lost, are counted once."""
+        new = max(0, made.end - self._steps)
+        self._rows += int(made.batch_rows[len(made) - min(new, len(made)) :].sum())
+        self._steps, self._batch_rows = max(self._steps, made.end), int(made.batch_rows[-1])
+
+    def _rows_done(self) -> int:
+        """Return the rows of all whole passes and of the present one."""
+        whole = self._passes * self._order.row_count
+        return min(max(self._rows, whole), whole + self._order.row_count)
 
     def _measure(self, membership: Membership, results: Sequence[TurnResult]) -> None:
         compute = max(each.compute_seconds for each in results)

@@ -10,7 +10,7 @@ from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.training.elastic.batches import BatchRule, FixedBatch
 from relaqs.training.elastic.course import MiniBatch, TrainingCourse, after, next_step
-from relaqs.training.elastic.order import Order
+from relaqs.training.elastic.order import Order, pieces_of_step
 from relaqs.training.elastic.piece_sums import PieceReader, ReadsPieces, piece_sums
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.passes import PartitionSource
@@ -41,6 +41,11 @@ class Lesson:
         """Return the next step. batch_rows: how many rows it shall have. None: what the rule says."""
         rule = self.rule if batch_rows is None else FixedBatch(batch_rows)
         return next_step(self.job, rule, self.order, course)
+
+    def steps_left(self, course: TrainingCourse) -> int:
+        """Return how many steps lead to the end of the pass, with the rows of the last one."""
+        pieces = pieces_of_step(course.batch_rows, self.order.piece_rows)
+        return -(-(self.order.piece_count - course.pieces) // pieces)
 
     def sums(self, course: TrainingCourse, pieces: Sequence[int] | IntArray) -> Sums:
         """Return the sums of some neighbouring pieces of the next step."""

@@ -73,6 +73,15 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class EndOfPass:
+    """The state at the end of a pass. course: pickled, after so many steps and passes."""
+
+    passes: int
+    step: int
+    course: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TurnResult:
     """What a turn of one rank gave.
 
@@ -89,8 +98,11 @@ class TurnResult:
         step_seconds: the median of its steps.
         compute_seconds: the median of what this rank computed in each.
         noise_rows: the noise scale of the gradients, NaN where it is not known.
-        kept: the pickled course of rank 0, at the end of a pass or where the driver asked for it.
+        ends: the ends of passes that the driver may not have. Rank 0 tells those of its turn, and in the
+            first turn of a generation every rank tells those of the generations before.
+        kept: the pickled course of rank 0 at the end of the turn, where the driver asked for it.
         state_bytes: about how many bytes such a course has.
+        pass_seconds_left: about how long the steps take to the end of the pass.
     """
 
     slot: str
@@ -103,10 +115,12 @@ class TurnResult:
     missed: int | None = None
     pause_seconds: float | None = None
     step_seconds: float = 0.0
+    ends: tuple[EndOfPass, ...] = ()
     kept: bytes | None = None
     compute_seconds: float = 0.0
     noise_rows: float = math.nan
     state_bytes: int = 0
+    pass_seconds_left: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +150,7 @@ class TurnWork:
         restart: where it begins if no rank knows anything.
         keeps: whether rank 0 returns its course.
         end_passes: the number of passes at which the ranks wait to be told more.
+        kept_passes: of how many passes the driver has the state.
     """
 
     gang: str
@@ -147,6 +162,7 @@ class TurnWork:
     restart: Restart | None = None
     keeps: bool = False
     end_passes: float = math.inf
+    kept_passes: int = 0
 
     def run(self, owner: str) -> TurnResult:
         if (rank := RESIDENTS.get(self.gang, self.slot, Rank)) is None:
@@ -174,6 +190,8 @@ class Rank:
         self.used_seconds = time.monotonic()
         self._lesson = lesson
         self._now: TrainingCourse | None = None
+        self._ends: list[TrainingCourse] = []  # at the ends of passes, which the driver may not have
+        self._untold: list[TrainingCourse] = []  # those of them that this rank is to tell
         self._generation = -1
         self._is_new_here = False  # in its generation: it has made no step there
         self._exchange: SocketExchange | None = None
@@ -185,6 +203,7 @@ class Rank:
     def take(self, work: TurnWork) -> TurnResult:
         """Take part in a turn."""
         report = _Report()
+        self._ends = [each for each in self._ends if each.passes > work.kept_passes]
         try:
             self._join(work)
             self._train(work, report)
@@ -221,8 +240,22 @@ class Rank:
     def is_between_passes(self) -> bool:
         return self._now is not None and self._now.is_between_passes
 
+    @property
+    def pass_seconds_left(self) -> float:
+        """About how long the steps take to the end of the pass; inf where no step was measured."""
+        if self._now is None or not self._paces:
+            return math.inf
+        return self._lesson.steps_left(self._now) * self.step_seconds
+
     def packed(self) -> bytes:
-        return pickle.dumps(self._now, protocol=5)
+        return _pickled(self._now)
+
+    def take_untold(self, kept_passes: int) -> tuple[EndOfPass, ...]:
+        """Return the ends of passes that this rank is to tell, each once."""
+        untold, self._untold = self._untold, []
+        return tuple(
+            EndOfPass(each.passes, each.step, _pickled(each)) for each in untold if each.passes > kept_passes
+        )
 
     def _join(self, work: TurnWork) -> None:
         """Be in the generation of a turn: meet its ranks, and have the state of the one that is furthest."""
@@ -241,6 +274,7 @@ class Rank:
         steps[rank] = 0 if self._now is None else 1 + self._now.step
         (steps,) = self._exchange.all_reduce((steps,))
         self._agree(work, steps, rank)
+        self._untold = list(self._ends)
         self._is_new_here = True
 
     def _agree(self, work: TurnWork, steps: Any, rank: int) -> None:
@@ -254,16 +288,19 @@ class Rank:
         self._exchange.limit_seconds = self._lesson.patience_seconds
 
     def _share(self, rank: int, root: int) -> None:
-        """Have the state of one rank on all. First all hear how large it is: a large one takes its time."""
+        """Have the state of one rank on all, and the ends of passes that the driver may not have.
+
+        First all hear how large it is: a large one takes its time.
+        """
         assert self._exchange is not None
-        packed = self.packed() if rank == root else b""
+        packed = _pickled((self._now, self._ends)) if rank == root else b""
         (byte_count,) = self._exchange.all_reduce((np.asarray(float(len(packed))),))
         self.state_bytes = int(byte_count)
         hops = self._exchange.size.bit_length() - 1
         self._exchange.limit_seconds = MEETING_SECONDS + hops * self.state_bytes / LEAST_BYTES_PER_SECOND
         found = self._exchange.broadcast(np.frombuffer(packed, dtype=np.uint8), root)
         if rank != root:
-            self._now = pickle.loads(found)
+            self._now, self._ends = pickle.loads(found)
 
     def _first(self, work: TurnWork) -> TrainingCourse:
         if work.restart is None or work.restart.course is None:
@@ -286,12 +323,22 @@ class Rank:
             started_seconds = time.monotonic()
             is_last = self._is_last(work, rank, started_seconds - began_seconds)
             is_over = self._step(work, rank, shares, is_last, report)
-            is_over |= self.step >= work.end_step or self.is_between_passes
+            is_over |= self._is_pass_over(rank) or self.step >= work.end_step
             if self._is_new_here:  # the ranks may have met in a turn before, at the end of a pass
                 report.note_first(self._stepped_seconds, started_seconds)
                 self._is_new_here = False
             self._stepped_seconds = time.monotonic()
             self._note_pace(self._stepped_seconds - started_seconds)
+
+    def _is_pass_over(self, rank: int) -> bool:
+        """Return whether a pass is over, and keep its end until the driver has it."""
+        assert self._now is not None
+        if not self._now.is_between_passes:
+            return False
+        self._ends.append(self._now)
+        if rank == 0:
+            self._untold.append(self._now)
+        return True
 
     def _is_last(self, work: TurnWork, rank: int, turned_seconds: float) -> bool:
         """Return whether this rank wants the next step to be the last one of the turn."""
@@ -357,7 +404,9 @@ class _Report:
 
     def told(self, rank: Rank, work: TurnWork) -> TurnResult:
         is_first, is_whole = work.membership.rank_of(work.slot) == 0, self.broken is None
-        keeps = is_first and is_whole and (work.keeps or (self.steps and rank.is_between_passes))
+        ends = rank.take_untold(work.kept_passes) if is_whole else ()
+        has_told = bool(ends) and ends[-1].step == rank.step
+        keeps = is_first and is_whole and work.keeps and not has_told
         return TurnResult(
             work.slot,
             work.membership.generation,
@@ -369,16 +418,22 @@ class _Report:
             self.missed,
             self.pause_seconds,
             rank.step_seconds,
+            ends,
             rank.packed() if keeps else None,
             rank.compute_seconds,
             rank.noise_rows,
             rank.state_bytes,
+            rank.pass_seconds_left,
         )
 
     def _made(self, step: int) -> StepsMade:
         rows, rates, losses = zip(*self.steps, strict=True) if self.steps else ((), (), ())
         first = step - len(self.steps)
         return StepsMade(first, np.array(rows, dtype=np.int64), np.array(rates), np.array(losses))
+
+
+def _pickled(value: object) -> bytes:
+    return pickle.dumps(value, protocol=5)
 
 
 @dataclass(frozen=True, slots=True)

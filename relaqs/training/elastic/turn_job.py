@@ -45,6 +45,7 @@ from relaqs.training.elastic.turns_made import TurnsMade
 TURN_SECONDS = 0.5  # the longest time for which other gangs wait for a slot of this one
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
 LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
+PASSES_AHEAD = 1  # that ranks begin before the driver has the state at the end of the one before
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
 FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
@@ -78,8 +79,8 @@ class TurnJob:
         wish: how it begins.
         end_step: after how many steps it ends. inf: when it is stopped.
         description: what the scheduler knows of it. None: its id.
-        end_passes: after how many passes it waits for `go_on`. Where that is not inf, a pass begins only once
-            the driver has the state after the one before. So that state is never lost.
+        end_passes: after how many passes it waits for `go_on`. Where that is not inf, the driver has the
+            state at the end of each pass: each rank keeps it until then.
         witness: is told how it gets on.
         start: where the first course of the recipe stands, where that is not at the beginning.
     """
@@ -117,6 +118,8 @@ class TurnJob:
         self._roster = RankRoster(f"{job_id}-{secrets.token_hex(4)}")
         self._looked_seconds = 0.0
         self._clock_seconds = math.inf  # of the last look at the clock
+        self._pass_end_seconds = math.inf  # about when the present pass is over
+        self._step_seconds = math.inf  # the median of a rank; inf before it is known
         self._membership: Membership | None = None
         self._generation = -1
         self._turns = TurnsInFlight()
@@ -242,12 +245,13 @@ class TurnJob:
             self._ended.set()
 
     def _part(self) -> None:
-        """Free the ranks, and leave the cluster."""
+        """Free the ranks, and leave the cluster. Whoever gets the slots may queue behind the last turn."""
         told = threading.Semaphore(0)
         slots = tuple(self._roster.ready)
         with suppress(ClusterError):  # the session is closed: the ranks are freed after a while
             for slot in slots:
                 self._send(slot, DismissWork(self._roster.name(slot), slot), lambda result: told.release())
+            self._lease(())
             over_seconds = time.monotonic() + PARTING_SECONDS
             for _ in slots:
                 told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
@@ -259,6 +263,8 @@ class TurnJob:
             self._end()
             return
         self._prepare()
+        if self._roster.is_preparing and not self._may_turn:
+            self._ask_turn()  # so that the first turn begins as soon as they are ready
         self._regroup()
         if not self._wish.slots and (self._asked_slots or self._roster.ready) and self._is_at_rest():
             self._rest()
@@ -267,9 +273,13 @@ class TurnJob:
         if len(self._turns) < self._turns_most() and self._has_more():
             if self._may_turn:
                 self._send_turn(self._membership)
-            elif time.monotonic() - self._asked_seconds > ASK_SECONDS:
-                self._asked_seconds = time.monotonic()
-                self._executor.ask_turn(self.id)
+            else:
+                self._ask_turn()
+
+    def _ask_turn(self) -> None:
+        if time.monotonic() - self._asked_seconds > ASK_SECONDS:
+            self._asked_seconds = time.monotonic()
+            self._executor.ask_turn(self.id)
 
     def _has_more(self) -> bool:
         """Return whether there are steps to make, or their state is to be fetched."""
@@ -285,7 +295,9 @@ class TurnJob:
 
     def _pass_limit(self) -> float:
         """Return the passes after which ranks wait, as of now."""
-        return math.inf if math.isinf(self._end_passes) else min(self._end_passes, self._made.kept_passes + 1)
+        if math.isinf(self._end_passes):
+            return math.inf
+        return min(self._end_passes, self._made.kept_passes + 1 + PASSES_AHEAD)
 
     def _is_at_rest(self) -> bool:
         """Return whether a gang that may hold no slot can give up those it has: nothing would be lost."""
@@ -307,16 +319,24 @@ class TurnJob:
         return TURNS_IN_FLIGHT if alone and not self._next_turn_in_seconds() else 1
 
     def _next_turn_in_seconds(self) -> float:
-        """Return in how long a turn may be sent behind the one that runs."""
-        return self._turns.left_seconds(TURN_SECONDS - LEAD_SECONDS, time.monotonic())
+        """Return in how long a turn may be sent behind the one that runs. One ends with the pass, too.
+
+        The first turn of a generation is sent at once, so that new ranks do not wait until the turn before
+        is over: it ends for it. Where a step takes long, they would wait in vain to meet the others.
+        """
+        is_short = self._step_seconds < MEETING_SECONDS / 4
+        if is_short and self._membership is not None and self._turns.has_other_than(self._membership):
+            return 0.0
+        end_seconds = min(self._turns.end_seconds(TURN_SECONDS), self._pass_end_seconds)
+        return max(0.0, end_seconds - LEAD_SECONDS - time.monotonic())
 
     # What is wanted.
 
     def _take_wish(self, wish: Wish) -> None:
         self._wish = wish
-        self._cluster_slots = self._executor.slots()
         self._roster.try_all_again()
         self._lease(tuple(dict.fromkeys((*wish.slots, *self._used_slots()))))
+        self._cluster_slots = self._executor.slots()  # the answer takes as long as the lease
 
     def _take_end(self, step: int) -> None:
         self._end_step = max(step, self.step)
@@ -380,6 +400,7 @@ class TurnJob:
             self._let_go()
             return
         self._had_ranks = True
+        self._pass_end_seconds = math.inf
         self._generation += 1
         self._membership = Membership(
             self._generation,
@@ -444,6 +465,7 @@ class TurnJob:
             self._made.restart(knows=bool(self._roster.knowing)),
             self._wants_state(),
             self._pass_limit(),
+            self._made.kept_passes,
         )
 
     def _wants_state(self) -> bool:
@@ -492,6 +514,9 @@ class TurnJob:
     def _fold(self, turn: Turn) -> None:
         """Take in what a turn has made. It is left out where what came before it was lost with all ranks."""
         results = self._made.take(turn.membership, list(turn.results.values()))
+        left_seconds = max((each.pass_seconds_left for each in results), default=math.inf)
+        self._pass_end_seconds = time.monotonic() + left_seconds
+        self._step_seconds = max((each.step_seconds for each in results), default=math.inf) or math.inf
         self._roster.knowing |= {
             each.slot for each in results if each.step and each.slot in self._roster.ready
         }

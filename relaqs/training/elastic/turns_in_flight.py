@@ -74,10 +74,13 @@ class TurnsInFlight:
         """The slots of all turns; a slot of two stands there twice."""
         return tuple(slot for turn in self._turns.values() for slot in turn.membership.slots)
 
-    def left_seconds(self, turn_seconds: float, now_seconds: float) -> float:
-        """Return how long the last one has still to run, if it began when it was sent."""
-        sent_seconds = max((turn.sent_seconds for turn in self._turns.values()), default=-math.inf)
-        return max(0.0, sent_seconds + turn_seconds - now_seconds)
+    def end_seconds(self, turn_seconds: float) -> float:
+        """Return when the last one ends, if it began when it was sent; −inf where there is none."""
+        return max((turn.sent_seconds + turn_seconds for turn in self._turns.values()), default=-math.inf)
+
+    def has_other_than(self, membership: Membership) -> bool:
+        """Return whether one of them is of another generation."""
+        return any(turn.membership.generation != membership.generation for turn in self._turns.values())
 
     def begin(self, membership: Membership, now_seconds: float) -> Turn:
         """Return a new turn of this generation."""

@@ -9,7 +9,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.membership import Membership
-from relaqs.training.elastic.rank import Restart, StepsMade, TurnResult
+from relaqs.training.elastic.rank import EndOfPass, Restart, StepsMade, TurnResult
 from relaqs.training.elastic.step_log import Rescale, StepLog
 
 LOSSES_MOST = 10  # of all ranks, without a step between. Then it is the job that ends its workers
@@ -65,8 +65,10 @@ class TurnsMade:
         self.reached = max((each.step for each in results), default=self.reached)
         self.passes = max((self.passes, *(each.passes for each in results)))
         for each in results:
-            if each.kept is not None:
-                self._keep(each.kept, each)
+            for end in each.ends:
+                self._pass_over(end)
+            if each.kept is not None and self._follows(each.passes, ahead=0):
+                self._keep(each.kept, each.step, each.passes)
         if made:
             self._note_rescale(membership, made, results)
         return results
@@ -93,13 +95,24 @@ class TurnsMade:
         error.__cause__ = why
         return error
 
-    def _keep(self, course: bytes, told: TurnResult) -> None:
-        """Take in a state. The first one after a pass is the one at its very end: ranks wait there."""
-        if told.passes > self.kept_passes and self._by_passes:
-            assert told.passes == self.kept_passes + 1, (told.passes, self.kept_passes)
-            self.passed.append((told.passes, course))
-        self.kept, self.kept_step, self.kept_seconds = course, told.step, time.monotonic()
-        self.kept_passes = told.passes
+    def _pass_over(self, end: EndOfPass) -> None:
+        """Take in the end of a pass. Several ranks may tell of one."""
+        if end.passes <= self.kept_passes or not self._follows(end.passes, ahead=1):
+            return
+        if self._by_passes:
+            self.passed.append((end.passes, end.course))
+        self._keep(end.course, end.step, end.passes)
+
+    def _follows(self, passes: int, *, ahead: int) -> bool:
+        """Return whether a state may be kept: where each pass is told of, none is passed over.
+
+        The end of one may be lost with the rank that told of it. The others then tell of it once more.
+        """
+        return not self._by_passes or passes == self.kept_passes + ahead
+
+    def _keep(self, course: bytes, step: int, passes: int) -> None:
+        self.kept, self.kept_step, self.kept_seconds = course, step, time.monotonic()
+        self.kept_passes = passes
 
     def _note_rescale(self, membership: Membership, made: StepsMade, results: Sequence[TurnResult]) -> None:
         if self._noted_generation != membership.generation:

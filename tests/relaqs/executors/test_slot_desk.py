@@ -46,7 +46,7 @@ def test_every_slot_policy_divides_what_the_sharing_policy_gives(name: str) -> N
     desk, policy = desk_of("x", "y", "z"), make_slot_policy(name)
     held: dict[str, tuple[str, ...]] = {}
     for seconds in (5.0, 10.0, 15.0):
-        view = desk.view(seconds, SLOTS, held, count=5, asking=("x", "y", "z"))
+        view = desk.facts(seconds, SLOTS, held, count=5, asking=("x", "y", "z")).view()
         assert view.nodes.slots.sum() == 5
         plan, wrong = planned(policy, view)
         assert wrong is None
@@ -62,7 +62,7 @@ def test_a_slot_is_offered_once_nobody_holds_it() -> None:
     """One gang has all slots of a plan for two. What the new one is offered, the old one has let go."""
     desk = desk_of("old", "new")
     held = {"old": SLOTS}
-    plan = EqualSlots().plan(desk.view(5.0, SLOTS, held, 8, ("old", "new")))
+    plan = EqualSlots().plan(desk.facts(5.0, SLOTS, held, 8, ("old", "new")).view())
     first = desk.offers(plan, SLOTS, held)
     assert len(first["old"]) == 4
     assert first["new"] == ()
@@ -76,25 +76,33 @@ def test_gangs_that_are_to_swap_their_slots_train_on_where_they_are() -> None:
     """Neither place is free. Each keeps as many slots as it is to have, so none waits for the other."""
     desk = desk_of("x", "y")
     held = {"x": SLOTS[:4], "y": SLOTS[4:]}
-    view = desk.view(5.0, SLOTS, held, 8, ("x", "y"))
+    view = desk.facts(5.0, SLOTS, held, 8, ("x", "y")).view()
     swapped = SlotPlan.of(view, np.array([[0, 4], [4, 0]]), np.full(2, 256.0))
     assert desk.offers(swapped, SLOTS, held) == held
 
 
 def test_who_does_not_ask_is_offered_nothing() -> None:
     desk = desk_of("paused", "running")
-    view = desk.view(5.0, SLOTS, {"paused": SLOTS[:2]}, 8, ("running",))
+    view = desk.facts(5.0, SLOTS, {"paused": SLOTS[:2]}, 8, ("running",)).view()
     assert view.gangs.ids == ("running",)
     offers = desk.offers(EqualSlots().plan(view), SLOTS, {"paused": SLOTS[:2]})
     assert offers["paused"] == ()
     assert len(offers["running"]) == 4  # of the six that are free
 
 
+def test_who_has_left_is_offered_nothing_by_the_plan_before() -> None:
+    desk = desk_of("left", "there")
+    plan = EqualSlots().plan(desk.facts(5.0, SLOTS, {}, 8, ("left", "there")).view())
+    desk.leave("left")
+    offers = desk.offers(plan, SLOTS, {})
+    assert {name: len(slots) for name, slots in offers.items()} == {"there": 4}
+
+
 def test_the_desk_counts_the_time_and_the_way_of_a_gang() -> None:
     desk = desk_of("x")
-    desk.view(2.0, SLOTS, {}, 8, ("x",))
+    desk.facts(2.0, SLOTS, {}, 8, ("x",)).view()
     assert desk.gang("x").waiting_since_seconds == 2.0
-    desk.view(5.0, SLOTS, {"x": SLOTS[:4]}, 8, ("x",))
+    desk.facts(5.0, SLOTS, {"x": SLOTS[:4]}, 8, ("x",)).view()
     desk.take_in(gang("x", passes=3.0), 6.0)
     known = desk.gang("x")
     assert (known.executed_seconds, known.attained_slot_seconds, known.slots_seen_most) == (3.0, 12.0, 4)
@@ -108,7 +116,7 @@ def test_the_desk_counts_the_time_and_the_way_of_a_gang() -> None:
 
 
 def desk_of_view(desk: SlotDesk) -> SlotView:
-    return desk.view(10.0, SLOTS, {}, 8, ())
+    return desk.facts(10.0, SLOTS, {}, 8, ()).view()
 
 
 class Nonsense:
@@ -119,7 +127,7 @@ class Nonsense:
 
 
 def test_a_policy_that_gives_no_plan_is_named_and_slots_are_equal_meanwhile() -> None:
-    view = desk_of("x", "y").view(5.0, SLOTS, {}, 8, ("x", "y"))
+    view = desk_of("x", "y").facts(5.0, SLOTS, {}, 8, ("x", "y")).view()
     plan, wrong = planned(Nonsense(), view)  # type: ignore[arg-type]
     assert plan.slots_by_id() == {"x": 4, "y": 4}
     assert wrong is not None

@@ -37,3 +37,25 @@ def test_a_pause_is_that_of_the_rank_that_stood_still_longest_and_the_mean_over_
     turned(facts, 2, 0.1, 0.3)
     assert facts.gang().rescales == 2
     assert facts.gang().pause_seconds == pytest.approx(0.4)
+
+
+def test_the_rows_of_a_pass_count_while_it_is_made_and_none_twice() -> None:
+    """The order has 100 rows. All ranks are lost after the third step, and two steps are made once more."""
+    facts = GangFacts("gang", ORDER, 30)
+    assert facts.gang().rows_done == 0
+    told(facts, first_step=0, steps=3, passes=0)
+    assert facts.gang().rows_done == 90
+    told(facts, first_step=1, steps=2, passes=0)
+    assert facts.gang().rows_done == 90
+    told(facts, first_step=3, steps=1, passes=1)  # it has what is left, 10 rows
+    assert facts.gang().rows_done == 120  # the last step of a pass counts with the rows that it was to have
+    told(facts, first_step=4, steps=9, passes=1)
+    assert facts.gang().rows_done == 200
+
+
+def told(facts: GangFacts, first_step: int, steps: int, passes: int) -> None:
+    """Let one rank tell of steps of 30 rows."""
+    rank = RankAddress("tcp://one:1/0", "one", 1)
+    made = StepsMade(first_step, np.full(steps, 30), np.full(steps, 0.1), np.ones(steps))
+    result = TurnResult(rank.slot, 0, 0, made.end, passes, made)
+    facts.turned(Membership(0, (rank,), 30, "token"), [result])

@@ -123,3 +123,25 @@ def test_a_turn_ends_early_for_a_task_that_waits(
         result = rank.take(work_of(rank, membership, math.inf))
     rank.close()
     assert (result.broken, result.step) == (None, steps)
+
+
+def test_the_end_of_a_pass_is_told_again_until_the_driver_has_it() -> None:
+    """The rank that told of it is lost, and what it told, while the others are in the next pass."""
+    first, second, third = (Rank(f"{name}/0", MadeUpRecipe().lesson()) for name in "abc")
+    assert [each.ends[-1].passes for each in turn([first], 0, PASS_STEPS)] == [1]
+    ends = turn([first, second], 1, PASS_STEPS + 3)
+    assert [[end.passes for end in each.ends] for each in ends] == [[1], [1]]
+    (kept,) = turn([third, second], 2, PASS_STEPS + 5)[0].ends
+    assert (kept.passes, kept.step) == (1, PASS_STEPS)
+    assert kept.course == ends[0].ends[0].course
+    assert [each.ends for each in turn([third], 3, PASS_STEPS + 7, kept_passes=1)] == [()]
+    for rank in (first, second, third):
+        rank.close()
+
+
+def turn(ranks: list[Rank], generation: int, end_step: int, kept_passes: int = 0) -> list[TurnResult]:
+    """Let ranks be a generation, and make steps. kept_passes: of how many the driver has the state."""
+    membership = Membership(generation, tuple(rank.address for rank in ranks), 64, "token")
+    works = [replace(work_of(rank, membership, end_step), kept_passes=kept_passes) for rank in ranks]
+    with ThreadPoolExecutor(len(ranks)) as threads:
+        return list(threads.map(Rank.take, ranks, works))

@@ -10,11 +10,13 @@ import pytest
 from relaqs.executors.dask import DaskExecutor
 from relaqs.jobs.listener import RunState
 from relaqs.jobs.runner import JobRunner
+from relaqs.training.elastic import turn_job
 from relaqs.training.elastic.journal import Change
 from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 from tests.relaqs.executors.toy_jobs import counting_job
-from tests.relaqs.training.gangs import gang, same_bits
+from tests.relaqs.training.gangs import gang, gang_of, same_bits
+from tests.relaqs.training.lessons import MadeUpRecipe, Regression
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,24 @@ def test_ranks_come_and_go_while_it_trains(executor: DaskExecutor) -> None:
     assert [(each.ranks, each.batch_rows) for each in job.rescales] == [(1, 64), (2, 128), (4, 256), (1, 64)]
     assert all(each.pause_seconds is not None for each in job.rescales[1:])
     assert same_bits(job)
+
+
+def test_a_new_rank_does_not_wait_for_the_end_of_a_turn(
+    executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn then ends at the end of a pass alone, which has 25 steps."""
+    slots = executor.slots()
+    job = gang_of(MadeUpRecipe(Regression(piece_seconds=0.05)), executor, "joined", Wish(slots[:1], 64))
+    job.start()
+    eventually(lambda: job.step)
+    monkeypatch.setattr(turn_job, "TURN_SECONDS", LONG_SECONDS)
+    since = job.step
+    eventually(lambda: job.step > since)
+    job.resize(Wish(slots[:2], 64))
+    eventually(lambda: len(job.rescales) == 2)
+    job.stop()
+    assert job.wait(LONG_SECONDS)
+    assert job.rescales[1].step % 25
 
 
 def test_a_gang_moves_to_other_slots(executor: DaskExecutor) -> None:

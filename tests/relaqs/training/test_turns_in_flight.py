@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.rank import TurnResult
 from relaqs.training.elastic.turns_in_flight import TurnsInFlight
@@ -52,8 +54,7 @@ def test_numbers_go_on_after_turns_are_over() -> None:
 
 def test_the_last_turn_runs_for_so_long_yet() -> None:
     turns = TurnsInFlight()
-    assert turns.left_seconds(0.1, now_seconds=5.0) == 0
+    assert turns.end_seconds(0.1) == -math.inf
     turns.begin(TWO, 4.5)
     turns.begin(TWO, 5.0)
-    assert turns.left_seconds(0.25, now_seconds=5.125) == 0.125
-    assert turns.left_seconds(0.25, now_seconds=6.0) == 0
+    assert turns.end_seconds(0.25) == 5.25
