@@ -391,17 +391,26 @@ class PartCarrier(Carrier):
 
     def _there(self) -> tuple[str, ...]:
         """Return the slots of the cluster that answer."""
-        now_seconds = time.monotonic()
-        if self._must_look or now_seconds - self._looked_seconds >= LOOK_SECONDS:
-            before, self._slots = self._slots, self._leases.slots()
-            self._must_look, self._looked_seconds = False, now_seconds
-            self._has_new_slots |= bool(before) and not {*self._slots} <= {*before}
-            self._left_out &= {*self._slots}
+        if self._must_look or time.monotonic() - self._looked_seconds >= LOOK_SECONDS:
+            self._look()
         if found := tuple(slot for slot in self._slots if slot not in self._left_out):
             return found
         self._left_out.clear()  # nothing else is left, so try again what did not answer
         self._must_look = True
         return ()
+
+    def _look(self) -> None:
+        """Look at the slots of the cluster, and whether some are new. Raises ClusterError if it must."""
+        self._looked_seconds = time.monotonic()
+        try:
+            found = self._leases.slots()
+        except ClusterError:
+            if self._must_look:
+                raise
+            return  # its scheduler is away, perhaps for a moment; the next turn tells
+        self._has_new_slots |= bool(self._slots) and not {*found} <= {*self._slots}
+        self._slots, self._must_look = found, False
+        self._left_out &= {*found}
 
     def _prepared(
         self, turn: PartTurn, slots: tuple[str, ...], slot_of: Mapping[Part, str]

@@ -125,9 +125,9 @@ def test_the_scheduler_is_started_again_and_a_worker_joins(training_warehouse: P
         )
         stack.enter_context(started(*lone_worker_command(address)))
         eventually(lambda: workers_of(runs[0]) != workers_of(runs[1]))
+        made = [len(run.steps) for run in runs]
+        eventually(lambda: all(len(run.steps) > passes for run, passes in zip(runs, made, strict=True)))
         for run in runs:
-            passes = len(run.steps)
-            eventually(lambda run=run, passes=passes: len(run.steps) > passes)
             run.stop()
         assert all(run.wait(LONG_SECONDS) for run in runs)
     assert all(as_in_one_piece(run, training_warehouse) for run in runs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
+from relaqs_engine.errors import ClusterError
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
@@ -23,6 +24,7 @@ from relaqs.simulation.placed.moves import MoveCosts
 from relaqs.simulation.placed.states import PlacedStates
 from relaqs.simulation.placed.workload import PlacedJob, PlacedWorkload
 from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts
 from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
 from relaqs.training.parted.run_facts import RunHistory, placed_jobs
@@ -201,6 +203,30 @@ def test_a_policy_is_told_the_same_of_a_live_run_and_of_a_simulated_one(passes: 
     for column in fields(PlacedJobs):
         one, other = getattr(told, column.name), getattr(simulated, column.name)
         assert np.array_equal(one, other, equal_nan=column.name not in ("ids", "may_stop")), column.name
+
+
+class Leases:
+    """A cluster whose slots are known, or whose scheduler is away."""
+
+    def __init__(self) -> None:
+        self.there: tuple[str, ...] | None = SLOTS[:2]
+
+    def slots(self) -> tuple[str, ...]:
+        if self.there is None:
+            raise ClusterError("no scheduler")
+        return self.there
+
+
+def test_slots_are_looked_at_again_and_a_scheduler_that_is_away_changes_nothing() -> None:
+    leases = Leases()
+    carrier = PartCarrier(leases, leases, make_placed_policy("mlf_h"), {})  # type: ignore[arg-type]
+    for there, is_new in ((SLOTS[:2], False), (None, False), (SLOTS, True)):
+        leases.there, carrier._looked_seconds = there, -math.inf
+        assert carrier._there() == (there or SLOTS[:2])
+        assert carrier._has_new_slots == is_new
+    leases.there, carrier._must_look = None, True
+    with pytest.raises(ClusterError, match="no scheduler"):
+        carrier._there()
 
 
 def test_how_busy_parts_are() -> None:
