@@ -53,6 +53,7 @@ from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.gangs.policy import SlotPolicy
 from relaqs.jobs.job import StepReport
 from relaqs.memory import machine_memory_bytes
+from relaqs.policies import DEFAULT_POLICY
 from relaqs.records.comparison import Figure
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
@@ -66,10 +67,16 @@ COMPLETION_MOST, ERROR_MOST, IDLE_MOST = 0.85, 1.10, 0.04
 class ReportingExecutor(DaskExecutor):
     """A cluster's executor that notes when each step of each job was folded."""
 
-    def __init__(self, address: str, slot_policy: str | SlotPolicy | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: str,
+        slot_policy: str | SlotPolicy | None,
+        clock: Clock,
+        policy: str = DEFAULT_POLICY,
+    ) -> None:
         self._clock = clock
         self.reports: dict[str, list[tuple[float, StepReport]]] = {}
-        super().__init__(address, slot_policy=slot_policy)
+        super().__init__(address, policy=policy, slot_policy=slot_policy)
 
     def report(self, job_id: str, report: StepReport) -> None:
         self.reports.setdefault(job_id, []).append((self._clock.now(), report))

@@ -10,9 +10,9 @@ placed policy sees the parts of all runs, and the default policy shares out the 
 *Where planned*: of all the times that a part made a turn, those on the worker that the newest plan had for
 it, as the scheduler saw them. *Shares*: how far the job that is farthest off was from what was due to it of
 the core-time that ran (`benchmarks.cluster_due`), a run in parts from when it asked for a turn on. *A query's
-first task*: from its arrival on the scheduler, which is when turns in hand are to yield, to its start.
-*Skew*: from the first start of a turn's tasks to the last. All by the clock on the wall, so it is for a
-machine that does nothing else.
+first task*: from its arrival on the scheduler, which is when turns in hand are to yield, to its start; and
+how much of that its worker was in a turn, or ran a task of another job. *Skew*: from the first start of a
+turn's tasks to the last. All by the clock on the wall, so it is for a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from benchmarks.cluster_shares import WAIT_SECONDS, cluster, seen_by
 from benchmarks.live import Clock, JobDriver, LiveJob, LiveRun
 from benchmarks.orchestration_live import ReportingExecutor
 from benchmarks.placed_seen import (
+    FirstWait,
     NotedPlacements,
     PartsSeen,
     PinnedObserver,
@@ -55,6 +57,7 @@ from relaqs.jobs.executor import Done
 from relaqs.jobs.job import Task
 from relaqs.memory import machine_memory_bytes
 from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.policies import DEFAULT_POLICY
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.simulation.workload import poisson_arrivals
@@ -121,9 +124,9 @@ KINDS = (
 class NotingExecutor(ReportingExecutor):
     """A cluster's executor that notes the turns that are sent."""
 
-    def __init__(self, address: str, clock: Clock, sent: SentTurns) -> None:
+    def __init__(self, address: str, clock: Clock, sent: SentTurns, policy: str) -> None:
         self._sent = sent
-        super().__init__(address, None, clock)
+        super().__init__(address, None, clock, policy)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         self._sent.note(tasks)
@@ -142,7 +145,7 @@ class Measured:
     Attributes:
         parts: of turns.
         shares: points off what was due, of the job farthest off, in spans of ten seconds.
-        first_waits_seconds: of the queries' first tasks.
+        first_waits: of the queries' first tasks.
         in_time: runs that ended by their deadline, of all.
         plan_ms: of each plan.
         seconds: that all took.
@@ -150,7 +153,7 @@ class Measured:
 
     parts: PartsSeen
     shares: tuple[float, ...]
-    first_waits_seconds: tuple[float, ...]
+    first_waits: tuple[FirstWait, ...]
     in_time: tuple[int, int]
     plan_ms: tuple[float, ...]
     seconds: float
@@ -180,11 +183,14 @@ def _training(name: str, kind: ModelKind, policy: NotedPlacements, hurry: Hurry)
     )
 
 
-def measured(options: argparse.Namespace, seed: int) -> Measured:
-    """Let a seed's jobs run on a new cluster, and return what was seen."""
-    policy, sent = NotedPlacements(make_placed_policy(options.policy)), SentTurns()
-    jobs, deadlines = drawn(options, seed, policy)
-    arrivals = poisson_arrivals(np.random.default_rng(seed), len(jobs), options.arrival)
+@contextmanager
+def on_workers(
+    options: argparse.Namespace, policy: NotedPlacements, sent: SentTurns, sharing: str = DEFAULT_POLICY
+) -> Iterator[tuple[JobDriver, Client]]:
+    """Start a scheduler and workers, and give a session's driver of jobs and Dask's own client of them.
+
+    sharing: the policy that shares out the cores.
+    """
     with (
         cluster(options.workers) as address,
         Client(address, timeout=WAIT_SECONDS, set_as_default=False) as dask,
@@ -193,7 +199,7 @@ def measured(options: argparse.Namespace, seed: int) -> Measured:
         dask.register_plugin(RelaqsPlugin())
         dask.register_plugin(PinnedObserver())
         clock = Clock("wall", options.workers)
-        executor = NotingExecutor(address, clock, sent)
+        executor = NotingExecutor(address, clock, sent, sharing)
         session = Session(
             Catalog.open(options.data),
             {},
@@ -204,19 +210,28 @@ def measured(options: argparse.Namespace, seed: int) -> Measured:
         with JobDriver(session, clock, executor.reports, executor.describe(), []) as driver:
             for run in [kind.started(session, policy, None, passes=1) for kind in KINDS]:
                 run.result(WAIT_SECONDS)  # workers import PyTorch and read the rows
-            query_job(QUERIES[0], 0).start(session).wait()
-            policy.seconds.clear()
-            began = time.time()
-            run = driver.run(jobs, arrivals)
-            ended, seen = time.time(), seen_by(dask)
-            pinned = pickle.loads(dask.run_on_scheduler(pinned_seen))
+            yield driver, dask
+
+
+def measured(options: argparse.Namespace, seed: int) -> Measured:
+    """Let a seed's jobs run on a new cluster, and return what was seen."""
+    policy, sent = NotedPlacements(make_placed_policy(options.policy)), SentTurns()
+    jobs, deadlines = drawn(options, seed, policy)
+    arrivals = poisson_arrivals(np.random.default_rng(seed), len(jobs), options.arrival)
+    with on_workers(options, policy, sent) as (driver, dask):
+        query_job(QUERIES[0], 0).start(driver.session).wait()
+        policy.seconds.clear()
+        began = time.time()
+        run = driver.run(jobs, arrivals)
+        ended, seen = time.time(), seen_by(dask)
+        pinned = pickle.loads(dask.run_on_scheduler(pinned_seen))
     figures = Figures(with_turns_asked(seen, pinned, sent), options.workers)
     spans = ((began + 10 * at, began + 10 * (at + 1)) for at in range(int((ended - began) // 10)))
     queries = [each.id for each in run.finished if each.job.kind is Kind.QUERY]
     return Measured(
         PartsSeen.of([each for each in pinned if each.start_seconds >= began], sent, policy.plans),
         tuple(each for span in spans if not math.isnan(each := figures.deviation(*span))),
-        tuple(first_waits(seen, queries)),
+        tuple(first_waits(seen, queries, {each.job for each in pinned})),
         in_time(run, deadlines),
         tuple(1e3 * each for each in policy.seconds),
         ended - began,
@@ -249,12 +264,14 @@ def table_of(seeds: Sequence[Measured]) -> Table:
     table.add_row(
         f"points off what was due, {EPOCH}", f"≤ {most:.0f}", *_spread(shares, 100.0, ".1f", SHARES_MOST)
     )
-    waits = [each for seed in seeds for each in seed.first_waits_seconds]
-    table.add_row(
-        "a query's first task, ms after its arrival",
-        f"≤ {1e3 * FIRST_TASK_MOST_SECONDS:.0f}",
-        *_spread(waits, 1e3, ".0f", FIRST_TASK_MOST_SECONDS),
-    )
+    waits = [each for seed in seeds for each in seed.first_waits]
+    for what, seconds in (
+        ("a query's first task, ms after its arrival", [each.seconds for each in waits]),
+        ("of these, behind turns of runs in parts", [each.turns_seconds for each in waits]),
+        ("of these, behind tasks of other jobs", [each.tasks_seconds for each in waits]),
+    ):
+        read, held = _spread(seconds, 1e3, ".0f", FIRST_TASK_MOST_SECONDS)
+        table.add_row(what, f"≤ {1e3 * FIRST_TASK_MOST_SECONDS:.0f}", read, held)
     skews = np.array([each for seed in seeds for each in seed.parts.skews_seconds])
     skew = float(np.quantile(skews, 0.95)) if len(skews) else math.nan
     asked = f"≤ {1e3 * SKEW_MOST_SECONDS:.0f}"

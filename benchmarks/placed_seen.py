@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -219,10 +219,31 @@ def allowed(plans: Sequence[PlannedPlaces], before: float, start: float) -> set[
     return {each.workers for each in plans[first : bisect_right(moments, start)]}
 
 
-def first_waits(seen: Observed, ids: Sequence[str]) -> Iterator[float]:
-    """Yield the seconds from a job's first task on the scheduler to its start on a worker."""
+@dataclass(frozen=True, slots=True)
+class FirstWait:
+    """How long a job's first task waited, from its coming to the scheduler to its start on a worker.
+
+    Attributes:
+        turns_seconds: of these, while that worker was in a turn of a run in parts.
+        tasks_seconds: while it ran a task of another job.
+    """
+
+    seconds: float
+    turns_seconds: float
+    tasks_seconds: float
+
+
+def first_waits(seen: Observed, ids: Sequence[str], in_parts: Set[str] = frozenset()) -> Iterator[FirstWait]:
+    """Yield how long the first task of each of these jobs waited. in_parts: who takes turns."""
     for id in ids:
         asked = [each.at_seconds for each in seen.asked if id_of(each.job) == id and each.tasks]
-        started = [run.start_seconds for run in seen.runs if id_of(run.job) == id]
-        if asked and started:
-            yield max(0.0, min(started) - min(asked))
+        started = [run for run in seen.runs if id_of(run.job) == id]
+        if not asked or not started:
+            continue
+        first, came = min(started, key=lambda run: run.start_seconds), min(asked)
+        behind = {True: 0.0, False: 0.0}
+        for run in seen.runs:
+            if run.worker == first.worker and run is not first:
+                both = min(run.end_seconds, first.start_seconds) - max(run.start_seconds, came)
+                behind[id_of(run.job) in in_parts] += max(0.0, both)
+        yield FirstWait(max(0.0, first.start_seconds - came), behind[True], behind[False])

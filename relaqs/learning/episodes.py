@@ -78,7 +78,6 @@ class _Noting(ByPriority):
 
     def __init__(self, walk: QueueWalk) -> None:
         super().__init__(MlfH(limit=LIMIT), walk)
-        self._walk = walk
         self.features = np.empty((0, 0))
         self.noted: list[tuple[int, FloatArray, int]] = []
 

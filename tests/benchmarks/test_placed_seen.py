@@ -7,6 +7,7 @@ import pytest
 from benchmarks.cluster_figures import Figures
 from benchmarks.cluster_observer import Asked, Observed, Planned, Ran
 from benchmarks.placed_seen import (
+    FirstWait,
     PartsSeen,
     PinnedRan,
     PlannedPlaces,
@@ -57,6 +58,14 @@ def test_a_run_asks_from_when_it_wants_a_turn() -> None:
 
 
 def test_the_first_wait_of_a_query() -> None:
-    runs = (Ran(OTHER, ONE, 1.25, 2.0, 0.5), Ran(OTHER, TWO, 3.0, 4.0, 0.5))
+    """It came at 1, while its worker was in a turn until 1.125, and ran somebody's task until 1.1875."""
+    runs = (
+        Ran(NAME, ONE, 0.0, 1.125, 0.5),
+        Ran(NAME, TWO, 0.0, 9.0, 0.5),
+        Ran("relaqs-other-session", ONE, 1.125, 1.1875, 0.5),
+        Ran(OTHER, ONE, 1.25, 2.0, 0.5),
+        Ran(OTHER, TWO, 3.0, 4.0, 0.5),
+    )
     asked = (Asked(1.0, OTHER, 2), Asked(4.0, OTHER, 0))
-    assert list(first_waits(Observed(runs, (), asked, ()), ["q", "none"])) == [0.25]
+    found = list(first_waits(Observed(runs, (), asked, ()), ["q", "none"], {"a"}))
+    assert found == [FirstWait(0.25, 0.125, 0.0625)]

@@ -31,6 +31,7 @@ from relaqs.simulation.placed.states import PlacedStates
 from relaqs.simulation.placed.workload import PlacedWorkload
 
 DAY_SECONDS = 86_400.0  # of plans that place nothing, after which a simulation is given up
+WEEK_SECONDS = 7 * DAY_SECONDS  # without a whole iteration, after which it is as well
 
 OVERLOAD = 0.9  # of a device or a resource, used by several parts
 
@@ -121,7 +122,8 @@ def simulate_placed(
         stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
 
     Raises:
-        ArgumentError: for a day of plans jobs wait, none works, and none comes.
+        ArgumentError: for a day of plans jobs wait, none works, and none comes; or for a week no job makes a
+            whole iteration, and no end of the simulation was given.
     """
     return _PlacedSimulation(workload, policy, nodes, rules or PlacedRules(), seed, stopwatch).run()
 
@@ -146,6 +148,7 @@ class _PlacedSimulation:
         self._overloads = 0
         self._decision_seconds: list[float] = []
         self._plans_in_vain = 0
+        self._newest_iteration = 0.0, 0.0  # how many were made in all, and when the last of them was noted
 
     def run(self) -> PlacedOutcome:
         states, rules = self._states, self._rules
@@ -171,17 +174,26 @@ class _PlacedSimulation:
         return self._outcome()
 
     def _refuse_to_wait_for_ever(self) -> None:
-        """Raise ArgumentError where nothing works, and nothing can come that would change it."""
-        states = self._states
+        """Raise ArgumentError where nothing can come any more, and jobs wait, or begin, again and again."""
+        states, policy = self._states, self._policy.name
         waiting = states.active(self._now)
-        is_all = len(waiting) == states.unfinished and not self._changes
-        in_vain = len(waiting) and is_all and math.isinf(states.next_end_seconds(self._now))
+        is_all = bool(len(waiting)) and len(waiting) == states.unfinished and not self._changes
+        in_vain = is_all and math.isinf(states.next_end_seconds(self._now))
         self._plans_in_vain = self._plans_in_vain + 1 if in_vain else 0
         if self._plans_in_vain * self._rules.period_seconds >= DAY_SECONDS:
             raise ArgumentError(
-                f"policy {self._policy.name!r} placed nothing for a day though no job ran, and job "
+                f"policy {policy!r} placed nothing for a day though no job ran, and job "
                 f"{states.names[waiting[0]]!r} waits, with {len(waiting) - 1} more; it may not fit: simulate "
                 "more nodes, or nodes of more devices"
+            )
+        made = float(np.floor(states.done).sum())
+        if not is_all or made > self._newest_iteration[0]:
+            self._newest_iteration = made, self._now
+        if self._now - self._newest_iteration[1] >= WEEK_SECONDS and math.isinf(self._rules.until_seconds):
+            raise ArgumentError(
+                f"policy {policy!r} let no job make a whole iteration for a week, and {len(waiting)} are "
+                "left: it takes them off their devices before one is over; give an end, such as --until "
+                "864000, or another policy"
             )
 
     def _next_plan(self) -> float:

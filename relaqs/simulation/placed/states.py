@@ -133,13 +133,12 @@ class PlacedStates:
         worked = np.maximum(self.deadline_seconds[job] - begins[late], 0.0) / self._seconds[job]
         self.done_at_deadline[job] = np.minimum(before[late] + worked, self.iterations_most[job])
 
-    def end_jobs(self, now: float) -> bool:
-        """End the jobs that have made all iterations, and return whether there are any."""
+    def end_jobs(self, now: float) -> None:
+        """End the jobs that have made all iterations."""
         jobs = self._working
         ended = jobs[self.done[jobs] >= self.iterations_most[jobs] - 1e-7]
         self.done[ended] = self.iterations_most[ended]
         self._finish(ended, now)
-        return bool(len(ended))
 
     def stop_jobs(self, jobs: IntArray, now: float) -> None:
         """End jobs before their last iteration; the iteration in hand is lost."""

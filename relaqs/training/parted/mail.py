@@ -67,11 +67,15 @@ class MailLine(PeerLink):
 
 
 class SocketMail:
-    """A `Mail` over lines to all other places. One thread uses it; any thread may close it."""
+    """A `Mail` over lines to all other places. One thread uses it; any thread may close it.
+
+    Attributes:
+        limit_seconds: for which nothing may move while it waits.
+    """
 
     def __init__(self, lines: Mapping[int, MailLine], limit_seconds: float) -> None:
         self._lines = dict(lines)
-        self._limit_seconds = limit_seconds
+        self.limit_seconds = limit_seconds
         self._arrived: deque[tuple[Any, Any]] = deque()
         self._moved_seconds = 0.0  # when something moved last, on the monotonic clock
         self._selector = selectors.DefaultSelector()
@@ -114,11 +118,11 @@ class SocketMail:
         for line in self._lines.values():
             sending = selectors.EVENT_WRITE if line.is_sending else 0
             self._selector.modify(line.connection, selectors.EVENT_READ | sending)
-        left_seconds = self._moved_seconds + self._limit_seconds - time.monotonic()
+        left_seconds = self._moved_seconds + self.limit_seconds - time.monotonic()
         if left_seconds <= 0 or not self._selector.select(left_seconds):
             silent = min(self._lines)
             raise ExchangeBrokenError(
-                silent, f"nobody has said anything for {self._limit_seconds:g} s", is_late=True
+                silent, f"nobody has said anything for {self.limit_seconds:g} s", is_late=True
             )
 
 

@@ -56,7 +56,7 @@ from relaqs.training.parted.run_facts import RunHistory
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free
 LONG_SECONDS = 1.0  # after which a run says for which slots it waits
-LOOK_SECONDS = 5.0  # between two looks at the clock
+LOOK_SECONDS = 5.0  # between two looks at the clock, and at the slots of the cluster: some may have come
 FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
 PARTING_SECONDS = 3.0  # at the end, for the slots to be freed, which wait for a turn to end
@@ -141,6 +141,8 @@ class PartCarrier(Carrier):
         # Where parts are.
         self._slots: tuple[str, ...] = ()
         self._must_look = True  # for the slots of the cluster: something has changed
+        self._looked_seconds = -math.inf  # when it last did, on the monotonic clock
+        self._has_new_slots = False  # since the last plan
         self._left_out: set[str] = set()
         self._why_lost = "silence"  # the last one
         self._slot_of: dict[Part, str] = {}
@@ -366,9 +368,11 @@ class PartCarrier(Carrier):
                 used = [*present.values()]
                 present[part] = min(own, key=lambda slot: (used.count(slot), slot))
         fixed, run = frozenset(self._given) & present.keys(), self._told(turn)
-        if len(present) == len(turn.recipe.cut.parts) and not run.is_due:
+        is_whole = len(present) == len(turn.recipe.cut.parts)
+        if is_whole and not run.is_due and not self._has_new_slots:
             self._all.stand(run, present, fixed)
             return dict(sorted(present.items()))
+        self._has_new_slots = False
         return dict(sorted(self._all.placed(run, present, fixed, slots).items()))
 
     def _told(self, turn: PartTurn) -> RunInParts:
@@ -387,14 +391,26 @@ class PartCarrier(Carrier):
 
     def _there(self) -> tuple[str, ...]:
         """Return the slots of the cluster that answer."""
-        if self._must_look:
-            self._slots, self._must_look = self._leases.slots(), False
-            self._left_out &= {*self._slots}
+        if self._must_look or time.monotonic() - self._looked_seconds >= LOOK_SECONDS:
+            self._look()
         if found := tuple(slot for slot in self._slots if slot not in self._left_out):
             return found
         self._left_out.clear()  # nothing else is left, so try again what did not answer
         self._must_look = True
         return ()
+
+    def _look(self) -> None:
+        """Look at the slots of the cluster, and whether some are new. Raises ClusterError if it must."""
+        self._looked_seconds = time.monotonic()
+        try:
+            found = self._leases.slots()
+        except ClusterError:
+            if self._must_look:
+                raise
+            return  # its scheduler is away, perhaps for a moment; the next turn tells
+        self._has_new_slots |= bool(self._slots) and not {*found} <= {*self._slots}
+        self._slots, self._must_look = found, False
+        self._left_out &= {*found}
 
     def _prepared(
         self, turn: PartTurn, slots: tuple[str, ...], slot_of: Mapping[Part, str]

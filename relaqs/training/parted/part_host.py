@@ -31,7 +31,8 @@ from relaqs.training.passes import PartitionSource
 
 MEETING_SECONDS = 5.0  # for all places of a generation to be there
 LEAST_TURN_SECONDS = 0.025  # before a turn ends for a task that waits: else a busy query leaves no steps
-LIMIT_SECONDS = 30.0  # for a place to say anything after that; one that dies is noticed at once all the same
+FIRST_SECONDS = 30.0  # for a place to say anything in its first turn, for which it may read rows
+LATER_SECONDS, LATE_STEPS = 4.0, 20.0  # after that, or so many times what a step took at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ class PartHost:
         self._parts: PartsHere | None = None
         self._states: dict[int, Any] = {}
         self._step = -1  # the next one, that these states are for
+        self._step_seconds = 0.0  # the longest one of this generation, as the mean of a turn
 
     def take(self, work: PartTurnWork) -> PartTurnResult:
         """Make the steps of a turn with all other parts."""
@@ -233,9 +235,9 @@ class PartHost:
         here = there.slots.index(self.address.slot)
         if there.generation != self._generation:
             self._leave()
-            self._generation = there.generation
+            self._generation, self._step_seconds = there.generation, 0.0
             if len(there.places) > 1:
-                limits = (MEETING_SECONDS, LIMIT_SECONDS)
+                limits = (MEETING_SECONDS, FIRST_SECONDS)
                 self._mail = met(there.places, there.token, here, self._listener, self._encryption, limits)
             self._parts = self._recipe.parts_here(there.place_of, here, self.reader, self._mail)
         if work.states is not None:
@@ -245,10 +247,13 @@ class PartHost:
 
     def _made(self, work: PartTurnWork, ends: Callable[[], bool]) -> StepsHere:
         assert self._parts is not None
-        self._step = -1  # until all is well
+        self._step, started_seconds = -1, time.monotonic()  # until all is well
         made = self._parts.steps(self._states, work.steps, ends)
         if self._mail is not None:
             self._mail.flush()
+            step_seconds = (time.monotonic() - started_seconds) / made.count
+            self._step_seconds = max(self._step_seconds, step_seconds)
+            self._mail.limit_seconds = max(LATER_SECONDS, LATE_STEPS * self._step_seconds)
         self._states, self._step = made.states, work.steps[0].step + made.count
         return made
 

@@ -13,9 +13,9 @@ one begins, as in Huang et al. 2019, GPipe (NeurIPS), section 2. So the numbers 
 The sums of pieces are added in the pairs in which the whole model's would be, and each stage makes the step
 of its own sums. So every bit is the same, whatever parts there are and wherever they are.
 
-Any place may want to end after a step. It says so in the letters of this step: forward they tell the last
-stage, backward they tell the stages before it, and the sums tell the other replicas. So all know it when the
-step ends, and no letter is sent for it alone.
+Any place may want to end after the step in hand, until its last piece goes forward. It says so in the letters
+of this step: forward they tell the last stage, backward they tell the stages before it, and the sums tell the
+other replicas. So all know it when the step ends, and no letter is sent for it alone.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class _Lane:
     """The pieces of one part in one step.
 
     Attributes:
-        ends: whether this is to be the last step, as far as letters of this replica have told.
+        ends: whether this is to be the last step, as far as this place and letters of this replica have told.
         passes: of pieces that went forward and not backward yet.
     """
 
     part: Part
     pieces: IntArray
-    ends: bool
+    ends: bool = False
     forward: int = 0
     backward: int = 0
     passes: dict[int, StagePass] = field(default_factory=dict)
@@ -119,6 +119,7 @@ class PartsHere:
         self._places, self._here = places, here
         self._reader, self._mail = reader, mail
         self._inbox: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # what is told, and whether to end
+        self._wants_end: Callable[[], bool] = lambda: False
         self._is_over = False
 
     def steps(
@@ -132,16 +133,17 @@ class PartsHere:
         Args:
             states: of the stages that are here.
             steps: at least one.
-            ends: says before each step whether this place wants it to be the last one. One place is enough.
+            ends: says, before each piece goes forward, whether this place wants its step to be the last one.
+                One place is enough.
 
         Raises:
             ExchangeBrokenError: another place is gone.
         """
         now, losses, count = dict(states), list[float](), 0
-        self._is_over = False
+        self._wants_end, self._is_over = ends, False
         while not self._is_over and count < len(steps):
             step = steps[count]
-            totals = self._totals(now, step, ends())
+            totals = self._totals(now, step)
             for stage, total in totals.items():
                 now[stage] = self._job.update(now[stage], total, step.rows, step.rate)
             if (last := totals.get(self._cut.stages - 1)) is not None:
@@ -149,10 +151,10 @@ class PartsHere:
             count += 1
         return StepsHere(now, tuple(losses), count)
 
-    def _totals(self, states: Mapping[int, Any], step: MiniBatch, ends: bool) -> dict[int, Sums]:
+    def _totals(self, states: Mapping[int, Any], step: MiniBatch) -> dict[int, Sums]:
         """Return the sums of each stage that is here, over all pieces of a step."""
         shares = [step.pieces[share] for share in subtrees(len(step.pieces), self._cut.replicas)]
-        lanes = [_Lane(part, shares[part.replica], ends) for part in self._own()]
+        lanes = [_Lane(part, shares[part.replica]) for part in self._own()]
         lanes.reverse()  # later stages first: they free what others hold
         while not all(lane.is_done for lane in lanes):
             if not any(self._advanced(lane, states, step) for lane in lanes):
@@ -188,6 +190,7 @@ class PartsHere:
         stage, replica = lane.part
         is_last = stage == self._cut.stages - 1
         piece = lane.pieces[lane.forward]
+        lane.ends |= self._wants_end()
         order = self._reader.order
         rows = self._reader.rows(int(piece)) if given is None or is_last else None
         count = order.row_count_of(np.array([piece]))

@@ -1,7 +1,8 @@
 """All runs of a session whose models are cut: a plan for one of them sees the parts of all.
 
-A plan is made when a part has no place, and when a run has ended, since then there is room. It may move parts
-of other runs, too, if these have the same policy. Each run carries its own moves out, between two turns.
+A plan is made when a part has no place, and when a run has ended or a worker has come, since then there is
+room. It may move parts of other runs, too, if these have the same policy. Each run carries its own moves out,
+between two turns.
 """
 
 from __future__ import annotations

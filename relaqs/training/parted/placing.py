@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,15 +13,17 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.leases import worker_of
 from relaqs.parts.parts import WAITS, Parts
+from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
+from relaqs.placed_policies.mlf_h import MlfH
+from relaqs.placed_policies.taking_turns import TakingTurns
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.run_facts import RunFacts, placed_jobs
 
 PARAMETER_BYTES = 12.0  # of a number of 32 bits, its gradient, and what momentum keeps of it
 NODE_MEMORY_BYTES, NODE_NETWORK = 16e9, 1.25e9  # of a worker, which does not tell: 10 Gbit/s
-HALVINGS = 20  # of what parts ask of a core, until all find room
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ def placed_by(
 ) -> list[dict[Part, str]]:
     """Return the slot of each part, run by run. A run but the first may be without some.
 
-    Where the policy leaves a part waiting, all of them are taken to use half of a core, and so on: parts take
-    turns on a core, and a policy does not know that.
+    Parts take turns on a core, so none waits for one (`relaqs.placed_policies.taking_turns`). A policy that
+    fails does not stop the runs: MLF-H places their parts meanwhile, and a warning says so.
 
     Args:
         runs: the first one needs its places.
@@ -81,12 +84,7 @@ def placed_by(
     if not slots:
         raise ClusterError("there is no worker for the parts of the model; start some")
     machines = _Machines(slots)
-    busy = 1.0
-    for _ in range(HALVINGS):
-        plan = policy.plan(_view(machines, runs, busy, now_seconds))
-        if (plan.node != WAITS).all():
-            break
-        busy /= 2
+    plan = _plan_of(policy, _view(machines, runs, now_seconds))
     found, start = [], 0
     for run in runs:
         end = start + len(run.cut.parts)
@@ -100,6 +98,24 @@ def placed_by(
             f"slots beside {len(runs) - 1} other runs; choose another by placed="
         )
     return found
+
+
+def _plan_of(policy: PlacedPolicy, view: PlacedView) -> PlacedPlan:
+    """Return the policy's plan. One that fails, a user's own perhaps, must not stop the runs."""
+    try:
+        plan = TakingTurns(policy).plan(view)
+        if plan.ids != view.jobs.ids or len(plan.node) != len(view.parts):
+            raise ValueError(
+                f"its plan is for {len(plan.ids)} jobs and {len(plan.node)} parts of another view"
+            )
+        return PlacedPlan.of(view, plan.node, plan.device)
+    except Exception as error:
+        warnings.warn(
+            f"placed policy {policy.name!r} failed ({error!r}); mlf_h places the parts meanwhile",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return TakingTurns(MlfH()).plan(view)
 
 
 class _Machines:
@@ -127,13 +143,13 @@ class _Machines:
         return self._slots[self.nodes.ids[node]][device]
 
 
-def _view(machines: _Machines, runs: Sequence[PartedRunView], busy: float, now_seconds: float) -> PlacedView:
-    """Return what the policy sees. busy: how much of their demand of cores all parts make."""
+def _view(machines: _Machines, runs: Sequence[PartedRunView], now_seconds: float) -> PlacedView:
+    """Return what the policy sees."""
     sizes = [len(run.cut.parts) for run in runs]
     starts = np.cumsum([0, *sizes])
     stages = [np.array([part.stage for part in run.cut.parts]) for run in runs]
     shares = [run.sizes.parameters / run.sizes.parameters.sum() for run in runs]
-    demand = _by_part([busy * run.sizes.busy for run in runs], stages)
+    demand = _by_part([run.sizes.busy for run in runs], stages)
     bytes_of = _by_part([run.sizes.parameters * PARAMETER_BYTES for run in runs], stages)
     places = np.array([machines.place(run.present.get(part)) for run in runs for part in run.cut.parts])
     node, device = places[:, 0], places[:, 1]

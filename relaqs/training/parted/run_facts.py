@@ -57,11 +57,11 @@ class RunFacts:
 
     @property
     def accuracy_gain(self) -> float:
-        """The gain of accuracy in the last tenth of all passes; NaN before so many are over."""
+        """The gain of accuracy, 0 at first, in the last tenth of all passes; NaN before so many are over."""
         window = math.ceil(GAIN_SHARE * self.passes[1])
-        if len(self.accuracies) <= window:
+        if len(self.accuracies) < window:
             return math.nan
-        return self.accuracies[-1] - self.accuracies[-1 - window]
+        return self.accuracies[-1] - (0.0, *self.accuracies)[-1 - window]
 
 
 class RunHistory:

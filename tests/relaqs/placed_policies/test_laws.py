@@ -17,6 +17,7 @@ from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.priority import PartPriority
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.placed_policies.taking_turns import TakingTurns
 from tests.relaqs.placed_policies.made_up import any_placed_view, shuffled
 
 everyone = pytest.mark.parametrize("name", PLACED_POLICIES)
@@ -108,6 +109,16 @@ def test_a_second_plan_moves_nothing(gang: bool, view: PlacedView) -> None:
     stays = first.node >= 0
     assert second.node[stays].tolist() == first.node[stays].tolist()
     assert second.device[stays].tolist() == first.device[stays].tolist()
+
+
+@everyone
+@given(view=any_placed_view(whole=False))
+@settings(max_examples=25, deadline=None)
+def test_by_turns_nobody_waits_where_a_node_is_alive(name: str, view: PlacedView) -> None:
+    """Cores and devices are shared; memory and network suffice here."""
+    plan = TakingTurns(make_placed_policy(name)).plan(view)
+    assert (plan.node >= 0).all() or not view.nodes.alive.any()
+    assert view.nodes.alive[plan.node[plan.node >= 0]].all()
 
 
 @given(view=any_placed_view(), job=st.integers(0, 5))

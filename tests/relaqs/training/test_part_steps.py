@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,7 +73,7 @@ def planned() -> tuple[Any, tuple[MiniBatch, ...]]:
 
 
 def made(
-    cut: ModelCut, places: Mapping[Part, int], ends: Mapping[int, Callable[[], bool]], count: int = STEPS
+    cut: ModelCut, places: Mapping[Part, int], ends: Mapping[int, Callable[[], bool]], most: int = STEPS
 ) -> list[StepsHere]:
     """Return what each place gives, where parts are at `places`. ends: of places that may want to end."""
     state, steps = planned()
@@ -83,7 +84,7 @@ def made(
         stages = {each: TorchStage(JOB, cut.layers_of(each), is_last=each == cut.stages - 1) for each in own}
         parts = PartsHere(JOB, cut, stages, places, here, MadeUpPictures(ORDER), mail)
         kept = {stage: states[stage] for stage in own}
-        return parts.steps(kept, steps[:count], ends.get(here, lambda: False))
+        return parts.steps(kept, steps[:most], ends.get(here, lambda: False))
 
     size = max(places.values()) + 1
     if size == 1:
@@ -105,10 +106,10 @@ def made(
         return list(threads.map(meet_and_make, range(size)))
 
 
-def from_third() -> Callable[[], bool]:
-    """Return what wants an end when it is asked for the third time."""
-    answers = iter([False, False, True])
-    return lambda: next(answers)
+def from_ask(number: int) -> Callable[[], bool]:
+    """Return what wants an end from its asking of that number on; the first one is 1."""
+    asks = count(1)
+    return lambda: next(asks) >= number
 
 
 CUTS = {
@@ -121,15 +122,20 @@ CUTS = {
 }
 
 
+PIECES = {"a chain": (3, 3, 3), "replicas": (1, 1, 1), "both": (3, 1, 2)}  # that go forward at each place
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["first piece", "last piece"])
 @pytest.mark.parametrize("wanting", [0, 1, 2])
 @pytest.mark.parametrize("name", CUTS)
-def test_all_places_end_with_the_step_at_which_one_wants_to(name: str, wanting: int) -> None:
-    """What was made until then has the bits of one piece."""
+def test_all_places_end_with_the_step_in_which_one_wants_to(name: str, wanting: int, is_late: bool) -> None:
+    """It wants it in the third step. What was made until then has the bits of one piece."""
     parts, places = CUTS[name]
     cut = cut_of(parts, layer_sizes(JOB), "deep")
-    found = made(cut, places, {wanting: from_third()})
+    pieces = PIECES[name][wanting]
+    found = made(cut, places, {wanting: from_ask(3 * pieces if is_late else 2 * pieces + 1)})
     assert [each.count for each in found] == [3, 3, 3]
-    (alone,) = made(cut, dict.fromkeys(cut.parts, 0), {}, count=3)
+    (alone,) = made(cut, dict.fromkeys(cut.parts, 0), {}, most=3)
     assert {each.losses for each in found} - {()} == {alone.losses}
     for each in found:
         for stage, state in each.states.items():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaqs import ArgumentError, Session
+from relaqs import ArgumentError, DataError, Session
 from relaqs.training import KMeans, MiniBatchLinear, ModelParts, TorchModule, TrainingRun
 from relaqs.training.parted.cut import even_starts
 from tests.relaqs.training.conftest import Data
@@ -56,6 +56,26 @@ def test_parts_change_no_bit(db: Session, whole: TrainingRun, parts: int | Model
     assert cut.losses == whole.losses
     assert {part.worker for part in cut.placement} == {"this process"}
     assert whole.placement == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "parts"),
+    [("perceptron", 4), ("convolutional", ModelParts(2, replicas=2)), ("recurrent", 2)],
+    ids=str,
+)
+def test_models_of_other_kinds_keep_their_bits(db: Session, module: str, parts: int | ModelParts) -> None:
+    job = replace(LARGER, module=f"benchmarks.placed_models:{module}")
+    whole, cut = db.train(job, batch=BATCH_ROWS), db.train(job, batch=BATCH_ROWS, parts=parts)
+    found, wanted = numbers(cut), numbers(whole)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert cut.losses == whole.losses
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_parts_as_without(db: Session) -> None:
+    wild = replace(LARGER, module="benchmarks.placed_models:perceptron", optimizer="sgd", first_rate=1e38)
+    for parts in (None, 2):
+        with pytest.raises(DataError, match="loss is nan"):
+            db.train(wild, batch=BATCH_ROWS, parts=parts).result()
 
 
 def test_parts_are_as_good_as_plain_torch(db: Session, data: dict[str, Data]) -> None:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
+from relaqs_engine.errors import ClusterError
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
+from relaqs.parts.jobs import PlacedJobs
+from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.resources import NodeResources
+from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
+from relaqs.simulation.placed.curves import LearningCurve
+from relaqs.simulation.placed.models import ALGORITHMS
+from relaqs.simulation.placed.moves import MoveCosts
+from relaqs.simulation.placed.states import PlacedStates
+from relaqs.simulation.placed.workload import PlacedJob, PlacedWorkload
 from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts
 from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
 from relaqs.training.parted.run_facts import RunHistory, placed_jobs
@@ -37,6 +48,40 @@ def test_every_policy_places_all_parts_also_on_one_slot(policy: str, slots: tupl
     for placed in placed_by(make_placed_policy(policy), runs, slots, 100.0):
         assert placed.keys() == {*cut.parts}
         assert {*placed.values()} <= {*slots}
+
+
+@dataclass(frozen=True)
+class OfAUser:
+    """A policy that somebody wrote, with a mistake in it."""
+
+    gives: Callable[[PlacedView], object]
+    name: str = "mine"
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        made: PlacedPlan = self.gives(view)  # type: ignore[assignment]
+        return made
+
+
+def on_a_node_that_is_not_there(view: PlacedView) -> PlacedPlan:
+    count = len(view.parts)
+    stops = np.zeros(len(view.jobs), dtype=np.bool_)
+    return PlacedPlan(view.jobs.ids, np.full(count, 9), np.zeros(count, dtype=np.int64), stops)
+
+
+@pytest.mark.parametrize(
+    "gives",
+    [lambda view: 1 / 0, lambda view: None, on_a_node_that_is_not_there],
+    ids=["raises", "none", "far"],
+)
+def test_a_policy_that_fails_is_named_and_mlf_h_places_the_parts(
+    gives: Callable[[PlacedView], object],
+) -> None:
+    run = placed_run("a", ModelCut((0, 2), 4, replicas=2), SIZES, {})
+    with pytest.warns(
+        RuntimeWarning, match=r"placed policy 'mine' failed \(.+\); mlf_h places the parts meanw"
+    ):
+        placed = placed_by(OfAUser(gives), [run], SLOTS, 100.0)
+    assert placed == placed_by(make_placed_policy("mlf_h"), [run], SLOTS, 100.0)
 
 
 def test_parts_stay_where_they_are_when_another_is_lost() -> None:
@@ -121,6 +166,67 @@ def test_what_a_policy_is_told_of_a_run() -> None:
     assert jobs.attained_device_seconds[0] == 6.0
     assert jobs.may_stop.tolist() == [True, False]
     assert np.isnan([jobs.loss_fallen[1], jobs.accuracy[1], jobs.accuracy_gain[1]]).all()
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 9])
+def test_a_policy_is_told_the_same_of_a_live_run_and_of_a_simulated_one(passes: int) -> None:
+    """Of 40 passes of two seconds, so many are over."""
+    random = np.random.default_rng(passes)
+    losses, accuracies = 4.0 - np.cumsum(random.random(41)), np.sort(random.random(41))
+    accuracies[0] = 0.0
+    goals = Goals(accuracy=0.9, urgency=7.0, may_stop=frozenset({Stop.REQUIRED}))
+    live = RunHistory(JobDescription("a", work_total=40, deadline_seconds=500.0, goals=goals), 0.0)
+    for loss, accuracy in zip(losses[1 : passes + 1], accuracies[1 : passes + 1], strict=True):
+        live.turned(1, 2.0)
+        live.reported(StepReport(0, loss, None, 1.0, False, accuracy=AccuracySoFar(accuracy)))
+    live.begin_turn((passes, 40))
+    job = PlacedJob(
+        name="a",
+        algorithm=ALGORITHMS[0],
+        devices=1,
+        by_server=False,
+        arrival_seconds=0.0,
+        run_seconds=80.0,
+        iterations=40,
+        urgency=7.0,
+        deadline_seconds=500.0,
+        accuracy_required=0.9,
+        flow_bytes=0.0,
+        curve=LearningCurve(accuracies, losses),
+    )
+    nodes = NodeResources.equal(1, 1)
+    states = PlacedStates(PlacedWorkload("one", (job,)), nodes, MoveCosts(), swing=0.0, seed=0)
+    states.done[:] = passes
+    states.device_seconds[:] = 2.0 * passes
+    simulated = states.view(states.active(100.0), 100.0, 60.0).jobs
+    told = placed_jobs([live.facts()], 100.0)
+    for column in fields(PlacedJobs):
+        one, other = getattr(told, column.name), getattr(simulated, column.name)
+        assert np.array_equal(one, other, equal_nan=column.name not in ("ids", "may_stop")), column.name
+
+
+class Leases:
+    """A cluster whose slots are known, or whose scheduler is away."""
+
+    def __init__(self) -> None:
+        self.there: tuple[str, ...] | None = SLOTS[:2]
+
+    def slots(self) -> tuple[str, ...]:
+        if self.there is None:
+            raise ClusterError("no scheduler")
+        return self.there
+
+
+def test_slots_are_looked_at_again_and_a_scheduler_that_is_away_changes_nothing() -> None:
+    leases = Leases()
+    carrier = PartCarrier(leases, leases, make_placed_policy("mlf_h"), {})  # type: ignore[arg-type]
+    for there, is_new in ((SLOTS[:2], False), (None, False), (SLOTS, True)):
+        leases.there, carrier._looked_seconds = there, -math.inf
+        assert carrier._there() == (there or SLOTS[:2])
+        assert carrier._has_new_slots == is_new
+    leases.there, carrier._must_look = None, True
+    with pytest.raises(ClusterError, match="no scheduler"):
+        carrier._there()
 
 
 def test_how_busy_parts_are() -> None:

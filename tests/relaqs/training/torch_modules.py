@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from relaqs.executors.dask.places import worker_here
+
 
 def small() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
@@ -68,6 +70,19 @@ class Growing(nn.Module):
 
 def lines() -> nn.Module:
     return Growing()
+
+
+class FailsOnWorkers(nn.Module):
+    """Raises where a cluster's worker calls it."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        if worker_here() is not None:
+            raise ZeroDivisionError("this layer fails on workers")
+        return features
+
+
+def fails_on_workers() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 16), FailsOnWorkers(), nn.Linear(16, 10))
 
 
 def no_module() -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
 
 from relaqs.arguments import ArgumentError
 from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.load_control import PlacedLoadControl
@@ -74,6 +75,27 @@ def test_a_policy_that_places_nothing_for_a_day_ends_the_simulation() -> None:
     says = "'fixed' placed nothing for a day though no job ran, and job 'MLP on 2' waits, with 1 more"
     with pytest.raises(ArgumentError, match=says):
         simulated(Fixed(((-1, -1),)), job(BY_NAME["MLP"], 2), job(BY_NAME["MLP"], 2, name="second"))
+
+
+def test_a_policy_that_lets_nothing_get_anywhere_for_a_week_ends_the_simulation() -> None:
+    """An iteration takes 600 s, and the part moves at each plan. Who gives an end gets what there is then."""
+
+    @dataclass(frozen=True)
+    class Restless:
+        name: str = "restless"
+
+        def plan(self, view: PlacedView) -> PlacedPlan:
+            node = np.full(len(view.parts), int(view.time_seconds / 60) % 2)
+            return PlacedPlan.of(view, node, np.zeros(len(node), dtype=np.int64))
+
+    slow = job(BY_NAME["MLP"], 1, run_seconds=60_000.0)
+    with pytest.raises(
+        ArgumentError, match="'restless' let no job make a whole iteration for a week, and 1 are"
+    ):
+        simulated(Restless(), slow)
+    outcome = simulated(Restless(), slow, rules=replace(STILL, until_seconds=8 * 86_400.0))
+    assert np.isnan(outcome.end_seconds).all()
+    assert outcome.iterations_done[0] < 1
 
 
 def test_what_goes_between_nodes_takes_its_bytes_over_the_network() -> None:
@@ -182,6 +204,53 @@ def test_jobs_that_are_placed_in_part_wait_for_each_other(gang: bool, ended: int
     rules = replace(STILL, until_seconds=10_000.0)
     outcome = simulated(make_placed_policy("mlf_h", gang=gang), *jobs, rules=rules)
     assert (~np.isnan(outcome.end_seconds)).sum() == ended
+
+
+@dataclass
+class Noting:
+    """A policy that adds up what it sees: each job's bytes, by its iterations and by the parts that move."""
+
+    inner: PlacedPolicy
+    sent: dict[str, float] = field(default_factory=dict)
+    crossing: dict[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # done before, bytes of an iteration
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        plan, jobs, parts = self.inner.plan(view), view.jobs, view.parts
+        for at, name in enumerate(jobs.ids):
+            done, own = float(jobs.iterations_done[at]), parts.job == at
+            self._iterate(name, done)
+            changed = own & ((plan.node != parts.node) | (plan.device != parts.device))
+            ran = bool((parts.node[own] >= 0).all())  # jobs are placed whole
+            fetches = changed & (plan.node >= 0) & (plan.node != parts.node)
+            if changed.any() and ran:
+                done = math.floor(done + 1e-9)  # the iteration in hand is lost
+            if done:
+                self.sent[name] += float(parts.state_bytes[fetches].sum())
+            ends = plan.node[parts.flows]
+            flows = own[parts.flows[:, 0]] & (ends[:, 0] != ends[:, 1]) & (ends >= 0).all(axis=1)
+            self.crossing[name] = done, float(parts.flow_bytes[flows].sum())
+        return plan
+
+    def _iterate(self, name: str, done: float) -> None:
+        before, size = self.crossing.get(name, (0.0, 0.0))
+        self.sent[name] = self.sent.get(name, 0.0) + (done - before) * size
+
+
+@pytest.mark.parametrize("name", ["mlf_h", "fair"])
+def test_bytes_are_those_of_flows_that_cross_and_of_parts_that_move(name: str) -> None:
+    workload = Scenario("paper", jobs=20, devices=16, load=1.5).workload(seed=2)
+    noting = Noting(make_placed_policy(name))
+    outcome = simulate_placed(workload, noting, NodeResources.equal(9, 4), seed=2)
+    for each in workload.jobs:
+        noting._iterate(each.name, each.iterations)
+    assert outcome.preemptions.sum() > 0
+    assert outcome.sent_bytes.tolist() == pytest.approx([noting.sent[each] for each in outcome.names])
 
 
 @pytest.mark.parametrize("name", PLACED_POLICIES)
