@@ -264,6 +264,33 @@ class SlotDesk:
         return tuple(dict.fromkeys(map(self._machine, slots)))
 
 
+class SlotCount:
+    """How many slots all gangs have together: as many cores as they are planned, fewer only after a while.
+
+    A query that comes is planned a core and may ask for none for a second, or end in one. Its tasks have
+    their share without a slot, since turns end for them and go by the clocks. So a gang that gave its slot up
+    at once would leave a core idle.
+
+    Args:
+        lasting_seconds: for how long gangs are planned fewer cores before they have fewer slots.
+
+    >>> count = SlotCount(lasting_seconds=5.0)
+    >>> [count.at(seconds, cores) for seconds, cores in ((0.0, 2.0), (1.0, 1.2), (6.5, 1.2), (7.0, 1.8))]
+    [2, 2, 1, 2]
+    """
+
+    def __init__(self, lasting_seconds: float) -> None:
+        self._lasting_seconds = lasting_seconds
+        self._seen: list[tuple[float, int]] = []
+
+    def at(self, now_seconds: float, cores: float) -> int:
+        """Return how many there are now, at least 1. cores: what all gangs are planned now."""
+        since_seconds = now_seconds - self._lasting_seconds
+        self._seen = [each for each in self._seen if each[0] >= since_seconds]
+        self._seen.append((now_seconds, max(1, round(cores))))
+        return max(count for _, count in self._seen)
+
+
 def planned(policy: SlotPolicy, view: SlotView) -> tuple[SlotPlan, str | None]:
     """Return the policy's plan, and None; where it fails, that of equal slots, and what went wrong.
 

@@ -19,7 +19,7 @@ from distributed.comm.addressing import get_address_host
 from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.messages import SlotsOffered
 from relaqs.executors.leases import slots_of
-from relaqs.executors.slot_desk import DeskFacts, SlotDesk, planned
+from relaqs.executors.slot_desk import DeskFacts, SlotCount, SlotDesk, planned
 from relaqs.gangs.gangs import Gang
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.policy import SlotPolicy
@@ -54,6 +54,8 @@ class SlotOffers:
         self._warn = warn
         self._warned: str | None = None
         self._desk = SlotDesk(get_address_host)
+        self._count = SlotCount(SLOT_EPOCH_SECONDS)
+        self._planned_count = 0
         self._plan: SlotPlan | None = None
         self._planned_seconds = 0.0
         self._planned_for: object = None
@@ -100,12 +102,14 @@ class SlotOffers:
         slots = self._slots()
         if not list(self._desk) or not slots:
             return
+        count = min(self._count.at(now_seconds, sum(cores.get(job, 0.0) for job in gangs)), len(slots))
         wanted_for = (tuple(gangs), slots, self._policy.name)
-        is_due = wanted_for != self._planned_for or now_seconds - self._planned_seconds >= SLOT_EPOCH_SECONDS
+        has_changed = wanted_for != self._planned_for or count > self._planned_count
+        is_due = has_changed or now_seconds - self._planned_seconds >= SLOT_EPOCH_SECONDS
         if is_due and self._thinking is None:
             self._planned_for, self._planned_seconds = wanted_for, now_seconds
-            count = max(1, round(sum(cores.get(job, 0.0) for job in gangs)))
-            facts = self._desk.facts(now_seconds, slots, self._held(), min(count, len(slots)), gangs)
+            self._planned_count = count
+            facts = self._desk.facts(now_seconds, slots, self._held(), count, gangs)
             self._thinking = asyncio.ensure_future(self._think(self._policy, facts))
         self._offer(slots)
 
