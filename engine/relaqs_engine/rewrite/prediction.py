@@ -25,8 +25,8 @@ from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 def time_to_estimate(draft: Draft) -> TimeToEstimate:
     """Return when a query is within ±5 %, with its streams chosen.
 
-    A row without aggregates is final once it is found, and a group in one partition once it is seen: all of
-    them are there at the end.
+    A group in one partition is complete once it is seen, and all groups are seen at the end. Rows without
+    aggregates are taken for one group, of which a sample tells how many there are.
 
     >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sources import choose_streams
@@ -41,9 +41,9 @@ def time_to_estimate(draft: Draft) -> TimeToEstimate:
     leading = max(draft.streams, key=_row_count)
     assert leading.layout is not None
     partitions = len(leading.layout.partitions)
-    if draft.returns_rows or groups_lie_in_partitions(draft, keys):
+    if groups_lie_in_partitions(draft, keys):
         return _time(draft, partitions, share=1.0, groups=0)
-    groups = groups_of(draft, keys)
+    groups = max(1, groups_of(draft, keys))
     rows = leading.layout.row_count * share_kept(draft.conjuncts, draft.column_of)
     share = share_to_read(rows / groups, _design_effect(draft, keys, leading))
     return _time(draft, partitions, max(share, 1 / partitions), min(groups, MANY_GROUPS))
@@ -53,7 +53,7 @@ def _time(draft: Draft, partitions: int, share: float, groups: int) -> TimeToEst
     sampled = {stream.table for stream in streams_of(draft)}
     members = {id(table) for each in draft.members_in(draft.select) for table in tables_in(each)}
     whole = streamed = kept = 0.0
-    for table in tables_in(draft.select):
+    for table in (each for each in tables_in(draft.select) if isinstance(each.this, exp.Identifier)):
         seconds = column_seconds(draft, draft.select, table)
         if id(table) not in members and draft.catalog.table(table.name).table in sampled:
             streamed += seconds
@@ -128,5 +128,5 @@ def _is_key(column: exp.Column, leading: Source) -> bool:
 
 def _is_unique(draft: Draft, column: exp.Column) -> bool:
     """Whether nearly all values of a column are different, as far as the statistics tell."""
-    known, layout = draft.column_of(column), draft.source(column.table).layout
-    return known is not None and layout is not None and known.distinct_count >= NEARLY_ALL * layout.row_count
+    known = draft.column_of(column)
+    return known is not None and known.distinct_count >= NEARLY_ALL * _row_count(draft.source(column.table))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from math import prod
+from math import isfinite, prod
 
 from sqlglot import exp
 
@@ -81,4 +81,5 @@ def _shares_outside(condition: exp.Expr, column_of: ColumnLookup) -> list[tuple[
 
 def _ends(expression: exp.Expr, column_of: ColumnLookup) -> tuple[float, float] | None:
     """Return between which ends a number lies, or a moment in days. None where that is not known."""
-    return value_bounds(expression, column_of).ends or day_bounds(expression, column_of).ends
+    ends = value_bounds(expression, column_of).ends or day_bounds(expression, column_of).ends
+    return ends if ends is not None and all(map(isfinite, ends)) else None

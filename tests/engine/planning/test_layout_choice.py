@@ -215,3 +215,25 @@ def test_explain_says_that_a_choice_was_as_good(binder: Binder) -> None:
 
 def test_explain_of_one_choice_says_nothing_of_others() -> None:
     assert "predicted" not in explained("SELECT count(*) FROM orders", "why")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "l_quantity > (SELECT max(range) FROM range(3))",
+        "l_quantity > 1e308 * 1e308",
+        "l_quantity / 0 > 1",
+        "l_shipdate BETWEEN DATE '9999-12-31' AND DATE '0001-01-01'",
+        "l_quantity BETWEEN l_tax AND l_discount",
+        "l_suppkey IN (SELECT s_suppkey FROM supplier WHERE s_nationkey = l_linenumber)",
+    ],
+)
+def test_whatever_a_condition_says_there_is_a_plan(condition: str) -> None:
+    sql = f"SELECT l_returnflag, count(*) AS n FROM lineitem WHERE {condition} GROUP BY 1"
+    assert plan(sql, Binder(BY_SUPPLIER), BY_SUPPLIER).outputs
+
+
+def test_a_table_without_rows_has_a_plan() -> None:
+    empty = tuple(replace(each, row_count=0, unit_count=0) for each in BY_SUPPLIER.layouts)
+    none = Catalog(empty)
+    assert plan(BY_NATION, Binder(none), none).streams
