@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
-from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.layout_choice import LayoutChoice, best_first, why_chosen
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.rows_plan import rows_plan
@@ -25,10 +25,8 @@ from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, merged, qualified
-from relaqs_engine.rewrite.read_whole import check_parts_read_little_whole, tables_read_whole
-from relaqs_engine.rewrite.scans import streams_of
+from relaqs_engine.rewrite.read_whole import check_parts_read_little_whole
 from relaqs_engine.rewrite.shape import check_aggregates
-from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
@@ -148,18 +146,22 @@ def _online(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:
     """
     draft = _applied(READING, draft)
     refused: list[tuple[int, NotOnlineError]] = []
-    sampled: list[Draft] = []
+    choices: list[LayoutChoice] = []
     for choice in draft.catalog.choices(tables):
         try:
-            sampled.append(_applied(SAMPLING, replace(draft, catalog=choice)))
+            sampled = _applied(SAMPLING, replace(draft, catalog=choice))
         except NotOnlineError as reason:
             refused.append((_sampled_rows(choice, tables), reason))
-    # Equals stay in their order: a table's first layout before the others.
-    for chosen in sorted(sampled, key=lambda each: _locality(each, tables), reverse=True):
+        else:
+            choices.append(LayoutChoice.of(sampled, tables))
+    for chosen in best_first(choices):
         try:
-            return _completed(chosen)
+            plan = _completed(chosen.draft)
         except NotOnlineError as reason:
-            refused.append((_sampled_rows(chosen.catalog, tables), reason))
+            refused.append((_sampled_rows(chosen.draft.catalog, tables), reason))
+        else:
+            why = filter(None, [why_chosen(chosen, choices)])
+            return replace(plan, reasons=(*plan.reasons, *why))
     raise max(refused, key=lambda each: each[0])[1]
 
 
@@ -313,14 +315,3 @@ def _bound_by_duckdb() -> Iterator[None]:
 
 def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
     return sum(layout.row_count for name in tables if (layout := choice.table(name)).is_sampled)
-
-
-def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
-    """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
-    streamed = [stream.table for stream in streams_of(draft)]
-    twice = [table for table in tables_read_whole(draft) if table in streamed]
-    rows = sum(draft.catalog.table(name).row_count for name in (*tables, *twice))
-    streamed_rows = sum(draft.catalog.table(name).row_count for name in streamed)
-    group = draft.select.args.get("group")
-    local = groups_lie_in_partitions(draft, group.expressions if group else ())
-    return -rows_to_wait_for(streamed_rows, rows), local

@@ -49,6 +49,8 @@ and these modules hold the rest:
         near            the groups that HAVING leaves out for now
         render          the SQL texts of a plan
         scans           what a partial query reads of its streams
+        prediction      what a choice of layouts costs, for the planner
+        selectivity     the share of the rows that conditions keep, for `prediction`
         draft           the Draft itself
 """
 

@@ -151,6 +151,11 @@ class Draft:
             return []
         return [each for each in node.find_all(exp.Subquery) if each.alias in self.members]
 
+    def column_of(self, column: exp.Column) -> Column | None:
+        """Return the statistics of a column of a table in FROM, None where there are none."""
+        source = next((each for each in self.sources if each.alias == column.table), None)
+        return None if source is None else source.column(column.name)
+
     def source(self, alias: str) -> Source:
         return next(source for source in self.sources if source.alias == alias)
 

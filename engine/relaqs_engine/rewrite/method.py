@@ -16,6 +16,7 @@ from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, own_nodes
+from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
@@ -85,10 +86,15 @@ def _has_moments(draft: Draft) -> bool:
 
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there can be at most."""
-    most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
     values = () if draft.distinct is None else (draft.distinct,)
     sets = [tuple(draft.keys[i] for i in each[:-1]) for each in draft.grouping_sets] or [draft.keys]
-    return sum(min(_combinations(draft, each + values), most) for each in sets)
+    return sum(groups_of(draft, each + values) for each in sets)
+
+
+def groups_of(draft: Draft, keys: Sequence[exp.Expr]) -> int:
+    """Return about how many groups there can be at most by these keys, in a draft with its streams chosen."""
+    most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
+    return min(_combinations(draft, keys), most)
 
 
 def _most_groups(draft: Draft) -> int | None:
@@ -120,16 +126,8 @@ def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:
 
 def _distinct_values(draft: Draft, column: exp.Column) -> int:
     known = draft.source(column.table).column(column.name)
-    named = [_values_named(condition, column) for condition in draft.conjuncts]
+    named = [values_named(condition, column) for condition in draft.conjuncts]
     return min([(known.distinct_count if known else 0) or 100, *filter(None, named)])
-
-
-def _values_named(condition: exp.Expr, column: exp.Column) -> int:
-    """Return how many values a condition such as `x IN (1, 2)` leaves to a column, 0 where it names none."""
-    if isinstance(condition, exp.EQ) and column in (condition.left, condition.right):
-        return int(isinstance(condition.left, exp.Literal) or isinstance(condition.right, exp.Literal))
-    is_list = isinstance(condition, exp.In) and condition.this == column and not condition.args.get("query")
-    return len(condition.expressions) if is_list else 0
 
 
 def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:

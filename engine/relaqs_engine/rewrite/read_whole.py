@@ -61,7 +61,7 @@ def check_parts_read_little_whole(
     all_of_it = whole = 0.0
     for part, query in zip(parts, queries, strict=True):
         tables = [table for table in tables_in(query) if draft.catalog.is_sampled(table.name)]
-        seconds = sum(_seconds(draft, query, table) for table in tables)
+        seconds = sum(column_seconds(draft, query, table) for table in tables)
         all_of_it += seconds
         whole += 0.0 if part.is_estimated else seconds
     if whole > MOST_READ_WHOLE * all_of_it:
@@ -84,7 +84,7 @@ def share_read_whole(draft: Draft) -> float:
     """Return the share in what a query does of what is read whole, by predicted time."""
     whole = sum(_whole_seconds(draft, each) for each in set(_read_whole(draft)))  # equal ones are made once
     tables = (table for source in draft.streams for table in tables_in(source.node))
-    streamed = sum(_seconds(draft, draft.select, table) for table in tables)
+    streamed = sum(column_seconds(draft, draft.select, table) for table in tables)
     return whole / max(whole + streamed, 1e-9)
 
 
@@ -130,14 +130,14 @@ def _combinations(layout: Layout, values: Iterable[exp.Expr]) -> int:
 
 def _whole_seconds(draft: Draft, query: exp.Query) -> float:
     tables = tables_in(query)
-    read = sum(_seconds(draft, query, table) for table in tables)
+    read = sum(column_seconds(draft, query, table) for table in tables)
     if not query.args.get("distinct") and not query.args.get("group"):
         return read
     rows = max(draft.catalog.table(table.name).row_count for table in tables)
     return read + rows * _DISTINCT_CORE_SECONDS
 
 
-def _seconds(draft: Draft, query: exp.Expr, table: exp.Table) -> float:
+def column_seconds(draft: Draft, query: exp.Expr, table: exp.Table) -> float:
     """Return how long reading the columns takes that a query uses of a table in it."""
     layout = draft.catalog.table(table.name)
     columns = query.find_all(exp.Column)
