@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
@@ -59,7 +60,7 @@ class _Row:
         elif math.isnan(self.waiting_since_seconds):
             self.waiting_since_seconds = now_seconds
 
-    def known_better(self) -> dict[str, float]:
+    def known_better(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _OURS}
 
     def known(self) -> Gang:
@@ -83,7 +84,7 @@ class DeskFacts:
     slots: tuple[str, ...]
     machines: tuple[str, ...]
     machine_of: Callable[[str], str]
-    rows: tuple[tuple[Gang, Mapping[str, float], tuple[str, ...]], ...]
+    rows: tuple[tuple[Gang, Mapping[str, Any], tuple[str, ...]], ...]
     points: tuple[tuple[float, ...], ...]
     arrivals_per_second: float
     memory: object | None

@@ -49,9 +49,9 @@ def test_a_gang_alone_has_a_slot_although_its_gradients_are_nothing_but_noise(na
 
 @everyone
 def test_a_machine_may_have_more_slots_than_fit_a_byte(name: str) -> None:
-    known = {"speed": SPEED, "noise_rows": 1e4, "rows_most": 4096.0, "slots_asked": 40, "rows_asked": 4096.0}
-    old = Gang("old", **known, slots_seen_most=150, held=(150,), batch_rows=4096.0, passes_since_change=2.0)
-    jobs = [old, Gang("new", 5.0, **known)]
+    new = Gang("new", 5.0, speed=SPEED, noise_rows=1e4, rows_most=4096.0, slots_asked=40, rows_asked=4096.0)
+    old = replace(new, id="old", slots_seen_most=150, held=(150,), batch_rows=4096.0, passes_since_change=2.0)
+    jobs = [old, new]
     plan = planned(name, SlotView(1e3, Nodes.equal(1, 200), Gangs.of(jobs, 1)))
     assert plan.slots.sum() >= 1
     assert plan.slots_by_node.sum() <= 200
