@@ -47,7 +47,7 @@ format-check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 
 types: $(INSTALLED)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 check: lint format-check types test
 

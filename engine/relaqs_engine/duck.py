@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, cast
 import duckdb
 import pyarrow as pa
 
-from relaqs_engine.duck_words import about_file, about_rows, about_types, characters_within
+from relaqs_engine.duck_words import about_file, about_rows, about_syntax, about_types, characters_within
 from relaqs_engine.errors import (
     DataError,
     ExpressionError,
@@ -522,6 +522,8 @@ def _sql_error(text: str, sql: str) -> SqlError:
         position = _position(int(match[1]), match[2], len(match[3]), sql)
     if (of_types := about_types(text, sql, position)) is not None:
         return SqlError(of_types, position)
+    if (of_syntax := about_syntax(message, sql, position)) is not None:
+        return SqlError(of_syntax, position)
     candidates: tuple[str, ...] = ()
     if match := _CANDIDATES.search(text):
         candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]

@@ -16,9 +16,30 @@ _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
+_NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
+_IN_TIME = {  # what is never equal to a number, and how one is written
+    "DATE": "a day is written as DATE '2024-01-31'",
+    "TIMESTAMP": "a moment is written as TIMESTAMP '2024-01-31 18:30:00'",
+    "TIMESTAMP WITH TIME ZONE": "a moment is written as TIMESTAMPTZ '2024-01-31 18:30:00+00'",
+    "TIME": "a time of day is written as TIME '18:30:00'",
+    "INTERVAL": "a span is written as INTERVAL 5 DAY, and epoch(…) gives its seconds",
+}
+
+# DuckDB's reserved words that somebody may well call a table or a column, and how a place for a name begins.
+_WORDS_LIKE_NAMES = (
+    "all|analyze|array|at|both|check|collation|column|columns|constraint|default|desc|describe|do|end|fetch|"
+    "for|foreign|full|glob|group|inner|leading|left|map|only|order|outer|pivot|positional|primary|"
+    "references|right|semi|anti|show|struct|summarize|symmetric|table|to|trailing|tuple|unique|using|"
+    "verbose|when|window"
+)
+_NAME_TO_COME = r"(?:\b(?:SELECT|FROM|JOIN|WHERE|AND|OR|ON|BY)\s|[(,.=<>])\s*"
+_WORD_FOR_A_NAME = re.compile(rf"{_NAME_TO_COME}({_WORDS_LIKE_NAMES})\b(?!\s+BY\b)", re.IGNORECASE)
 
 _NO_FUNCTION = re.compile(r"No function matches the given name and argument types '(.+?)\((.*)\)'\.")
-_NO_COMMON_TYPE = re.compile(r"(Cannot (?:compare|mix) values of type .*? - an explicit cast is required)")
+_NO_COMMON_TYPE = re.compile(
+    r"Cannot (?:compare|mix) values of type (.+?) and (?:type )?(.+?)(?: in .+?)? "
+    r"- an explicit cast is required"
+)
 _BAD_JSON = re.compile(r'Malformed JSON in file "(.+?)", at (byte \d+) in (.+?): ([^\n]+?)[.\s]*(?:\n|$)')
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^\s*file = (.+)$", re.MULTILINE)
@@ -65,9 +86,12 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     >>> said = "No function matches the given name and argument types 'sum(INTERVAL)'. sum(DOUBLE) -> DOUBLE"
     >>> about_types(said, "SELECT sum(b - a) FROM trips", (1, 8))
     'sum does not take b - a (INTERVAL); try its seconds, as in epoch(b - a)'
+    >>> said = "Cannot compare values of type DATE and type INTEGER_LITERAL - an explicit cast is required"
+    >>> about_types(said, "SELECT count(*) FROM trips WHERE day > 5", (1, 39))  # doctest: +ELLIPSIS
+    "Cannot compare values of type DATE and type INTEGER - ...; a day is written as DATE '2024-01-31'"
     """
     if found := _NO_COMMON_TYPE.search(message):
-        return f"{_plain_types(found[1])}, as in TRY_CAST(… AS DOUBLE) or CAST(… AS VARCHAR)"
+        return f"{_plain_types(found[0])}{_common_type(_plain_types(found[1]), _plain_types(found[2]))}"
     if (found := _NO_FUNCTION.search(message)) is None:
         return None
     types = _plain_types(found[2]).split(", ")
@@ -82,6 +106,29 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"
     return f"{_SIGNS_IN_WORDS.get(found[1], found[1])} does not take {' with '.join(named)}; try {attempt}"
+
+
+def about_syntax(message: str, sql: str, place: tuple[int, int] | None) -> str | None:
+    """Return the message with how to write a name that is a word of SQL. None where no such word is near.
+
+    Args:
+        message: DuckDB's, its first line.
+        sql: the statement.
+        place: where DuckDB stopped: at that word, or at what comes after it.
+
+    >>> about_syntax('syntax error at or near "order"', "SELECT * FROM order", (1, 15))
+    'syntax error at or near "order"; order is a word of SQL; as a name it is written in quotes: "order"'
+    >>> about_syntax('syntax error at or near "LIMIT"', "SELECT * FROM semi LIMIT 3", (1, 20))
+    'syntax error at or near "LIMIT"; semi is a word of SQL; as a name it is written in quotes: "semi"'
+    """
+    if place is None or not message.startswith("syntax error"):
+        return None
+    at = _offset(sql, place)
+    for found in _WORD_FOR_A_NAME.finditer(sql):
+        if found.start(1) == at or (found.end() <= at and not sql[found.end() : at].strip()):
+            word = found[1]
+            return f'{message}; {word} is a word of SQL; as a name it is written in quotes: "{word}"'
+    return None
 
 
 def about_file(message: str) -> str | None:
@@ -153,12 +200,27 @@ def _plain_types(text: str) -> str:
     return text
 
 
+def _common_type(one: str, other: str) -> str:
+    """Return what makes two values comparable: how a time is written beside a number, or else a cast."""
+    for time, number in ((one, other), (other, one)):
+        if time in _IN_TIME and _NUMBER.match(number):
+            return f"; {_IN_TIME[time]}"
+        if time in _IN_TIME and number == "VARCHAR":
+            return f", as in TRY_CAST(… AS {time})"
+    return ", as in TRY_CAST(… AS DOUBLE) or CAST(… AS VARCHAR)"
+
+
+def _offset(sql: str, place: tuple[int, int]) -> int:
+    """Return how many characters of the statement come before a line and column."""
+    line, column = place
+    return sum(len(each) + 1 for each in sql.split("\n")[: line - 1]) + column - 1
+
+
 def _values(function: str, count: int, sql: str, place: tuple[int, int] | None) -> list[str]:
     """Return the arguments of a function or a sign as they are written, [] where they are not simple ones."""
     if place is None:
         return []
-    line, column = place
-    at = sum(len(each) + 1 for each in sql.split("\n")[: line - 1]) + column - 1
+    at = _offset(sql, place)
     if re.fullmatch(r"\w+", function):
         call = re.match(rf"{function}\s*\(([^()]*)\)", sql[at:], re.IGNORECASE)
         found = [value.strip() for value in call[1].split(",")] if call else []

@@ -69,6 +69,19 @@ class Program(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        is_option = name.startswith("-")
+        if not is_option and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.list_commands(ctx), n=3, cutoff=0.5)
+            meant = f"did you mean {' or '.join(near)}?" if near else f"{ctx.command_path} --help lists all"
+            ctx.fail(f"there is no command {name!r}; {meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)
         placed = {name for section in SECTIONS.values() for name in section}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from relaqs_engine.duck import open_for_reading
+from relaqs_engine.duck import open_for_reading, syntax_error
 from relaqs_engine.errors import DataError, SqlError
 
 TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
@@ -45,6 +46,61 @@ def test_a_comparison_of_two_types() -> None:
     with cursor.registered(trips=TRIPS), pytest.raises(SqlError, match=r"as in TRY_CAST\(… AS DOUBLE\)"):
         cursor.describe("SELECT count(*) FROM trips WHERE name > 5")
     cursor.close()
+
+
+@pytest.mark.parametrize(
+    ("condition", "next_step"),
+    [
+        ("day > 5", "a day is written as DATE '2024-01-31'"),
+        ("day BETWEEN 1 AND 2", "a day is written as DATE '2024-01-31'"),
+        ("moment > 20240131", "a moment is written as TIMESTAMP '2024-01-31 18:30:00'"),
+        ("moment - moment > 5", "a span is written as INTERVAL 5 DAY, and epoch(…) gives its seconds"),
+        ("lower('2024-01-31') < moment", "as in TRY_CAST(… AS TIMESTAMP)"),
+    ],
+)
+def test_a_time_beside_something_else(condition: str, next_step: str) -> None:
+    days = pa.table({"day": [date(2024, 1, 31)], "moment": [datetime(2024, 1, 31, 18, 30)]})
+    cursor = open_for_reading()
+    with cursor.registered(days=days), pytest.raises(SqlError) as error:
+        cursor.describe(f"SELECT count(*) FROM days WHERE {condition}")
+    assert error.value.message.endswith(next_step)
+    cursor.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT * FROM order", "order"),
+        ("SELECT * FROM Table WHERE n > 1", "Table"),
+        ("SELECT * FROM semi LIMIT 3", "semi"),
+        ("SELECT name,\n group FROM trips", "group"),
+        ("SELECT count(*) FROM trips WHERE n = 1 AND to > 2", "to"),
+        ("SELECT avg(end) FROM trips GROUP BY name", "end"),
+        ("SELECT n FROM trips JOIN order USING (n)", "order"),
+    ],
+)
+def test_a_name_that_is_a_word_of_sql(sql: str, word: str) -> None:
+    error = syntax_error(sql)
+    assert error is not None
+    assert error.message.endswith(f'; {word} is a word of SQL; as a name it is written in quotes: "{word}"')
+    assert syntax_error(sql.replace(word, f'"{word}"')) is None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n FROM trips WHERE GROUP BY n",
+        "SELECT n FROM trips GROUP ORDER BY n",
+        "SELECT n FORM trips x",
+        "SELECT sum(n FROM trips",
+        "SELECT n FROM FROM trips",
+    ],
+)
+def test_other_errors_of_syntax_name_no_word(sql: str) -> None:
+    error = syntax_error(sql)
+    assert error is not None
+    assert error.message.startswith("syntax error at or near ")
+    assert "word of SQL" not in error.message
 
 
 def write_cut_json(path: Path) -> str:

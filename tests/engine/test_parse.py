@@ -197,6 +197,11 @@ def test_of_very_many_tables_the_first_are_named_and_how_files_are_one_table() -
         parse_query("SELECT * FROM trips", tables)
 
 
+def test_where_tables_may_be_parts_of_one_an_error_says_how_to_read_them_so() -> None:
+    with pytest.raises(SqlError, match=r"part_0, part_1; to read files as one table, give a pattern, as in"):
+        parse_query("SELECT * FROM trips", ["part_0", "part_1"])
+
+
 def test_an_unknown_table_like_no_other_has_no_candidates() -> None:
     assert refusal("SELECT * FROM zzz").candidates == ()
 

@@ -142,6 +142,8 @@ def test_errors_are_one_line_and_have_their_exit_code(
 def test_bad_usage(tmp_path: Path) -> None:
     assert run("sql", "SELECT 1", "--data", tmp_path / "nothing").exit_code == 2
     assert run("sing").exit_code == 2
+    assert "there is no command 'sqll'; did you mean sql" in run("sqll").stderr
+    assert "there is no command 'xyz'; program --help lists all" in run("xyz").stderr
     empty = run("sql", "SELECT 1", "--data", tmp_path)
     assert (empty.exit_code, "relaqs shuffle" in empty.stderr) == (1, True)
 

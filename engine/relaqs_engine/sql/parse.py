@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ DIALECT = "duckdb"
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _MOST_NAMED = 20  # tables in an error
+_DIGITS = re.compile(r"\d+")
 _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
 
 
@@ -207,12 +209,19 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
 
 
 def _listed(tables: list[str]) -> str:
-    """Return the tables' names, of very many the first alone and how files are read as one table."""
+    """Return the tables' names, and how files are read as one table where these may be parts of one.
+
+    >>> _listed(["part_1", "part_2"])
+    'part_1, part_2; to read files as one table, give a pattern, as in data/*.parquet'
+    >>> _listed(["trips", "zones"])
+    'trips, zones'
+    """
     known = ", ".join(tables[:_MOST_NAMED]) or "none"
-    if len(tables) <= _MOST_NAMED:
+    if len(tables) > _MOST_NAMED:
+        known += f" and {len(tables) - _MOST_NAMED} more"
+    elif len({_DIGITS.sub("", name) for name in tables}) == len(tables):
         return known
-    more = len(tables) - _MOST_NAMED
-    return f"{known} and {more} more; to read files as one table, give a pattern, as in data/*.parquet"
+    return f"{known}; to read files as one table, give a pattern, as in data/*.parquet"
 
 
 def _position(identifier: exp.Expr) -> tuple[int, int] | None:

@@ -6,10 +6,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from weakref import WeakSet
 
+import pytest
+
+from relaqs.jobs import background
 from relaqs.jobs.background import background_thread, join_all
 
 
+@pytest.fixture
+def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test waits for its own threads, and not for those of others that ran in its process before it."""
+    monkeypatch.setattr(background, "_MADE", WeakSet())
+
+
+@pytest.mark.usefixtures("own_threads")
 def test_threads_and_those_they_start_are_joined() -> None:
     let_go, ended = threading.Event(), threading.Event()
 
@@ -24,6 +35,7 @@ def test_threads_and_those_they_start_are_joined() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.usefixtures("own_threads")
 def test_a_thread_that_never_started_is_not_waited_for() -> None:
     waiting = background_thread(threading.Event().wait, "relaqs-idle")
     assert join_all(timeout_seconds=20)

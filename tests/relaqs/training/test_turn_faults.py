@@ -62,6 +62,12 @@ def executor(cluster: str) -> Iterator[DaskExecutor]:
         yield executor
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rank is left out because a busy machine prepares it slowly."""
+    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", LONG_SECONDS)
+
+
 def processes(executor: DaskExecutor) -> dict[str, int]:
     """Return the process of each slot."""
     found = executor._client.run(os.getpid)
@@ -170,6 +176,7 @@ def late_by_a_turn(job: TurnJob, late: int) -> None:
     job._note_turn = hold_or_note  # type: ignore[method-assign]
 
 
+@pytest.mark.usefixtures("patient")
 def test_results_may_come_in_another_order_than_their_turns(executor: DaskExecutor) -> None:
     slots = executor.slots()
     job = gang(executor, "late", Wish(slots[:2], 64))
@@ -221,6 +228,7 @@ def test_the_slots_of_a_driver_that_died_are_free(executor: DaskExecutor, cluste
         assert goes_on(job, ranks=2)
 
 
+@pytest.mark.usefixtures("patient")
 def test_gangs_that_want_the_same_slots_take_them_one_after_another(executor: DaskExecutor) -> None:
     slots = executor.slots()
     first, second = (gang(executor, name, Wish(slots[:2], 64)) for name in ("first", "second"))
@@ -286,6 +294,7 @@ def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes
     assert goes_on(job, ranks=2)
 
 
+@pytest.mark.usefixtures("patient")
 def test_ranks_that_were_freed_meanwhile_are_prepared_once_more(executor: DaskExecutor) -> None:
     """A worker frees those that had no turn for half a minute, as if their driver had died."""
     job = gang(executor, "freed", Wish(executor.slots()[:2], 64))

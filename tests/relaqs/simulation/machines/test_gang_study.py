@@ -65,7 +65,7 @@ def test_known_passes_are_off_by_as_much_as_is_asked_for() -> None:
 
 def test_a_predictor_that_knows_is_told_the_rows_that_are_left() -> None:
     known, guessed = (
-        ran("completion_rate", timing=Timing(60.0, until_seconds=600.0), parameters=parameters)
+        ran("completion_rate", timing=Timing(60.0, until_seconds=300.0), parameters=parameters)
         for parameters in ((("predictor", KnownPasses()),), ())
     )
     assert known.policy == "completion_rate (predictor=KnownPasses(error=0.0, seed=0))"
