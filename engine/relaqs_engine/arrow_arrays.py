@@ -117,7 +117,7 @@ _TYPES: dict[np.dtype[Any], pa.DataType] = {
 }
 
 
-def _buffer(array: pa.Array, dtype: type[Any]) -> NDArray[Any]:
+def _buffer(array: pa.Array, dtype: type[Any] | np.dtype[Any]) -> NDArray[Any]:
     if not len(array):
         return np.empty(0, dtype=dtype)
     width = np.dtype(dtype).itemsize
