@@ -10,6 +10,7 @@ from relaqs_engine.layouts import shuffle
 from relaqs_engine.plans.outputs import OutputKind
 
 import relaqs
+from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 
 SEEDS = 25
@@ -60,7 +61,7 @@ def _wanted(sql: str, rides: pa.Table) -> pa.Table:
 )
 def test_the_end_is_that_of_duckdb(sql: str, session: relaqs.Session, rides: pa.Table) -> None:
     wanted = _wanted(sql, rides)
-    *early, last = session.online_sql(sql, batches=4)
+    *early, last = every_snapshot(lambda: session.online_sql(sql, batches=4))
     assert early
     assert all(each.table.schema == last.table.schema for each in early)
     assert last.estimate.schema.types == wanted.schema.types
@@ -128,7 +129,7 @@ def test_intervals_are_wider_by_what_duckdb_adds(tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("equal")
     shuffle(rows, folder / "t", partitions=8)
     with relaqs.connect(folder, threads=1) as db:
-        *early, last = db.online_sql("SELECT avg(b - a) AS x FROM t", batches=4)
+        *early, last = every_snapshot(lambda: db.online_sql("SELECT avg(b - a) AS x FROM t", batches=4))
     truth = last.table["x"][0].as_py().nanoseconds
     mean = sum(b.timestamp() for b in rows["b"].to_pylist()) / len(rows)
     assert abs(truth / 1e9 - mean) > 2e-3
