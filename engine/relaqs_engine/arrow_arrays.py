@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 _MICROSECONDS_A_DAY = 86_400_000_000
+_DURATION = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])
+_DAYS_A_MONTH = 30  # as in DuckDB's comparisons of intervals
 _MOST_MICROSECONDS = 9e18  # nearly the largest BIGINT: some 285,000 years
 
 
@@ -30,7 +32,12 @@ def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> Floa
 
 
 def microseconds(column: pa.ChunkedArray | pa.Array) -> FloatArray:
-    """Return dates and timestamps as microseconds since 1970, times of day since midnight; NULL is NaN."""
+    """Return dates and timestamps as microseconds since 1970, times of day since midnight; NULL is NaN.
+
+    Of an interval they are its length, where a month has 30 days.
+    """
+    if pa.types.is_interval(column.type):
+        return _lengths(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us"))
     return doubles(column.cast(pa.int64()))
@@ -66,10 +73,13 @@ def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Arra
         values: the microseconds.
         origin: in microseconds since 1970, for times of day since midnight.
         kind: timestamp[us] with or without a zone, date32, or time64[us]. A date is the day of the moment.
+            month_day_nano_interval for intervals, which get days and hours.
     """
     with np.errstate(invalid="ignore"):
         known = np.abs(values) < _MOST_MICROSECONDS
     whole = np.where(known, np.rint(values), 0.0).astype(np.int64) + origin
+    if pa.types.is_interval(kind):
+        return _durations(whole, known, kind)
     if pa.types.is_time(kind):
         known &= (whole >= 0) & (whole < _MICROSECONDS_A_DAY)
         whole = np.where(known, whole, 0)
@@ -78,6 +88,22 @@ def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Arra
         counted = (whole // _MICROSECONDS_A_DAY).astype(np.int32)
     plain = np.ascontiguousarray(counted)
     return pa.Array.from_buffers(kind, plain.size, [_bits(known), pa.py_buffer(plain)])
+
+
+def _lengths(column: pa.Array) -> FloatArray:
+    parts = _buffer(column, _DURATION)
+    days = parts["months"].astype(np.float64) * _DAYS_A_MONTH + parts["days"]
+    length = days * _MICROSECONDS_A_DAY + parts["nanoseconds"] / 1_000
+    return np.where(_validity(column), length, np.nan) if column.null_count else length
+
+
+def _durations(whole: NDArray[np.int64], known: BoolArray, kind: pa.DataType) -> pa.Array:
+    days = np.fix(whole / _MICROSECONDS_A_DAY).astype(np.int64)
+    known &= np.abs(days) < np.iinfo(np.int32).max
+    parts = np.zeros(whole.size, dtype=_DURATION)
+    parts["days"] = np.where(known, days, 0)
+    parts["nanoseconds"] = np.where(known, (whole - days * _MICROSECONDS_A_DAY) * 1_000, 0)
+    return pa.Array.from_buffers(kind, whole.size, [_bits(known), pa.py_buffer(parts)])
 
 
 def arrow_booleans(values: BoolArray) -> pa.Array:
@@ -91,7 +117,7 @@ _TYPES: dict[np.dtype[Any], pa.DataType] = {
 }
 
 
-def _buffer(array: pa.Array, dtype: type[Any]) -> NDArray[Any]:
+def _buffer(array: pa.Array, dtype: type[Any] | np.dtype[Any]) -> NDArray[Any]:
     if not len(array):
         return np.empty(0, dtype=dtype)
     width = np.dtype(dtype).itemsize

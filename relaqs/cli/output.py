@@ -32,6 +32,7 @@ from relaqs_engine.errors import UnsupportedError
 from relaqs.cli.destination import bytes_into, text_into
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
+from relaqs.rendering.moments import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 
 if TYPE_CHECKING:
@@ -220,6 +221,8 @@ def plain(value: object) -> object:
             return _decimal(value)
         case dict():
             return {str(key): plain(each) for key, each in value.items()}
+        case pa.MonthDayNano():  # a tuple, too
+            return show_duration(*value)
         case list() | tuple():
             return [plain(each) for each in value]
         case bytes():

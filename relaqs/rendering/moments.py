@@ -1,4 +1,4 @@
-"""How dates and times with an interval are written: 2020-05-16 ± 12 days.
+"""How dates, times and durations with an interval are written: 2020-05-16 ± 12 days, 02:30:00 ± 4.0 min.
 
 The half-width has two significant digits, as that of a number has, and a unit of time. The moment is written
 as finely as that. What SQL calls an INTERVAL is a duration here, and written as DuckDB writes it.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 
-Moment = datetime.datetime | datetime.date | datetime.time
+Duration = tuple[int, int, int]
+"""Months, days and nanoseconds, as pyarrow's MonthDayNano."""
+Moment = datetime.datetime | datetime.date | datetime.time | Duration
 
 _UNITS = (
     ("days", 86_400_000_000),
@@ -47,6 +49,10 @@ def microseconds_between(earlier: Moment, later: Moment) -> int | None:
     >>> microseconds_between(datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)) / 86_400e6
     2.0
     """
+    if isinstance(earlier, tuple) or isinstance(later, tuple):
+        if isinstance(earlier, tuple) and isinstance(later, tuple):
+            return _length(later) - _length(earlier)
+        return None
     if isinstance(earlier, datetime.time) and isinstance(later, datetime.time):
         return _of_day(later) - _of_day(earlier)
     if isinstance(earlier, datetime.time) or isinstance(later, datetime.time):
@@ -63,6 +69,8 @@ def seconds_of(moment: Moment) -> float:
     >>> seconds_of(datetime.time(0, 1)), seconds_of(datetime.date(1, 1, 2))
     (60.0, 86400.0)
     """
+    if isinstance(moment, tuple):
+        return _length(moment) / _SECOND
     if isinstance(moment, datetime.time):
         return _of_day(moment) / _SECOND
     full = _full(moment)
@@ -77,6 +85,8 @@ def show_moment(value: Moment, low: Moment, high: Moment) -> tuple[str, str] | N
     ('2020-05-16', '± 12 days')
     >>> show_moment(day, day - datetime.timedelta(seconds=90), day + datetime.timedelta(seconds=60))
     ('2020-05-16 12:04:09', '+1.0/−1.5 min')
+    >>> show_moment((0, 1, 7_384 * 10**9), (0, 1, 7_000 * 10**9), (0, 1, 7_768 * 10**9))
+    ('1 day 02:03:04', '± 6.4 min')
     """
     below, above = microseconds_between(low, value), microseconds_between(value, high)
     if below is None or above is None or below < 0 or above < 0 or not below + above:
@@ -97,6 +107,8 @@ def _two_digits(number: float) -> str:
 
 def _as_fine(value: Moment, half: float) -> str:
     """Return the moment as finely as a half-width in microseconds tells it."""
+    if isinstance(value, tuple):
+        return _rounded_duration(value, half)
     if isinstance(value, datetime.datetime):
         if half >= 10 * _DAY:
             return value.date().isoformat()
@@ -104,6 +116,16 @@ def _as_fine(value: Moment, half: float) -> str:
     if isinstance(value, datetime.time):
         return value.isoformat(timespec=_timespec(half))
     return value.isoformat()
+
+
+def _rounded_duration(value: Duration, half: float) -> str:
+    """Return a duration in days and hours, without what is far below its half-width."""
+    step = next((size for _, size in _UNITS if size * 10 <= half), 1)
+    length = _length(value)
+    steps = (abs(length) + step // 2) // step * step
+    days, rest = divmod(steps, _DAY)
+    sign = -1 if length < 0 else 1
+    return show_duration(0, sign * days, sign * rest * 1_000)
 
 
 def _timespec(half: float) -> str:
@@ -118,6 +140,12 @@ def _full(moment: datetime.datetime | datetime.date) -> datetime.datetime:
     if isinstance(moment, datetime.datetime):
         return moment
     return datetime.datetime.combine(moment, datetime.time())
+
+
+def _length(duration: Duration) -> int:
+    """Return the microseconds of a duration, where a month has 30 days."""
+    months, days, nanoseconds = duration
+    return (30 * months + days) * _DAY + nanoseconds // 1_000
 
 
 def _of_day(time: datetime.time) -> int:

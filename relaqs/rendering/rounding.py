@@ -175,8 +175,8 @@ def _read(cell: Cell) -> Cell:
 
 
 def _moment(cell: Cell) -> tuple[str, str] | None:
-    """Return a date or a time with an interval as text, and its margin; None for what is no such."""
-    kinds = (datetime.date, datetime.time)
+    """Return a date, a time or a duration with an interval as text, and its margin; None for what is none."""
+    kinds = (datetime.date, datetime.time, pa.MonthDayNano)
     value, low, high = cell.value, cell.low, cell.high
     if isinstance(value, kinds) and isinstance(low, kinds) and isinstance(high, kinds):
         return show_moment(value, low, high)

@@ -165,7 +165,7 @@ def _span(cell: Cell) -> tuple[float, float, float] | None:
 
 def _place(part: object) -> float:
     """Return where a number or a moment stands on a scale. Texts have none, even those of numbers."""
-    if isinstance(part, datetime.date | datetime.time):
+    if isinstance(part, datetime.date | datetime.time | pa.MonthDayNano):
         return seconds_of(part)
     return math.nan if isinstance(part, str) else float(part)  # type: ignore[arg-type]
 

@@ -190,6 +190,15 @@ def test_parquet_of_columns_with_one_name_can_be_read() -> None:
     assert pyarrow.parquet.read_table(file).to_pydict() == {"a": [1], "a_1": [2]}
 
 
+def test_an_interval_is_written_as_duckdb_writes_it() -> None:
+    """Not as the list of its three parts."""
+    length = pa.array([pa.MonthDayNano([1, 2, 3_000_000_000])])
+    assert json.loads(json_line(snapshot({"a": length})))["estimate"] == [{"a": "1 month 2 days 00:00:03"}]
+    file = io.StringIO()
+    write_csv([snapshot({"a": length})], file, every=False)
+    assert file.getvalue().splitlines()[1] == "1 month 2 days 00:00:03"
+
+
 def test_a_type_that_parquet_lacks_is_named() -> None:
     months = pa.array([pa.MonthDayNano([1, 2, 3])])
     with pytest.raises(UnsupportedError, match="cast it to VARCHAR"):

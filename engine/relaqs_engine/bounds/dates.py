@@ -1,8 +1,9 @@
-"""Provable bounds of what SQL takes from dates: parts, differences, and seconds since 1970."""
+"""Provable bounds of what SQL takes from dates: parts, differences, seconds since 1970 and of an INTERVAL."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds, hull
 from relaqs_engine.layouts.manifest import Column
 
 ColumnLookup = Callable[[exp.Column], Column | None]
+NumberBounds = Callable[[exp.Expr], Bounds]
 
 _MOMENTS = ("DATE", "TIMESTAMP")
 _SECONDS_A_DAY = 86_400.0
@@ -36,6 +38,15 @@ _DATE_PARTS = {
     "second": Bounds(0.0, 60.0),
 }
 _DAYS_OF = {"day": 1.0, "week": 7.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86_400}
+# The units of an INTERVAL in days. A month has 30 of them, as in comparisons.
+_DAYS_OF_UNITS = _DAYS_OF | {
+    "microsecond": 1 / 86_400e6,
+    "millisecond": 1 / 86_400e3,
+    "month": 30.0,
+    "quarter": 90.0,
+    "year": 360.0,
+}
+_DAYS_OF_ROUNDING = 1e-9  # of a moment as a number of days since the year 1
 
 
 def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
@@ -51,6 +62,61 @@ def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     if column is None or not column.type.startswith(_MOMENTS):
         return UNKNOWN
     return Bounds(_days(column.minimum), _days(column.maximum))
+
+
+def duration_bounds(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBounds) -> Bounds:
+    """Return the bounds of an INTERVAL in days, where a month has 30: of a - b, to_minutes(n), sums of such.
+
+    Args:
+        expression: the INTERVAL.
+        column_of: gives a column's statistics.
+        numbers: gives the bounds of a number.
+    """
+    expression = expression.unnest()
+    if isinstance(expression, exp.Sub):
+        earlier, later = day_bounds(expression.expression, column_of), day_bounds(expression.this, column_of)
+        if UNKNOWN not in (earlier, later):  # one may have a zone, and the other the session's
+            zones = 2.0 if _has_zone(expression, column_of) else _DAYS_OF_ROUNDING
+            return (later - earlier).widened(zones)
+    if isinstance(expression, exp.Add | exp.Sub):
+        left = duration_bounds(expression.this, column_of, numbers)
+        right = duration_bounds(expression.expression, column_of, numbers)
+        return left + right if isinstance(expression, exp.Add) else left - right
+    if isinstance(expression, exp.Case):
+        branches = [branch.args["true"] for branch in expression.args["ifs"]]
+        chosen = [*branches, expression.args.get("default") or exp.null()]
+        given = [each for each in chosen if not isinstance(each.unnest(), exp.Null)]
+        return hull([duration_bounds(each, column_of, numbers) for each in given])
+    if isinstance(expression, exp.Mul):
+        sides = expression.this.unnest(), expression.expression.unnest()
+        length, times = sides if isinstance(sides[0], exp.Interval) else reversed(sides)
+        return duration_bounds(length, column_of, numbers) * numbers(times)
+    unit, count = _counted(expression)
+    days = _DAYS_OF_UNITS.get(unit.removesuffix("s"))
+    return UNKNOWN if days is None or count is None else numbers(count) * Bounds.exactly(days)
+
+
+def _counted(duration: exp.Expr) -> tuple[str, exp.Expr | None]:
+    """Return the unit of INTERVAL 3 MINUTES or of TO_MINUTES(3), and how many of them it has."""
+    if isinstance(duration, exp.ToDays):
+        return "day", duration.this
+    if not isinstance(duration, exp.Interval):
+        name, argument = _named_part(duration)
+        return (name.removeprefix("to_"), argument) if name.startswith("to_") else ("", None)
+    count, unit = duration.this, duration.args.get("unit")
+    if isinstance(count, exp.Literal) and count.is_string:
+        count = exp.Literal.number(count.this) if re.fullmatch(r"\d+(\.\d+)?", count.this) else None
+    return ("" if unit is None else unit.name.lower()), count
+
+
+def _has_zone(expression: exp.Expr, column_of: ColumnLookup) -> bool:
+    """Whether a moment in an expression may have a zone: text may, and a cast to such a type."""
+    return any(
+        (isinstance(node, exp.Literal) and node.is_string)
+        or (isinstance(node, exp.Cast) and type_name(node).endswith(("TZ", "TIME ZONE")))
+        or (isinstance(node, exp.Column) and (found := column_of(node)) and found.type.endswith("TIME ZONE"))
+        for node in expression.walk()
+    )
 
 
 def microsecond_bounds(expression: exp.Expr, duckdb_type: str, column_of: ColumnLookup) -> Bounds:
@@ -87,9 +153,19 @@ def date_difference(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
     return (either * Bounds(1.0 / days, 1.0 / days)).widened(1.0)
 
 
-def date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of MONTH(d), EXTRACT(month FROM d) or DATE_PART('month', d). Others are unknown."""
+def date_part(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBounds) -> Bounds:
+    """Return the bounds of MONTH(d), EXTRACT(month FROM d) or DATE_PART('month', d). Others are unknown.
+
+    Args:
+        expression: a call.
+        column_of: gives a column's statistics.
+        numbers: gives the bounds of a number.
+    """
     name, argument = _named_part(expression)
+    if name in ("epoch", "epoch_us") and argument is not None:
+        days = duration_bounds(argument, column_of, numbers)
+        if days != UNKNOWN:
+            return days * Bounds.exactly(_SECONDS_A_DAY * (1e6 if name == "epoch_us" else 1.0))
     if name == "year" and argument is not None:
         return (
             day_bounds(argument, column_of)

@@ -67,7 +67,7 @@ def value_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
         return change(value_bounds(expression.this, column_of))
     if (special := _SPECIAL.get(type(expression))) is not None:
         return special(expression, column_of)
-    return date_part(expression, column_of)
+    return date_part(expression, column_of, lambda number: value_bounds(number, column_of))
 
 
 def _column_bounds(column: Column | None) -> Bounds:

@@ -11,6 +11,7 @@ from relaqs_bootstrap import Level, Variance, confidence_intervals, jackknife_va
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
 from relaqs_bootstrap.intervals import bounded_interval
+from relaqs_bootstrap.selection import selection_factor
 from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
@@ -23,8 +24,9 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import FEW_ROWS_TAIL, STRICT_CONFIDENCE
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
+from relaqs_engine.execution.ranked_rows import ranked_rows
 from relaqs_engine.execution.room import room_of
-from relaqs_engine.plans.around import AroundPlan, Draw
+from relaqs_engine.plans.around import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
 
@@ -72,8 +74,11 @@ class AroundEstimator:
         parts, as_seen = self._parts_so_far(sources)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
-        found, decided = self._intervals(parts, point)
+        found, strict, decided = self._intervals(parts, point)
         fits = self._fits(parts, point) & (plan.rows.are_certain | (plan.rows.have_margins & decided))
+        if plan.rows.ranking is not None:
+            point = point.slice(0, plan.rows.ranking.shown)
+            found, fits = self._ranked(plan.rows.ranking, found, strict, fits, parts)
         settled = not as_seen and plan.rows.are_certain and bool(fits.all())
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
@@ -153,15 +158,43 @@ class AroundEstimator:
             found.append(f"{', '.join(names)}: not certified, {why}")
         return tuple(found)
 
-    def _intervals(self, parts: Sequence[Part], point: pa.Table) -> tuple[CellIntervals, BoolArray]:
+    def _ranked(
+        self,
+        ranking: Ranking,
+        found: CellIntervals,
+        strict: CellIntervals,
+        fits: BoolArray,
+        parts: Sequence[Part],
+    ) -> tuple[CellIntervals, BoolArray]:
+        """Return the cells of the rows that LIMIT lets through, and which of these rows stay.
+
+        Args:
+            ranking: the estimate that ranks them.
+            found: the intervals of these rows, and of those that may take their places.
+            strict: the same at STRICT_CONFIDENCE.
+            fits: the rows that stay by keys alone.
+            parts: the answers that they come from.
+        """
+        places = ranked_rows(ranking, found, strict, self._shown.index(ranking.output))
+        fits = fits[: ranking.shown]
+        seen = all(map(_has_all_groups, parts))
+        stays = fits | (places.certain & seen)
+        factor = selection_factor(places.slack, self._request.confidence)
+        return found.of_rows(stays, np.where(fits, 1.0, factor)), stays
+
+    def _intervals(
+        self, parts: Sequence[Part], point: pa.Table
+    ) -> tuple[CellIntervals, CellIntervals, BoolArray]:
         """Return the intervals of the estimated outputs, and which rows the margins leave as they are.
 
-        They come from leaving blocks out, or from an answer.
+        They come from leaving blocks out, or from an answer. The second ones are at STRICT_CONFIDENCE, and
+        come from leaving blocks out.
         """
         values = [doubles(point.column(f"v{i}")) for i in self._positions]
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
         if not self._plan.rows.have_identity or not point.num_rows or not values:
-            return found.of_columns(len(self._shown)), np.full(point.num_rows, not self._plan.rows.margins)
+            shown = found.of_columns(len(self._shown))
+            return shown, shown, np.full(point.num_rows, not self._plan.rows.margins)
         strict = found
         if self._plan.draws:
             found, strict = self._by_draws(parts, point, found)
@@ -171,7 +204,8 @@ class AroundEstimator:
             for part, output in self._plan.sources[i]:
                 _take_over(parts[part], output, self._rows_of(parts[part], point), found, place)
         rounding = np.array([self._plan.outputs[i].rounding for i in self._shown])
-        return replace(found, low=found.low - rounding, high=found.high + rounding), decided
+        strict = strict.of_columns(len(self._shown))
+        return replace(found, low=found.low - rounding, high=found.high + rounding), strict, decided
 
     def _decided(self, found: CellIntervals, strict: CellIntervals) -> BoolArray:
         """Return the rows that no comparison may change. Cells that one may change are not certified.

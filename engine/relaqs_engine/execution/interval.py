@@ -18,6 +18,7 @@ from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 
 _ROUNDING = 1e-9
+_MORE_ROWS = 2.0  # than a group is estimated to have, where rows decide how far rounding moves a value
 MOST_WIDENED = 2.0  # the largest factor on a half-width that luck in the selection may cause
 
 
@@ -124,6 +125,7 @@ class IntervalEstimator:
         )
         outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
+        self._rounding_a_row = np.array([output.rounding_a_row for output in outputs])
         self._widest = np.array([output.widest for output in outputs])
         self._is_certifiable = np.array([output.certifiable for output in outputs], dtype=bool)
         # For each estimated output, the column that it totals, or None where it is not a plain total.
@@ -154,7 +156,9 @@ class IntervalEstimator:
             largest_unit=influence if self._rows_are_sampled else None,
         )
         error = np.sqrt(variance.variance)
-        low, high = found.low - self._rounding, found.high + self._rounding
+        rows = _MORE_ROWS * scan.scale * np.asarray(groups.rows, dtype=np.float64)
+        rounding = self._rounding + self._rounding_a_row * rows[:, None]
+        low, high = found.low - rounding, found.high + rounding
         is_narrow = ~((found.high - found.low) / 2 > self._widest * np.abs(cells))  # NaN: as it was
         result = CellIntervals(cells, low, high, found.certified & is_narrow, error, influence)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))

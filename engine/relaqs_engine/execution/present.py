@@ -19,6 +19,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign
+from relaqs_engine.plans.times import TimeScale
 
 if TYPE_CHECKING:
     from relaqs_engine.execution.interval import CellIntervals
@@ -76,7 +77,7 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
         fraction=1.0,
         is_exact=True,
         values=_stack(
-            [_numbers(output, column) for (_, output), column in zip(outputs, columns, strict=True)], shape
+            [numbers_of(output, column) for (_, output), column in zip(outputs, columns, strict=True)], shape
         ),
         half_widths=np.broadcast_to(0.0, shape),
         certified=np.broadcast_to(np.True_, shape),
@@ -120,7 +121,7 @@ def present_estimate(
             value, sure = found.value[:, estimated], found.certified[:, estimated]
             estimated += 1
         elif i in bounds:
-            value = doubles(point.column(i))
+            value = numbers_of(output, point.column(i))
             low, high, sure = bounds[i].low, bounds[i].high, bounds[i].certified
         else:
             ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
@@ -241,12 +242,18 @@ def _bound_sides(
     return low, high
 
 
-def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
+def numbers_of(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
+    """Return a column's values as numbers, NaN where the output has no interval."""
     if output.kind not in _NUMBERS or pa.types.is_string(column.type):
         return np.full(len(column), np.nan)
     if output.time is not None:
-        return microseconds(column) - output.time.origin_microseconds
+        return microseconds_from(output.time, column)
     return doubles(column)
+
+
+def microseconds_from(time: TimeScale, column: pa.ChunkedArray | pa.Array) -> FloatArray:
+    """Return moments or intervals as microseconds from the scale's origin."""
+    return microseconds(column) - time.origin_microseconds
 
 
 def _stack(columns: Sequence[FloatArray], shape: tuple[int, int]) -> FloatArray:

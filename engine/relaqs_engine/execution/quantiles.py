@@ -17,12 +17,13 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.execution.present import CellBounds
+from relaqs_engine.execution.present import CellBounds, microseconds_from, numbers_of
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import BLOCK, STATE
 from relaqs_engine.plans.outputs import OutputKind, QuantileOf
+from relaqs_engine.plans.times import TimeScale
 
 # A quantile takes a few numpy calls for each group. With more groups than this there are no intervals.
 MOST_GROUPS = 20_000
@@ -71,13 +72,13 @@ def quantile_bounds(
     listed: dict[str, _Lists] = {}  # several quantiles are of the same values
     for i, output in enumerate(plan.outputs):
         if output.quantile is not None and output.kind is OutputKind.QUANTILE:
-            value = doubles(point.column(f"v{i}"))
+            value = numbers_of(output, point.column(f"v{i}"))
             if plan.groups_are_final:
                 found[i] = CellBounds(value, value, np.isfinite(value))
             elif _is_known(plan, point, scan):
                 values = output.quantile.values
                 if values not in listed:
-                    listed[values] = _lists(plan, values, point, cursor)
+                    listed[values] = _lists(plan, values, output.time, point, cursor)
                 found[i] = _between(plan, output.quantile, value, listed[values], scan, request)
             else:
                 found[i] = CellBounds.unknown(point.num_rows)
@@ -120,19 +121,22 @@ def _between(
     return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
 
 
-def _lists(plan: MergePlan, listed: str, point: pa.Table, cursor: Cursor) -> _Lists:
-    """Return as doubles the values that the groups shown have in a column of the state."""
+def _lists(plan: MergePlan, listed: str, time: TimeScale | None, point: pa.Table, cursor: Cursor) -> _Lists:
+    """Return as doubles the values that the groups shown have in a column of the state.
+
+    time: how the values are counted, where they are moments or intervals.
+    """
     shown = point.select(list(plan.columns.keys)).append_column("g", arrow(np.arange(point.num_rows)))
     same = (
         " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.columns.keys) or "true"
     )
-    values = f"coalesce(CAST({listed} AS DOUBLE[]), [])"
+    values = f"coalesce({f'CAST({listed} AS DOUBLE[])' if time is None else listed}, [])"
     with cursor.registered(shown=shown):
         table = cursor.table(f"SELECT g, {BLOCK}, {values} FROM {STATE} JOIN shown ON {same} ORDER BY g")
     lists = table.column(2).combine_chunks()
     counts = integers(lists.value_lengths())
     return _Lists(
-        values=doubles(lists.flatten()),
+        values=doubles(lists.flatten()) if time is None else microseconds_from(time, lists.flatten()),
         starts=np.cumsum(counts) - counts,
         counts=counts,
         group=integers(table.column(0)),

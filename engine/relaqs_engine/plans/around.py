@@ -66,6 +66,21 @@ class Margin:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """LIMIT behind an ORDER BY whose first term is an estimate.
+
+    Attributes:
+        output: the estimated output.
+        descends: whether the largest comes first.
+        shown: how many rows LIMIT lets through. The estimate's SQL gives RIVALS more.
+    """
+
+    output: int
+    descends: bool
+    shown: int
+
+
+@dataclass(frozen=True, slots=True)
 class AroundRows:
     """What is known of the rows of an answer that is computed from others (see `rewrite/levels.py`).
 
@@ -83,6 +98,7 @@ class AroundRows:
             among them.
         margins: of each comparison of estimates, and of each estimate that may be NULL.
         totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
+        ranking: by which estimate LIMIT picks among the rows, None where it picks in another way, or not.
         tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
@@ -95,6 +111,7 @@ class AroundRows:
     have_margins: bool = False
     margins: tuple[Margin, ...] = ()
     totals: tuple[bool, ...] = ()
+    ranking: Ranking | None = None
     tables_together: int = 1
 
 

@@ -53,14 +53,15 @@ class OutputColumn:
         quantile: which quantile it is, for QUANTILE.
         unrounded_sql: the value before it is rounded, "" where it is not rounded.
         rounding: how far rounding moves the value at most.
+        rounding_a_row: how much further it moves it for each row of the group.
         moves_in_steps: something inside of it is rounded, so nothing bounds what one row does.
         widest: how wide a certified interval may be, as half of its width relative to the value. It is finite
             for what multiplies errors, as EXP: up to there the interval of a straight line holds.
         sign: the sides of zero on which its values may lie.
         certifiable: False where no interval of it is ever certified before the end. The answer's error
             leaves such a column out.
-        time: how an estimated moment is counted as a number; its error bars are of that number. None where it
-            is a number itself.
+        time: how an estimated moment or interval is counted as a number; its error bars are of that number.
+            None where it is a number itself.
     """
 
     name: str
@@ -72,6 +73,7 @@ class OutputColumn:
     quantile: QuantileOf | None = None
     unrounded_sql: str = ""
     rounding: float = 0.0
+    rounding_a_row: float = 0.0
     moves_in_steps: bool = False
     widest: float = inf
     sign: Sign = Sign.EITHER

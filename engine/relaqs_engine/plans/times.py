@@ -1,8 +1,9 @@
-"""How dates and times are counted as numbers: in microseconds."""
+"""How dates, times and intervals are counted as numbers: in microseconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 
 _ZERO = {
     "DATE": ("TIMESTAMP", "1970-01-01"),
@@ -15,20 +16,26 @@ _ZERO = {
 }
 TIME_TYPES = frozenset(_ZERO)
 """DuckDB's types of moments that have a number of microseconds of their own."""
+MICROSECOND_TYPES = frozenset(("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIME"))
+"""Those of them that Arrow keeps as microseconds or days."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """How the moments of an output are counted as numbers: in microseconds from an origin.
+    """How the moments or intervals of an output are counted as numbers: in microseconds from an origin.
 
     Attributes:
-        origin_microseconds: the origin, in microseconds since 1970, of times of day since midnight.
+        origin_microseconds: the origin, in microseconds since 1970, of times of day since midnight. Intervals
+            are counted from zero.
         span_microseconds: how far apart two moments of the column can be. An error is relative to it, as no
-            moment is zero.
+            moment is zero. NaN for intervals: theirs are relative to the value, as those of numbers are.
     """
 
     origin_microseconds: int
     span_microseconds: float
+
+
+INTERVAL_SCALE = TimeScale(0, nan)
 
 
 def microseconds_sql(time_type: str, value: str) -> str:

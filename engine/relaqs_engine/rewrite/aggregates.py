@@ -23,6 +23,8 @@ from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
+from relaqs_engine.plans.times import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
+from relaqs_engine.rewrite.averaged_intervals import interval_to_average
 from relaqs_engine.rewrite.averaged_times import AveragedTime, time_to_average
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
@@ -244,7 +246,9 @@ class _Splitter:
         return isinstance(node, exp.Identifier) or (column is not None and is_number(column.type))
 
     def average_of_times(self, aggregate: exp.Expr, type_: str, condition: exp.Expr | None) -> _Final:
-        """Return AVG of dates or times; of what has no bounds, and of intervals, the value so far."""
+        """Return AVG of dates, times or intervals; of moments that have no bounds, the value so far."""
+        if type_ == "INTERVAL":
+            return self._average_of_intervals(aggregate, condition)
         found = time_to_average(aggregate.this, type_, self._statistics)
         if found is None:
             return self._of_values(of_arguments(aggregate), condition)
@@ -252,6 +256,17 @@ class _Splitter:
         count = self.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
         self.link_count(count, total)
         merged = found.merged(total, count)
+        self.averaged_times = (*self.averaged_times, merged)
+        return _Final(merged.exact, merged.estimate)
+
+    def _average_of_intervals(self, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
+        value = interval_to_average(aggregate.this)
+        months, days, microseconds, length = (
+            self.column(Basis.SUM, exp.Sum(this=part), condition) for part in (*value.parts, value.length)
+        )
+        count = self.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+        self.link_count(count, length)
+        merged = value.merged((months, days, microseconds), length, count)
         self.averaged_times = (*self.averaged_times, merged)
         return _Final(merged.exact, merged.estimate)
 
@@ -292,9 +307,18 @@ class _Splitter:
         if values.lists_distinct:
             listed = exp.Distinct(expressions=[listed])
         name = self.column(Basis.VALUES, exp.ArrayAgg(this=listed), condition)
-        merged = merged_value(f"q{len(self._of_values_found)}", name, values)
+        time = None if values.quantile is None else self._time_of(values.value)
+        merged = merged_value(f"q{len(self._of_values_found)}", name, values, time)
         merged = self._of_values_found.setdefault((name, merged.call), merged)
         return _Final(exp.column(merged.name), exp.column(merged.name))
+
+    def _time_of(self, value: exp.Expr) -> TimeScale | None:
+        """Return how moments or intervals are counted, None for all others and what has no bounds."""
+        type_ = self.type_of_a_moment(value)
+        if type_ == "INTERVAL":
+            return INTERVAL_SCALE
+        found = time_to_average(value, type_, self._statistics) if type_ in MICROSECOND_TYPES else None
+        return None if found is None else found.scale
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:
         source = next((s for s in self._draft.streams if s.alias == getattr(value, "table", None)), None)

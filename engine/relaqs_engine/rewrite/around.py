@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
 from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
+from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan, Ranking
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.names import (
     BEFORE,
@@ -20,6 +20,7 @@ from relaqs_engine.plans.names import (
     GROUP,
     GROUP_ROWS,
     IS_FIRST,
+    RIVALS,
     margin_column,
     moves_column,
 )
@@ -199,6 +200,9 @@ def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     units = [draft.catalog.table(part.leading).max_unit_rows for part in parts if part.leading]
     if (placed := with_places(level, max(units))) is not None:
         query, hidden = placed, (*hidden, BEFORE, BEFORE_ONCE, IS_FIRST)
+    if (ranking := _ranking(query, level, outputs)) is not None:
+        assert isinstance(query, exp.Select)
+        query = query.limit(ranking.shown + RIVALS)
     return AroundTexts(
         final=_final(carved.outer, outputs[: len(level.values)], parts),
         estimate=_estimate(query, outputs, parts, hidden),
@@ -219,10 +223,32 @@ def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputCo
         have_margins=level.has_margins and most is None,  # rows that enter would take places
         margins=level.margins,
         totals=tuple(_only_grows(value, carved.parts) for value in level.values),
+        ranking=_ranking(_query(carved, level), level, outputs),
         tables_together=_most_with_one_seed(
             draft, {part.leading: 1 for part in carved.parts if part.leading}
         ),
     )
+
+
+def _ranking(query: exp.Query, level: Level, outputs: Sequence[OutputColumn]) -> Ranking | None:
+    """Return by which estimate LIMIT picks among rows that no other estimate decides about."""
+    order = query.args.get("order")
+    if not isinstance(query, exp.Select) or level.query is None or not level.is_certain or order is None:
+        return None
+    shown = most_rows(query)
+    items = query.expressions[: len(level.values)]
+    names = [item.alias_or_name.lower() for item in items]
+    first = order.expressions[0]
+    term = first.this.unnest()
+    if isinstance(term, exp.Column) and not term.table and names.count(term.name.lower()) == 1:
+        place = names.index(term.name.lower())
+    elif isinstance(term, exp.Literal) and term.is_int:
+        place = int(term.this) - 1
+    else:
+        place = next((i for i, item in enumerate(items) if item.unalias().unnest() == term), -1)
+    if not shown or not 0 <= place < len(items) or outputs[place].kind is not OutputKind.ESTIMATE:
+        return None
+    return Ranking(place, bool(first.args.get("desc")), shown)
 
 
 def _most_with_one_seed(draft: Draft, counts: Mapping[str, int]) -> int:

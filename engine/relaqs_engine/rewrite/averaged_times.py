@@ -28,19 +28,21 @@ _MICROSECONDS_A_DAY = 86_400e6
 
 @dataclass(frozen=True, slots=True)
 class AveragedTime:
-    """The average of moments over the columns of merged state.
+    """The average of moments or intervals over the columns of merged state.
 
     Attributes:
         exact: the moment at the end.
         estimate: the moment so far.
         number: the estimate in microseconds from the origin of `scale`, a DOUBLE.
         scale: what these numbers mean.
+        rounding_a_row: how many microseconds the end may be off for each row, as DuckDB's is.
     """
 
     exact: exp.Expr
     estimate: exp.Expr
     number: exp.Expr
     scale: TimeScale
+    rounding_a_row: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from math import sqrt
 from sqlglot import exp
 
 from relaqs_engine.plans.outputs import QuantileOf
+from relaqs_engine.plans.times import TimeScale
 from relaqs_engine.sql.parse import DIALECT
 
 # The column that `OfValues.call` is over.
@@ -58,6 +59,7 @@ class MergedValue:
         share: the share of a quantile.
         side: "least" where more values can only make it greater.
         lists_nulls: whether NULLs are among the values, or inside of them.
+        time: how the values are counted as numbers, where they are moments or intervals with a quantile.
     """
 
     name: str
@@ -67,6 +69,7 @@ class MergedValue:
     share: float = 0.5
     side: str | None = None
     lists_nulls: bool = False
+    time: TimeScale | None = None
 
     def empty(self, list_type: str) -> str:
         """Return the column for no values, with the type that it has over lists of this type."""
@@ -83,7 +86,7 @@ class MergedValue:
         return QuantileOf(self.listed, self.share, error)
 
 
-def merged_value(name: str, listed: str, values: OfValues) -> MergedValue:
+def merged_value(name: str, listed: str, values: OfValues, time: TimeScale | None = None) -> MergedValue:
     """Return the merged column of a function, over the column that lists its values.
 
     >>> import sqlglot
@@ -99,7 +102,7 @@ def merged_value(name: str, listed: str, values: OfValues) -> MergedValue:
 
     call = values.call.transform(named).sql(DIALECT)
     function, share = values.quantile or ("", 0.5)
-    return MergedValue(name, listed, call, function, share, values.side, values.lists_nulls)
+    return MergedValue(name, listed, call, function, share, values.side, values.lists_nulls, time)
 
 
 def with_functions_of_values(

@@ -63,10 +63,11 @@ def _output(
         is_alone = isinstance(value.unnest(), exp.Column)
         if is_alone and taken[0].side:
             return OutputColumn(name, OutputKind.BOUND, type_, value.sql(DIALECT), side=taken[0].side)
-        quantile = taken[0].quantile if is_alone and is_number(type_) else None
+        time = taken[0].time if is_alone else None
+        quantile = taken[0].quantile if is_alone and (time is not None or is_number(type_)) else None
         kind = OutputKind.OPAQUE if quantile is None else OutputKind.QUANTILE
         sign = _sign_of_sums(basis[taken[0].listed])
-        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile, sign=sign)
+        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile, sign=sign, time=time)
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
     sql = value.sql(DIALECT)
@@ -81,11 +82,13 @@ def _output(
             *(name, OutputKind.ESTIMATE, type_, sql),
             unrounded_sql=average.number.sql(DIALECT),
             rounding=rounding,
+            rounding_a_row=average.rounding_a_row,
             time=average.scale,
         )
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     found = rounded(bare)
+    by_rows = any(average.rounding_a_row for average in _averages_in(bare, times))
     before, is_plain = found.before, found.before is bare
     return OutputColumn(
         name,
@@ -98,7 +101,15 @@ def _output(
         moves_in_steps=moves_in_steps(before),
         widest=widest_certified(before),
         sign=sign_of(value, lambda column: sign_of_column(column, basis)),
+        certifiable=not by_rows,
     )
+
+
+def _averages_in(value: exp.Expr, times: Mapping[str, AveragedTime]) -> list[AveragedTime]:
+    """Return the averages of moments or intervals that an output computes with."""
+    if not times:
+        return []
+    return [found for node in value.walk() if (found := times.get(node.sql(DIALECT))) is not None]
 
 
 def sign_of_column(column: exp.Column, basis: Mapping[str, BasisColumn]) -> Sign:

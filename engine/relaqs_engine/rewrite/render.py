@@ -344,7 +344,7 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
     if estimated:
         select += [
-            f"CAST({_unrounded(output, i)} AS DOUBLE) AS v{i}"
+            f"{_unrounded(output, i)} AS v{i}"
             for i, output in enumerate(draft.outputs)
             if output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE)
         ]
@@ -360,7 +360,10 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
 
 
 def _unrounded(output: OutputColumn, position: int) -> str:
-    return f"TRY({output.unrounded_sql})" if output.unrounded_sql else output_name(position)
+    """Return what error bars are of, a DOUBLE. Quantiles of moments and intervals stay what they are."""
+    value = f"TRY({output.unrounded_sql})" if output.unrounded_sql else output_name(position)
+    is_number = output.kind is OutputKind.ESTIMATE or output.time is None
+    return f"CAST({value} AS DOUBLE)" if is_number else value
 
 
 def _with_rivals(limit: exp.Expr) -> str:
