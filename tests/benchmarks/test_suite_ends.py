@@ -22,7 +22,8 @@ def test_each_query_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[
     for name in ("data", "queries"):
         (tmp_path / name).mkdir()
     rows = "SELECT i, i % 4 AS g, i * 0.5 AS x FROM range(4000) AS t(i)"
-    duckdb.sql(rows).write_parquet(str(tmp_path / "data" / "t.parquet"))
+    with duckdb.connect() as connection:
+        connection.sql(rows).write_parquet(str(tmp_path / "data" / "t.parquet"))
     for name, sql in QUERIES.items():
         (tmp_path / "queries" / f"{name}.sql").write_text(sql)
     folders = ["--data", str(tmp_path / "data"), "--queries", str(tmp_path / "queries")]
