@@ -73,7 +73,7 @@ _BELOW_JOINS = "partial_aggregate_pushdown"  # DuckDB's name of the optimizer th
 
 _TYPED_TEXT = "SELECT typeof(value), CAST(value AS VARCHAR) FROM (SELECT ? AS value)"
 
-_CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
+_CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean):?\s*(.*)", re.DOTALL)
 _GLOBS = re.compile(r"[*?\[]")
 _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most allowed here)' to INT32")
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)

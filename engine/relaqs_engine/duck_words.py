@@ -40,6 +40,7 @@ _NO_COMMON_TYPE = re.compile(
     r"Cannot (?:compare|mix) values of type (.+?) and (?:type )?(.+?)(?: in .+?)? "
     r"- an explicit cast is required"
 )
+_TAKES_LISTS = re.compile(r".*Candidate functions:(\s*\w+\([^,)]*\[\][^\n]*)+", re.DOTALL)
 _BAD_JSON = re.compile(r'Malformed JSON in file "(.+?)", at (byte \d+) in (.+?): ([^\n]+?)[.\s]*(?:\n|$)')
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^\s*file = (.+)$", re.MULTILINE)
@@ -56,7 +57,7 @@ _ATTEMPTS = {
     "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT)",
     "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
 }
-_SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)")
+_SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)|\s*Use \"SET [^\"]*\"[^.]*\.?")
 
 
 def about_rows(message: str) -> str:
@@ -66,6 +67,8 @@ def about_rows(message: str) -> str:
     "Conversion Error: Could not convert string 'a' to INT32; TRY_CAST gives NULL for such a value"
     >>> about_rows("Invalid Input Error: Use TRY(...) to return NULL, or SET strict=false to return it.")
     'Invalid Input Error: Use TRY(...) to return NULL.'
+    >>> about_rows('Invalid Input Error: More than one row. Use "SET x=false" to get a random row.')
+    'Invalid Input Error: More than one row.'
     """
     attempt = next((each for begin, each in _ATTEMPTS.items() if message.startswith(begin)), None)
     message = _SETTING.sub("", message)  # no setting can be changed here
@@ -100,6 +103,10 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     named = [f"{value} ({type_text})" for value, type_text in pairs] or types
     accepted = re.sub(r"->.*", "", message[found.end() :])
     target = next((each for each in _CAST_TARGETS if each in accepted), "DOUBLE")
+    if _TAKES_LISTS.fullmatch(accepted.split("\n\n")[0].strip()) and not any(
+        "[" in type_text for type_text in types
+    ):
+        return f"{found[1]} takes a list, and not {named[0]}"
     column = next((value for value, given in pairs if given != target and re.fullmatch(_COLUMN, value)), "…")
     attempt = f"a cast, as in TRY_CAST({column} AS {target})"
     if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -104,7 +106,7 @@ def test_certified_cells_hold(value: str, session: relaqs.Session, rides: pa.Tab
     assert np.mean(held) >= 0.89
 
 
-def _comes(value: object) -> object:
+def _comes(value: Any) -> Any:
     """Return a value that sorts as DuckDB sorts: an interval by its length, where a month has 30 days."""
     if isinstance(value, pa.MonthDayNano):
         months, days, nanoseconds = value
@@ -115,17 +117,19 @@ def _comes(value: object) -> object:
 def test_duckdb_adds_what_is_left_of_the_microseconds() -> None:
     """Its average is up to a microsecond a row too large. If it divides them one day, the rule goes."""
     values = "unnest([0, 1, 1]::BIGINT[])"
-    assert duckdb.sql(f"SELECT epoch_us(avg(to_microseconds(x))) FROM (SELECT {values} AS x)").fetchall() == [
-        (2,)
-    ]
+    sql = f"SELECT epoch_us(avg(to_microseconds(x))) FROM (SELECT {values} AS x)"
+    with duckdb.connect() as connection:
+        assert connection.execute(sql).fetchall() == [(2,)]
 
 
 def test_intervals_are_wider_by_what_duckdb_adds(tmp_path_factory: pytest.TempPathFactory) -> None:
     """An average of all rows but few varies by 0.1 ms here, and DuckDB's answer is some ms off the mean."""
-    rows = duckdb.sql(
+    sql = (
         "SELECT to_timestamp(0) AS a, make_timestamptz((900000000 + hash(i) % 10000)::BIGINT) AS b "
         "FROM range(19990) AS t(i)"
-    ).to_arrow_table()
+    )
+    with duckdb.connect() as connection:
+        rows = connection.sql(sql).to_arrow_table()
     folder = tmp_path_factory.mktemp("equal")
     shuffle(rows, folder / "t", partitions=8)
     with relaqs.connect(folder, threads=1) as db:

@@ -243,7 +243,7 @@ def test_a_limit_that_leaves_nothing_out_takes_no_certainty(zipf: World, sql: st
     "sql",
     [
         f"{FIVE} ORDER BY max(x), s LIMIT 4",  # no error is known of what picks four of five
-        f"{SHARES} ORDER BY share LIMIT 4",
+        f"{SHARES} ORDER BY share LIMIT 4 OFFSET 1",
         f"{SHARES} ORDER BY g LIMIT 9 OFFSET 1",
         "SELECT k, sum(x) AS s FROM z WHERE k >= 595 GROUP BY k ORDER BY k, s LIMIT 9 OFFSET 1",
     ],

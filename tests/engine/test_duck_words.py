@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from relaqs_engine.duck import open_for_reading, syntax_error
-from relaqs_engine.errors import DataError, SqlError
+from relaqs_engine.errors import DataError, ExpressionError, SqlError
 
 TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
 
@@ -38,6 +38,33 @@ def test_an_expression_of_the_wrong_type(expression: str, values: str, cast: str
         cursor.describe(f"SELECT {expression} FROM trips AS t")
     assert error.value.message == f"{values}; try a cast, as in {cast}"
     assert error.value.candidates == ()
+    cursor.close()
+
+
+def test_what_takes_a_list_is_not_cast_to_text() -> None:
+    """The further argument of DuckDB's own function is text, and nobody wrote it."""
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError) as error:
+        cursor.describe("SELECT list_sum(n) FROM trips AS t")
+    assert error.value.message == "list_aggr takes a list, and not BIGINT"
+    cursor.close()
+
+
+def test_names_of_parameters_are_not_proposed() -> None:
+    """DuckDB lists "left" and "right", the two sides of a sign."""
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError, match="add explicit type casts") as error:
+        cursor.describe("SELECT NULL::INTEGER + 'a' FROM trips AS t")
+    assert error.value.candidates == ()
+    cursor.close()
+
+
+def test_no_setting_is_proposed_that_cannot_be_changed() -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(ExpressionError) as error:
+        cursor.table("SELECT (SELECT n FROM trips) AS n")
+    assert "More than one row returned" in str(error.value)
+    assert "SET" not in str(error.value)
     cursor.close()
 
 

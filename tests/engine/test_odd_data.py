@@ -11,6 +11,7 @@ import pytest
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.outputs import OutputKind
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -111,6 +112,24 @@ def quoted(name: str) -> str:
 NUMBERS = ("x", "d", "wide", "nothing", "f", "unsigned", "large")
 ORDERED = (*NUMBERS, "yes", "day", "moment", "clock", "uuid", "list", "pair", "bytes", "text")
 KEYS = (*ORDERED, "kind", "entries")
+
+
+def test_numbers_of_any_length_are_values_so_far(odd: World) -> None:
+    """A literal of 41 digits is a BIGNUM. Arrow has its bytes, which no cast makes a number."""
+    plan = odd.check(f"SELECT kind, {'9' * 41} + count(*) AS n, sum(f) FROM figures GROUP BY kind", batches=3)
+    assert [output.kind for output in plan.outputs] == [
+        OutputKind.KEY,
+        OutputKind.OPAQUE,
+        OutputKind.ESTIMATE,
+    ]
+
+
+@pytest.mark.parametrize(("value", "certified"), [("TINYINT", False), ("DOUBLE", True)])
+def test_what_try_cast_may_make_null_is_not_certified(odd: World, value: str, certified: bool) -> None:
+    """The total is far beyond a TINYINT, and its last answer is NULL."""
+    plan = odd.check(f"SELECT TRY_CAST(sum(id) AS {value}) AS n FROM figures", batches=4)
+    first = next(odd.estimates(plan, batches=4))
+    assert bool(first.certified.any()) is certified
 
 
 @pytest.mark.parametrize("column", NUMBERS)

@@ -45,6 +45,16 @@ def cast_step(cast: exp.Expr, from_type: str = "") -> float | None:
     return 0.0 if given is not None and given <= decimals else 0.5 * 10.0**-decimals
 
 
+def loses_large_numbers(cast: exp.Expr) -> bool:
+    """Whether a cast gives NULL for a number that is too large for its type, as TRY_CAST does.
+
+    >>> import sqlglot
+    >>> [loses_large_numbers(sqlglot.parse_one(f"TRY_CAST(x AS {to})")) for to in ("TINYINT", "DOUBLE")]
+    [True, False]
+    """
+    return isinstance(cast, exp.TryCast) and type_name(cast) not in FLOATS
+
+
 def _decimals(type_text: str) -> int | None:
     """Return how many decimals the numbers of a type have, None where that is not known."""
     if type_text in WHOLE_NUMBERS:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.casts import cast_step
+from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.sign import bends
 from relaqs_engine.rewrite.outputs import sign_of_column
@@ -71,4 +71,4 @@ def _path(column: exp.Column) -> list[exp.Expr]:
 
 
 def _is_number(cast: exp.Cast) -> bool:
-    return cast_step(cast) is not None
+    return cast_step(cast) is not None and not loses_large_numbers(cast)

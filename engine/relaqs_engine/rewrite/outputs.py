@@ -88,7 +88,6 @@ def _output(
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     found = rounded(bare)
-    by_rows = any(average.rounding_a_row for average in _averages_in(bare, times))
     before, is_plain = found.before, found.before is bare
     return OutputColumn(
         name,
@@ -101,15 +100,7 @@ def _output(
         moves_in_steps=moves_in_steps(before),
         widest=widest_certified(before),
         sign=sign_of(value, lambda column: sign_of_column(column, basis)),
-        certifiable=not by_rows,
     )
-
-
-def _averages_in(value: exp.Expr, times: Mapping[str, AveragedTime]) -> list[AveragedTime]:
-    """Return the averages of moments or intervals that an output computes with."""
-    if not times:
-        return []
-    return [found for node in value.walk() if (found := times.get(node.sql(DIALECT))) is not None]
 
 
 def sign_of_column(column: exp.Column, basis: Mapping[str, BasisColumn]) -> Sign:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.casts import cast_step
+from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
 
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
 _MOST_DECIMALS = 300
@@ -65,4 +65,4 @@ def rounding_step(value: exp.Expr) -> float | None:
 
 
 def _is_cast(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Cast)
+    return isinstance(value, exp.Cast) and not loses_large_numbers(value)

@@ -20,7 +20,7 @@ from math import inf, isfinite
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.casts import cast_step
+from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
 from relaqs_engine.plans.sign import Sign, bends, sign_of
 from relaqs_engine.rewrite.rounded import rounding_step
 
@@ -143,7 +143,7 @@ def _step(node: exp.Expr, names: Names) -> float:
     if isinstance(node, exp.Cast):
         from_type = _known(node.this, names).type if isinstance(node.this, exp.Column) else ""
         by = cast_step(node, from_type)
-        return inf if by is None else by + _step(node.this, names)
+        return inf if by is None or loses_large_numbers(node) else by + _step(node.this, names)
     if isinstance(node, exp.Round):
         by = rounding_step(node)
         return inf if by is None else by + _step(node.this, names)
