@@ -101,9 +101,13 @@ def test_a_large_model_is_sent_once_a_pass_and_survives_a_worker(
         os.kill(victim, signal.SIGKILL)
         run.result(timeout=120)
         assert run.losses == embedded.losses
-    passes = [parcels for parcels in sent if len(parcels) > 1 and parcels[0].key.step > 0]
+    passes = [parcels for parcels in sent if parcels[0].key.step > 0]
     assert len(passes) >= len(embedded.losses)
-    for parcels in passes:
+    several = [
+        parcels for parcels in passes if len(parcels) > 1
+    ]  # on a fast machine later passes are one task
+    assert several
+    for parcels in several:
         commons = {id(parcel.common) for parcel in parcels}
         assert len(commons) == 1
         assert parcels[0].common is not None
