@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from distributed import Client
@@ -24,6 +25,7 @@ Process = subprocess.Popen[bytes]
 
 POLL_SECONDS = 0.05
 LONG_SECONDS = 60.0  # nothing here takes as long unless it hangs
+FIRST_PORT, LAST_PORT = 20_000, 32_000  # below those that Linux gives to whoever connects
 
 # One death of a task's worker is forgiven, not three, so that a poisonous task is found sooner. The scheduler
 # checks its own state all the time.
@@ -35,9 +37,15 @@ ENVIRONMENT = {
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free now, and that the system gives to nobody who asks for any.
+
+    So a scheduler that is killed and started again finds its port free, whatever other tests connect meanwhile.
+    """
+    while True:
+        port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -103,9 +103,7 @@ def test_a_large_model_is_sent_once_a_pass_and_survives_a_worker(
         assert run.losses == embedded.losses
     passes = [parcels for parcels in sent if parcels[0].key.step > 0]
     assert len(passes) >= len(embedded.losses)
-    several = [
-        parcels for parcels in passes if len(parcels) > 1
-    ]  # on a fast machine later passes are one task
+    several = [parcels for parcels in passes if len(parcels) > 1]
     assert several
     for parcels in several:
         commons = {id(parcel.common) for parcel in parcels}
