@@ -39,7 +39,7 @@ ENVIRONMENT = {
 def free_port() -> int:
     """Return a port that is free now, and that the system gives to nobody who asks for any.
 
-    So a scheduler that is killed and started again finds its port free, whatever other tests connect meanwhile.
+    So a scheduler that is killed and started again finds its port free, whatever others connect meanwhile.
     """
     while True:
         port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
