@@ -104,12 +104,13 @@ def test_a_large_model_is_sent_once_a_pass_and_survives_a_worker(
     passes = [parcels for parcels in sent if parcels[0].key.step > 0]
     assert len(passes) >= len(embedded.losses)
     several = [parcels for parcels in passes if len(parcels) > 1]
-    assert several
+    assert several  # on a fast machine later passes are one task, which carries the model itself
+    for parcels in passes:
+        models = {parcel.common or parcel.pickled for parcel in parcels}
+        assert [len(model) > 500_000 for model in models] == [True]
     for parcels in several:
-        commons = {id(parcel.common) for parcel in parcels}
-        assert len(commons) == 1
+        assert len({id(parcel.common) for parcel in parcels}) == 1
         assert parcels[0].common is not None
-        assert len(parcels[0].common) > 500_000
         assert max(len(parcel.pickled) for parcel in parcels) < 50_000
 
 
