@@ -129,3 +129,11 @@ def test_rows_behind_the_last_rival_may_be_as_good_as_its_interval_is_wide() -> 
     narrow, wide = _cells(values, 0.1), _cells(values, 30.1)
     assert ranked_rows(ranking, narrow, narrow, 0).certain.tolist() == [True]
     assert ranked_rows(ranking, wide, wide, 0).certain.tolist() == [False]
+
+
+def test_many_rows_are_compared_without_each_pair() -> None:
+    """A hundred thousand rows squared would be 80 GB."""
+    shown = 100_000
+    cells = _cells(np.arange(shown + 10.0, 0.0, -1.0).tolist(), 1.6)
+    found = ranked_rows(Ranking(0, descends=True, shown=shown), cells, cells, 0)
+    assert np.flatnonzero(~found.certain).tolist() == [shown - 3, shown - 2, shown - 1]

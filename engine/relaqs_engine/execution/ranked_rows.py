@@ -49,13 +49,13 @@ def ranked_rows(ranking: Ranking, usual: CellIntervals, strict: CellIntervals, c
     low = np.where(known, np.minimum(*ends), -np.inf)
     high = np.where(known, np.maximum(*ends), np.inf)
     first = np.arange(min(len(value), ranking.shown))
-    gaps = low[first, None] - high
-    gaps[first, first] = np.inf
     gap = np.full(len(first), np.inf)
     if len(value) > ranking.shown:
-        gap = np.partition(gaps, ranking.shown - 1, axis=1)[:, ranking.shown - 1]
+        last, next_one = np.sort(high)[::-1][ranking.shown - 1 : ranking.shown + 1]
+        gap = low[first] - np.where(high[first] >= last, next_one, last)  # a row is no rival of its own
     if len(value) >= ranking.shown + RIVALS:  # others are behind the last rival, by their estimates
-        gap = np.fmin(gap, low[first] - (value[-1] + np.max(high - value)))
+        behind = value[-1] + np.max(high - value)
+        gap = np.minimum(gap, low[first] - (np.inf if np.isnan(behind) else behind))
     half = (usual.high[first, column] - usual.low[first, column]) / 2
     certain = (gap > 0) & known[first]
     return RankedRows(certain, np.where(certain, gap / half, -np.inf))
