@@ -15,6 +15,7 @@ from relaqs_engine.layouts.spread import Item, Made
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import Task, TaskKey, TaskResult
+from relaqs.jobs.waiting import wait_pieces
 from relaqs.sharing.view import Kind
 
 _AHEAD = 2
@@ -62,13 +63,20 @@ class OnExecutor:
                 if taken == sent:
                     return
                 while taken not in results:
-                    result = came.get()
+                    result = _next(came)
                     results[result.key.step] = result
                 taken += 1
                 yield _value_of(results.pop(taken - 1))
         finally:
             _drain(came, sent - taken - len(results))
             self.executor.cancel(job)
+
+
+def _next(came: queue.SimpleQueue[TaskResult]) -> TaskResult:
+    for seconds in wait_pieces():
+        with suppress(queue.Empty):
+            return came.get(timeout=seconds)
+    raise AssertionError("waits for as long as it takes")
 
 
 def _value_of(result: TaskResult) -> Any:

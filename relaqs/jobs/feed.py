@@ -7,14 +7,12 @@ notebook gets every tenth snapshot, and always the last.
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Literal, TypeVar
 
-_LONGEST_WAIT_SECONDS = 0.5
+from relaqs.jobs.waiting import wait_pieces
 
 End = Literal["stopped", "exact", "failed"]
 State = Literal["waiting", "running", "paused"] | End
@@ -84,10 +82,10 @@ class Feed(Generic[AnyReport]):
             return None
 
     def _wait_for_news(self, seen: int, timeout: float | None) -> None:
-        """Wait in short pieces: a ctrl-C just before a wait (on Windows any) is only noticed after it."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.has_news(seen) and (left := deadline - time.monotonic()) > 0:
-            self._changed.wait(min(left, _LONGEST_WAIT_SECONDS))
+        for seconds in wait_pieces(timeout):
+            if self.has_news(seen):
+                return
+            self._changed.wait(seconds)
 
     def has_news(self, seen: int) -> bool:
         """Whether `wait` would return at once."""

@@ -17,6 +17,7 @@ from relaqs.jobs.description import JobDescription, check_weight
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import Job, Step, TaskResult
 from relaqs.jobs.listener import Listener, RunState
+from relaqs.jobs.waiting import is_set_in_time
 
 STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
 
@@ -129,7 +130,7 @@ class JobRunner:
         """Return whether the job is over, its cores free and every callback made, by then."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a job's own callback cannot wait for its end; wait in another thread")
-        return self._ended.wait(timeout_seconds)
+        return is_set_in_time(self._ended, timeout_seconds)
 
     def _time_out(self) -> None:
         try:

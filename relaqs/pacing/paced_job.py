@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from relaqs.jobs.job import Metered, Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.waiting import wait_pieces
 from relaqs.progress.loss_delta import LossDelta
 
 
@@ -64,7 +65,9 @@ class Turns:
     def wait(self) -> bool:
         """Wait for a turn; False if there will be none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_lent or self._is_over)
+            for seconds in wait_pieces():
+                if self._changed.wait_for(lambda: self._is_lent or self._is_over, seconds):
+                    break
             return not self._is_over
 
     def note(self, reported: Reported, turn_seconds: float) -> bool:

@@ -165,14 +165,18 @@ class TurnWork:
     kept_passes: int = 0
 
     def run(self, owner: str) -> TurnResult:
+        freed = RankFreedError(f"the rank on {self.slot} was freed; prepare it once more")
         if (rank := RESIDENTS.get(self.gang, self.slot, Rank)) is None:
-            raise RankFreedError(f"the rank on {self.slot} was freed; prepare it once more")
+            raise freed
         with rank.lock, one_thread():
+            if rank.is_freed:  # just now
+                raise freed
             return rank.take(self)
 
     def batch_at(self, step: int) -> int | None:
         """Return how many rows a step shall have. None: the job's rule says it."""
         if (again := self.restart) is not None and step < again.first_step + len(again.batch_rows):
+            assert step >= again.first_step, f"step {step} is before {again.first_step}, where ranks begin"
             return int(again.batch_rows[step - again.first_step])
         return self.membership.batch_rows
 
@@ -188,6 +192,7 @@ class Rank:
         self.address = RankAddress(slot, host, port)
         self.lock = threading.Lock()
         self.used_seconds = time.monotonic()
+        self.is_freed = False
         self._lesson = lesson
         self._now: TrainingCourse | None = None
         self._ends: list[TrainingCourse] = []  # at the ends of passes, which the driver may not have
@@ -221,6 +226,7 @@ class Rank:
         if (exchange := self._exchange) is not None:
             exchange.close()
         with self.lock:
+            self.is_freed = True
             self._leave()
             self._listener.close()
 

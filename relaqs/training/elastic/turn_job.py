@@ -30,6 +30,7 @@ from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.waiting import is_set_in_time
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
 from relaqs.training.elastic.journal import Journal
@@ -154,7 +155,7 @@ class TurnJob:
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the end. Return whether it came. Raises the error that the gang ended with."""
-        if not self._ended.wait(timeout_seconds):
+        if not is_set_in_time(self._ended, timeout_seconds):
             return False
         if self.error is not None:
             raise self.error
@@ -162,7 +163,7 @@ class TurnJob:
 
     def ends(self, timeout_seconds: float) -> bool:
         """Wait for the end, however it comes. Return whether it came in time."""
-        return self._ended.wait(timeout_seconds)
+        return is_set_in_time(self._ended, timeout_seconds)
 
     @property
     def step(self) -> int:
@@ -518,7 +519,9 @@ class TurnJob:
         self._pass_end_seconds = time.monotonic() + left_seconds
         self._step_seconds = max((each.step_seconds for each in results), default=math.inf) or math.inf
         self._roster.knowing |= {
-            each.slot for each in results if each.step and each.slot in self._roster.ready
+            each.slot
+            for each in results
+            if each.step and each.slot in self._roster.ready and each.slot not in turn.lost
         }
         self._tell(turn)
         if self._witness is not None:

@@ -17,7 +17,7 @@ class Turn:
     Attributes:
         sent_seconds: when it was sent, on the monotonic clock.
         results: what ranks have said, by slot.
-        lost: the slots that will say nothing any more.
+        lost: the slots whose rank was lost since it was sent. Who has not answered by then will not.
         over_seconds: until when a rank must answer, where its generation is over. On the monotonic clock.
         due_seconds: until when, where another one has: all ranks end a turn at the same step.
         core_seconds: of the tasks that have ended.
@@ -93,11 +93,14 @@ class TurnsInFlight:
         return self._turns.get(number)
 
     def lose(self, slots: Set[str], until_seconds: float) -> None:
-        """Note that slots answer no more. The others of their turns have until then: they may be meeting."""
+        """Note that ranks are lost.
+
+        until_seconds: how long the others of their turns have to say so, for they may be meeting.
+        """
         for turn in self._turns.values():
             if not slots.isdisjoint(turn.missing):
-                turn.lost |= slots
                 turn.note_broken(until_seconds)
+            turn.lost |= slots
 
     def take_whole(self) -> Iterator[Turn]:
         """Take out the turns that have all their answers, in their order: answers may come in another."""

@@ -15,8 +15,8 @@ from relaqs.training.elastic.exchange import SocketExchange
 from relaqs.training.elastic.lesson import Lesson
 from relaqs.training.elastic.membership import Membership
 from relaqs.training.elastic.order import Order
-from relaqs.training.elastic.rank import Rank, TurnResult, TurnWork
-from relaqs.training.elastic.residents import Residents
+from relaqs.training.elastic.rank import Rank, RankFreedError, TurnResult, TurnWork
+from relaqs.training.elastic.residents import RESIDENTS, Residents
 from relaqs.training.rows import Rows
 from tests.relaqs.training.lessons import MadeUpRecipe, Regression
 
@@ -123,6 +123,18 @@ def test_a_turn_ends_early_for_a_task_that_waits(
         result = rank.take(work_of(rank, membership, math.inf))
     rank.close()
     assert (result.broken, result.step) == (None, steps)
+
+
+def test_a_turn_whose_rank_is_freed_just_then_says_so() -> None:
+    rank = Rank("a/0", MadeUpRecipe().lesson())
+    work = work_of(rank, Membership(0, (rank.address,), 64, "token"), 1)
+    RESIDENTS.settled("gang", "a/0", Rank, lambda: rank)
+    rank.close()
+    try:
+        with pytest.raises(RankFreedError, match="the rank on a/0 was freed"):
+            work.run("")
+    finally:
+        RESIDENTS.forget("gang", "a/0")
 
 
 def test_the_end_of_a_pass_is_told_again_until_the_driver_has_it() -> None:

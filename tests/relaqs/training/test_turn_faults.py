@@ -22,6 +22,7 @@ from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.job import TaskKey, TaskResult
+from relaqs.training.elastic.membership import Membership
 from relaqs.training.elastic.rank import TurnResult
 from relaqs.training.elastic.residents import RESIDENTS
 from relaqs.training.elastic.turn_job import TurnJob, Wish
@@ -304,6 +305,43 @@ def test_ranks_that_were_freed_meanwhile_are_prepared_once_more(executor: DaskEx
     executor._client.run(free_all)
     eventually(lambda: len(job.rescales) > made)
     assert goes_on(job, ranks=2)
+
+
+def test_a_rank_that_is_prepared_once_more_knows_nothing(executor: DaskExecutor) -> None:
+    """Although the last turn of the one before it counts only after that."""
+    first, second, *_ = executor.slots()
+    job = gang(executor, "late-and-freed", Wish((first, second), 64))
+    send, note_turn, note_prepared = job._send_turn, job._note_turn, job._note_prepared
+    held = list[tuple[str, TaskResult]]()
+    is_freed = is_back = False
+
+    def send_then_free(membership: Membership) -> None:
+        nonlocal is_freed
+        send(membership)
+        if not is_freed and job.step > 60 and len(job._turns) == 2:
+            is_freed = True
+            executor._client.run(free_all)
+
+    def hold_or_note(slot: str, result: TaskResult) -> None:
+        if slot == second and is_freed and not is_back:
+            held.append((slot, result))
+        else:
+            note_turn(slot, result)
+
+    def note_then_release(slot: str, result: TaskResult) -> None:
+        nonlocal is_back
+        note_prepared(slot, result)
+        if slot == first and is_freed:
+            is_back = True
+            while held:
+                note_turn(*held.pop(0))
+
+    job._send_turn = send_then_free  # type: ignore[method-assign]
+    job._note_turn = hold_or_note  # type: ignore[method-assign]
+    job._note_prepared = note_then_release  # type: ignore[method-assign]
+    job.start()
+    eventually(lambda: is_back)
+    assert goes_on(job, ranks=2, steps=60)
 
 
 def free_all() -> None:

@@ -45,6 +45,14 @@ def test_a_turn_waits_no_more_for_slots_that_are_lost() -> None:
     assert len(turns) == 0
 
 
+def test_the_rank_of_an_answer_may_be_lost_before_its_turn_is_over() -> None:
+    turns = TurnsInFlight()
+    turn = turns.begin(TWO, 0.0)
+    assert answered(turns, 0, "a/0") == []
+    turns.lose({"a/0"}, 7.0)
+    assert (turn.lost, turn.missing, turn.is_broken) == ({"a/0"}, {"b/0"}, False)
+
+
 def test_numbers_go_on_after_turns_are_over() -> None:
     turns = TurnsInFlight()
     turns.begin(TWO, 0.0)
