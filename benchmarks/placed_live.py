@@ -80,11 +80,11 @@ class ModelKind:
     passes: int
 
     def started(
-        self, session: Session, policy: NotedPlacements, hurry: Hurry | None, passes: int
+        self, session: Session, policy: NotedPlacements, hurry: Hurry | None, passes: int, sql: str = SQL
     ) -> TrainingRun:
         """Start it in a session. hurry: its deadline, None where it has none."""
         job = TorchModule(
-            SQL,
+            sql,
             "y",
             f"benchmarks.placed_models:{self.module}",
             first_rate=0.05,

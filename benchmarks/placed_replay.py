@@ -8,9 +8,6 @@ simulator (`relaqs.simulation.placed`) gets when each came, what it takes alone,
 of a core, and asks the same placed policy twice a second. A simulated part is slower by what is asked of its
 device. A real one takes turns.
 
-*Between turns*: of the time in which a run is alone and trains, the share in which the slot that it uses most
-has no turn of it.
-
 *Equal views*: each view for which a live plan was made goes to a new policy of that name, as another process
 would read it. Its plan must be the same.
 """
@@ -20,8 +17,6 @@ from __future__ import annotations
 import argparse
 import pickle
 import sys
-import time
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -33,7 +28,7 @@ from rich.table import Table
 
 from benchmarks.live import JobDriver, LiveJob
 from benchmarks.placed_live import KINDS, ModelKind, on_workers, verdict, warehouse
-from benchmarks.placed_seen import NotedPlacements, PinnedRan, SentTurns, pinned_seen
+from benchmarks.placed_seen import NotedPlacements, SentTurns
 from benchmarks.record import circumstances, headline, write
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.resources import DEVICES, NodeResources
@@ -49,7 +44,6 @@ from relaqs.simulation.placed.workload import PlacedJob, PlacedWorkload
 from relaqs.simulation.workload import poisson_arrivals
 
 AGREES = 0.10  # of the mean completion time
-BETWEEN_MOST = 0.10  # of a run's time, when it is alone
 PERIOD_SECONDS = 0.5  # between two simulated plans
 ALONE_TIMES = 3  # that each kind trains alone; the mean of all but the first counts
 A_DAY_SECONDS = 86_400.0
@@ -88,17 +82,13 @@ class NotedViews(NotedPlacements):
 
 @dataclass(frozen=True, slots=True)
 class LiveTimes:
-    """What a seed's runs did on a cluster, each in a column. seconds: from coming to its end.
-
-    between_turns: the share of the time of runs that were alone.
-    """
+    """What a seed's runs did on a cluster, each in a column. seconds: from coming to its end."""
 
     kinds: tuple[ModelKind, ...]
     arrival_seconds: tuple[float, ...]
     seconds: tuple[float, ...]
     alone_seconds: tuple[float, ...]
     device_shares: tuple[float, ...]
-    between_turns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +97,6 @@ class Replayed:
 
     live_seconds: float
     simulated_seconds: float
-    between_turns: float
     views: int
     as_planned: int
     live: tuple[float, ...]
@@ -144,10 +133,8 @@ def live(options: argparse.Namespace, seed: int, policy: NotedViews) -> LiveTime
     random = np.random.default_rng(seed)
     kinds = [KINDS[at % len(KINDS)] for at in random.permutation(options.jobs).tolist()]
     arrivals: FloatArray = poisson_arrivals(random, len(kinds), options.arrival)
-    with on_workers(options, policy, SentTurns(), sharing=SHARING) as (driver, dask):
-        began = time.time()
+    with on_workers(options, policy, SentTurns(), sharing=SHARING) as (driver, _):
         takes = alone(driver, policy)
-        pinned = pickle.loads(dask.run_on_scheduler(pinned_seen))
         policy.views.clear()
         jobs = [training(kind, number, policy) for number, kind in enumerate(kinds)]
         run = driver.run(jobs, arrivals)
@@ -158,23 +145,7 @@ def live(options: argparse.Namespace, seed: int, policy: NotedViews) -> LiveTime
         tuple(float(each.at_seconds[-1]) - each.arrival_seconds for each in run.finished),
         tuple(takes[kind.module] for kind in kinds),
         tuple(shares[each.id] for each in run.finished),
-        between_turns([each for each in pinned if each.start_seconds >= began]),
     )
-
-
-def between_turns(pinned: Sequence[PinnedRan]) -> float:
-    """Return the share of the time of some runs, one after another, in which none of their turns runs."""
-    by_run: defaultdict[str, list[PinnedRan]] = defaultdict(list)
-    for ran in pinned:
-        by_run[ran.job].append(ran)
-    lasted = turned = 0.0
-    for turns in by_run.values():
-        busy: defaultdict[str, float] = defaultdict(float)
-        for ran in turns:
-            busy[ran.worker] += ran.end_seconds - ran.start_seconds
-        turned += max(busy.values())
-        lasted += max(ran.end_seconds for ran in turns) - min(ran.start_seconds for ran in turns)
-    return 1.0 - turned / lasted
 
 
 def simulated(times: LiveTimes, policy: str, workers: int) -> FloatArray:
@@ -220,7 +191,6 @@ def replayed(options: argparse.Namespace, seed: int) -> Replayed:
     return Replayed(
         float(np.mean(times.seconds)),
         float(ended.mean()),
-        times.between_turns,
         len(policy.views),
         policy.as_planned(options.policy),
         times.seconds,
@@ -229,7 +199,7 @@ def replayed(options: argparse.Namespace, seed: int) -> Replayed:
 
 
 def table_of(seeds: Sequence[tuple[int, Replayed]]) -> Table:
-    table = Table("seed", "mean seconds, live", "simulated", "off", "≤ 10 %", "between turns", "≤ 10 %")
+    table = Table("seed", "mean seconds, live", "simulated", "off", "≤ 10 %")
     table.add_column("same plans for equal views")
     for seed, found in seeds:
         table.add_row(
@@ -238,8 +208,6 @@ def table_of(seeds: Sequence[tuple[int, Replayed]]) -> Table:
             f"{found.simulated_seconds:.1f}",
             f"{100 * found.is_off:+.1f} %",
             verdict(abs(found.is_off) <= AGREES),
-            f"{100 * found.between_turns:.1f} %",
-            verdict(found.between_turns <= BETWEEN_MOST),
             f"{found.as_planned:,} of {found.views:,}",
         )
     return table

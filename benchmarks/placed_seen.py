@@ -116,10 +116,15 @@ class SentTurn:
 
 
 class SentTurns:
-    """The turns that carriers have sent, by run and number of the pinned task."""
+    """The turns that carriers have sent, by run and number of the pinned task.
+
+    Attributes:
+        others: when each run sent tasks that are pinned nowhere, as those that judge a model.
+    """
 
     def __init__(self) -> None:
         self.by_task: dict[tuple[str, int], SentTurn] = {}
+        self.others: defaultdict[str, list[float]] = defaultdict(list)
         self._asked: dict[str, float] = {}
         self._turns: dict[str, tuple[tuple[int, int], float]] = {}  # the newest of each run, and its asking
 
@@ -129,7 +134,9 @@ class SentTurns:
 
     def note(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
-            if isinstance(work := task.work, PartTurnWork):
+            if task.key.index != PLACED:
+                self.others[task.key.job].append(time.time())
+            elif isinstance(work := task.work, PartTurnWork):
                 there = work.membership
                 workers = {part: worker_of(there.slots[at]) for part, at in sorted(there.place_of.items())}
                 own = tuple(part for part, at in there.place_of.items() if there.slots[at] == work.slot)

@@ -58,6 +58,14 @@ def lay_out_bundled(folder: Path) -> None:
             shuffle(table, folder / name, partitions=8)
 
 
+def lay_out_digits(folder: Path, copies: int) -> str:
+    """Lay out the digits in a folder, each so many times, and return the table's name."""
+    name = f"digits_{copies}"
+    if not (folder / name).exists():
+        shuffle(pa.concat_tables([_bundled()["digits"]] * copies), folder / name, partitions=8)
+    return name
+
+
 def _bundled() -> dict[str, pa.Table]:
     from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
