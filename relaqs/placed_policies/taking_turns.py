@@ -34,15 +34,15 @@ class TakingTurns:
         return f"{self.inner.name}, by turns"
 
     def plan(self, view: PlacedView) -> PlacedPlan:
-        plan, share = self.inner.plan(view), 1.0
         wanted, there = view.parts.demand[:, DEVICES].sum(), view.nodes.device_counts[view.nodes.alive].sum()
-        for _ in range(HALVINGS - 1):
-            if (plan.node != WAITS).all():
-                break
-            share /= 2
+        plan: PlacedPlan | None = None
+        for halved in range(HALVINGS):
+            share = 0.5**halved
             if share * wanted <= there:
-                plan = self.inner.plan(_asking_for(view, share))
-        return plan
+                plan = self.inner.plan(_asking_for(view, share) if halved else view)
+                if (plan.node != WAITS).all():
+                    return plan
+        return self.inner.plan(view) if plan is None else plan
 
 
 def _asking_for(view: PlacedView, share: float) -> PlacedView:

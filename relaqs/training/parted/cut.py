@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, product
 from typing import NamedTuple
 
@@ -98,11 +99,16 @@ Part(stage=1, replica=1)))
     @property
     def parts(self) -> tuple[Part, ...]:
         """All of them, by stage and then by replica."""
-        return tuple(Part(*each) for each in product(range(self.stages), range(self.replicas)))
+        return _parts_of(self.stages, self.replicas)
 
     def layers_of(self, stage: int) -> range:
         """Return the layers of a stage."""
         return range(self.starts[stage], (*self.starts, self.layers)[stage + 1])
+
+
+@cache  # plans ask for them all the time
+def _parts_of(stages: int, replicas: int) -> tuple[Part, ...]:
+    return tuple(Part(*each) for each in product(range(stages), range(replicas)))
 
 
 def cut_of(parts: ModelParts, sizes: Sequence[int], model: str) -> ModelCut:

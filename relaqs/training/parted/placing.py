@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
@@ -186,6 +187,14 @@ def _by_part(of_stage: Sequence[FloatArray], stages: Sequence[IntArray]) -> Floa
 
 def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[IntArray, FloatArray]:
     """Return who sends whom how much in a step: first each stage the next, then back, then replicas."""
+    passed = np.repeat(sizes.passed_bytes, cut.replicas)
+    gradients = np.repeat(sizes.parameters * PARAMETER_BYTES / 3, cut.replicas * (cut.replicas - 1))
+    return _pairs(cut), np.concatenate([passed, passed, gradients])
+
+
+@lru_cache(1024)
+def _pairs(cut: ModelCut) -> IntArray:
+    """Return who sends whom something in a step, shape (F, 2): sender, receiver."""
     at = {part: place for place, part in enumerate(cut.parts)}
     down = [
         (at[part], at[Part(part.stage + 1, part.replica)])
@@ -199,6 +208,4 @@ def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[IntArray, FloatArray]:
         if other != part.replica
     ]
     pairs = [*down, *((child, parent) for parent, child in down), *across]
-    passed = np.repeat(sizes.passed_bytes, cut.replicas)
-    gradients = np.repeat(sizes.parameters * PARAMETER_BYTES / 3, cut.replicas * (cut.replicas - 1))
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.concatenate([passed, passed, gradients])
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
