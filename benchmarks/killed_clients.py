@@ -3,8 +3,8 @@
     python -m benchmarks.killed_clients [--times 10] [--workers 2]
 
 A process trains a model in two parts on a scheduler and workers of one thread, and is killed. From then on
-the scheduler is asked every two milliseconds for the run, which holds slots, and for its tasks. The time counts
-until it has neither, so that another run may have the workers.
+the scheduler is asked every two milliseconds for the run, which holds slots, and for its tasks.
+The time counts until it has neither, so that another run may have the workers.
 """
 
 from __future__ import annotations
