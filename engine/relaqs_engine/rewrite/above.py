@@ -3,8 +3,8 @@
     SELECT k, avg(v) FROM t GROUP BY k
 
 The average over groups that a query below has made of `t` is `sum(value_0) / sum(value_1)`, where those are
-`sum(v)` and `count(v)` of each group. Some functions have no such merge. COUNT(DISTINCT v) has one where `v` is a
-key of the groups below: its values are all there, to be counted above.
+`sum(v)` and `count(v)` of each group. Some functions have no such merge. COUNT(DISTINCT v) has one where `v`
+is a key of the groups below: its values are all there, to be counted above.
 """
 
 from __future__ import annotations
