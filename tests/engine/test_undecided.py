@@ -15,6 +15,8 @@ BEST = (
 )
 URGENT = "SELECT 1 FROM orders WHERE o_custkey = c_custkey AND o_orderpriority = '1-URGENT'"
 PER_PRIORITY = "SELECT count(*) AS n FROM orders GROUP BY o_orderpriority"
+PER_SUPPLIER = "SELECT l_suppkey AS k, min(1) AS f FROM lineitem GROUP BY 1 HAVING sum(l_quantity)"
+SMALL, LARGE = f"({PER_SUPPLIER} < 1500) AS small", f"({PER_SUPPLIER} > 1600) AS large"
 SHAPES = {
     "groups in an answer": (
         f"SELECT l_returnflag, sum(l_tax) FROM lineitem WHERE l_shipmode IN ({BEST}) GROUP BY 1"
@@ -43,6 +45,20 @@ SHAPES = {
         "SELECT k, sum(v) FROM (SELECT l_returnflag AS k, l_linenumber AS v FROM lineitem "
         "UNION SELECT o_orderstatus, o_shippriority FROM orders) GROUP BY k"
     ),
+    "flags of groups": (
+        "SELECT NOT (small.f IS NULL) AS a, NOT (large.f IS NULL) AS b, count(DISTINCT l_suppkey) AS n, "
+        f"sum(l_tax) AS s FROM lineitem LEFT JOIN {SMALL} ON l_suppkey = small.k "
+        f"LEFT JOIN {LARGE} ON l_suppkey = large.k GROUP BY 1, 2"
+    ),
+    "rows without a match": (
+        f"SELECT l_returnflag, o_orderstatus, sum(l_tax) FROM lineitem LEFT JOIN {SMALL} "
+        "ON l_suppkey = small.k AND l_quantity > 20 JOIN orders ON l_orderkey = o_orderkey "
+        "WHERE small.k IS NULL OR o_totalprice > 90000 GROUP BY 1, 2"
+    ),
+    "rows with several matches": (
+        "SELECT count(*), count(DISTINCT l_linenumber) FROM lineitem LEFT JOIN (SELECT l_linenumber AS k, "
+        "count(*) FROM lineitem GROUP BY 1 HAVING count(*) > 100) AS common ON l_linenumber < common.k"
+    ),
     "a branch that is read whole": (
         "SELECT k, sum(v) FROM (SELECT l_returnflag AS k, l_tax AS v FROM lineitem UNION ALL "
         "SELECT o_orderstatus, c_acctbal FROM customer LEFT JOIN orders ON o_custkey = c_custkey) GROUP BY k"
@@ -66,6 +82,11 @@ def test_what_an_unread_row_may_decide_is_not_certified(tpch: World) -> None:
 
 def test_a_branch_that_is_read_whole_leaves_the_others_their_intervals(tpch: World) -> None:
     assert early(tpch, SHAPES["a branch that is read whole"])[0].certified.any()
+
+
+def test_rows_that_may_find_a_match_are_not_certified(tpch: World) -> None:
+    for shape in ("flags of groups", "rows without a match", "rows with several matches"):
+        assert not any(estimate.certified.any() for estimate in early(tpch, SHAPES[shape]))
 
 
 def early(world: World, sql: str) -> list[Estimate]:

@@ -3,7 +3,8 @@
     SELECT k, avg(v) FROM t GROUP BY k
 
 The average over groups that a query below has made of `t` is `sum(value_0) / sum(value_1)`, where those are
-`sum(v)` and `count(v)` of each group. Some functions have no such merge, as COUNT(DISTINCT v).
+`sum(v)` and `count(v)` of each group. Some functions have no such merge. COUNT(DISTINCT v) has one where `v`
+is a key of the groups below: its values are all there, to be counted above.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class Above:
 
     def _merged(self, node: exp.Expr) -> exp.Expr:
         call = node.this if isinstance(node, exp.Filter) else node
+        if self._counts_keys(node):
+            keys = [self.visit(key) for key in call.this.expressions]
+            return exp.Count(this=exp.Distinct(expressions=keys))
         if isinstance(call.this, exp.Distinct | exp.Order) or call.expressions:
             self.partials = None
         elif isinstance(call, exp.Sum):
@@ -69,6 +73,13 @@ class Above:
         else:
             self.partials = None
         return exp.Null()
+
+    def _counts_keys(self, node: exp.Expr) -> bool:
+        """Whether it counts the distinct values of a key. Each group below has rows, and so has its key."""
+        if not isinstance(node, exp.Count) or not isinstance(node.this, exp.Distinct) or node.expressions:
+            return False
+        values = node.this.expressions
+        return len(values) == 1 and values[0] in self.keys
 
     def _count(self, total: exp.Expr) -> exp.Expr:
         return exp.Coalesce(this=total, expressions=[exp.Literal.number(0)]) if self.may_be_empty else total

@@ -11,7 +11,8 @@ Rows with the same driver stay together or go together. So they are summed befor
 
 The same goes for joins with derived tables. Rows that agree in the columns of the join's condition meet the
 same rows, each as often as the others. So sums, counts, averages, minima and maxima merge. What is aggregated
-first is a part of its own (`rewrite/carve.py`), and is estimated like any other.
+first is a part of its own (`rewrite/carve.py`), and is estimated like any other. A LEFT JOIN keeps its
+condition: groups that meet no row stay, as their rows would.
 
 The decision: docs/decisions/0045-decided-later.md.
 """
@@ -87,16 +88,28 @@ def before_it_is_decided(query: exp.Select, is_sampled: Callable[[str], bool]) -
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What an aggregation reads. first: the tables that are aggregated first, with the conditions `known`."""
+    """What an aggregation reads.
+
+    Attributes:
+        first: the tables that are aggregated first.
+        known: the conditions about those alone.
+        others: the joins of all other tables, in their order.
+        undecided: the conditions of WHERE and of inner joins that are not known.
+    """
 
     first: tuple[exp.Expr, ...]
     known: tuple[exp.Expr, ...]
-    others: tuple[exp.Expr, ...]
+    others: tuple[exp.Join, ...]
     undecided: tuple[exp.Expr, ...]
 
     @property
     def aliases(self) -> frozenset[str]:
         return frozenset(source.alias_or_name for source in self.first)
+
+    @property
+    def deciding(self) -> tuple[exp.Expr, ...]:
+        """The conditions that say which rows meet, and which count."""
+        return (*self.undecided, *(on for join in self.others if (on := join.args.get("on"))))
 
 
 def _rows_of(query: exp.Select, is_sampled: Callable[[str], bool]) -> _Rows | None:
@@ -107,7 +120,8 @@ def _rows_of(query: exp.Select, is_sampled: Callable[[str], bool]) -> _Rows | No
         return None
     sources = {source.alias_or_name: source for source in (from_.this, *(join.this for join in joins))}
     where = query.args.get("where")
-    conditions = [join.args.get("on") for join in joins] + [where.this if where else None]
+    left = {join.this.alias_or_name: join for join in joins if join.side == "LEFT"}
+    conditions = [join.args.get("on") for join in joins if not join.side] + [where.this if where else None]
     conjuncts = [each for condition in conditions for each in conjuncts_of(condition)]
 
     def reads_sample(node: exp.Expr) -> bool:
@@ -115,7 +129,9 @@ def _rows_of(query: exp.Select, is_sampled: Callable[[str], bool]) -> _Rows | No
         return any(is_sampled(table.name) for table in found)
 
     can_be_first = [
-        alias for alias, each in sources.items() if isinstance(each, exp.Table) or not reads_sample(each)
+        alias
+        for alias, each in sources.items()
+        if alias not in left and (isinstance(each, exp.Table) or not reads_sample(each))
     ]
     decided = [each for each in conjuncts if not any(map(reads_sample, own_nodes(each, exp.Query)))]
     sampled = [alias for alias in can_be_first if reads_sample(sources[alias])]
@@ -126,14 +142,23 @@ def _rows_of(query: exp.Select, is_sampled: Callable[[str], bool]) -> _Rows | No
     return _Rows(
         tuple(source for alias, source in sources.items() if alias in first),
         tuple(known),
-        tuple(source for alias, source in sources.items() if alias not in first),
+        tuple(
+            left.get(alias, exp.Join(this=source, kind="CROSS"))
+            for alias, source in sources.items()
+            if alias not in first
+        ),
         tuple(each for each in conjuncts if each not in known),
     )
 
 
 def _is_plain(join: exp.Join) -> bool:
-    """Whether a join is an inner one that says by ON what it compares."""
-    return not join.side and not join.method and not join.args.get("using") and join.kind in _PLAIN
+    """Whether a join is an inner one or a LEFT JOIN, and says by ON what it compares."""
+    if join.method or join.args.get("using"):
+        return False
+    if join.side == "LEFT":
+        on = join.args.get("on")
+        return on is not None and on.find(exp.Query) is None
+    return not join.side and join.kind in _PLAIN
 
 
 _PLAIN = ("", "INNER", "CROSS")
@@ -160,7 +185,7 @@ def _finer_keys(rows: _Rows, keys: Sequence[exp.Expr]) -> list[exp.Expr]:
         own = aliases_in(key)
         is_first = bool(own) and own <= rows.aliases and key.find(exp.Query) is None
         found += [key] if is_first else list(_columns_of(key, rows.aliases))
-    for condition in rows.undecided:
+    for condition in rows.deciding:
         found += _columns_of(condition, rows.aliases)
     return [each.copy() for each in dict.fromkeys(found)]
 
@@ -214,5 +239,9 @@ def _joined(merged: exp.Select, rows: _Rows, above: _AboveFirst) -> exp.Select:
     if above.keys:
         first.set("group", exp.Group(expressions=[key.copy() for key in above.keys]))
     merged = merged.from_(first.subquery(_FIRST))
-    merged.set("joins", [exp.Join(this=source.copy(), kind="CROSS") for source in rows.others])
+    joins = [join.copy() for join in rows.others]
+    for join in joins:
+        if on := join.args.get("on"):
+            join.set("on", above.over(on.copy()))
+    merged.set("joins", joins)
     return merged.where(*(above.over(each) for each in rows.undecided))
