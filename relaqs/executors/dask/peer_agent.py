@@ -85,7 +85,7 @@ class PeerAgent(WorkerPlugin):
         secede()
 
     def take_core(self) -> None:
-        """Let the calling task, which left its core, have one again: once a task here ends, before all others.
+        """Let the calling task, which left its core, have one again before all others, once a task here ends.
 
         Those who ask come in their order. Dask alone would let the last one in first.
         """
