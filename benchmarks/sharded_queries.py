@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -177,7 +178,7 @@ def main(arguments: Sequence[str]) -> None:
         with (
             emulated_machines(options.machines, options.megabits) as dask,
             observed_session(
-                dask, dask.scheduler.address, Path(folder), options.machines, policy="weighted_fair"
+                dask, dask.scheduler_info()["address"], Path(folder), options.machines, policy="weighted_fair"
             ) as driver,
         ):
             machines = Machines(driver, dask, options.machines)
@@ -225,7 +226,9 @@ def _seed(machines: Machines, seed: int, options: argparse.Namespace) -> Seed:
 
 
 @contextmanager
-def _training(session: Session, job: SleptTraining, parameters: str) -> Iterator[list[TrainingRun]]:
+def _training(
+    session: Session, job: SleptTraining, parameters: Literal["sharded", "client"]
+) -> Iterator[list[TrainingRun]]:
     """Give trainings that have made their first passes, and end them."""
     runs = [session.train(job, parameters=parameters, max_steps=FOR_EVER) for _ in range(TRAININGS)]
     try:
@@ -267,7 +270,7 @@ def _beside(
 
 
 def _shares(amounts: FloatArray) -> FloatArray:
-    return amounts / amounts.sum(axis=1, keepdims=True)
+    return np.asarray(amounts / amounts.sum(axis=1, keepdims=True))
 
 
 def _stream(driver: JobDriver, seed: int, at_once: int) -> tuple[list[float], list[float]]:
