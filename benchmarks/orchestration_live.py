@@ -111,19 +111,32 @@ def session_on_cluster(
     """Give a session on a new cluster, and a Dask client that observes it."""
     with cluster(workers) as address, Client(address, timeout=WAIT_SECONDS, set_as_default=False) as dask:
         dask.wait_for_workers(workers, timeout=WAIT_SECONDS)
-        dask.register_plugin(RelaqsPlugin())
-        dask.register_plugin(Observer())
-        clock = Clock("wall", workers)
-        executor = ReportingExecutor(address, slot_policy, clock)
-        session = Session(
-            Catalog.open(warehouse),
-            {},
-            executor,
-            memory_limit_bytes=machine_memory_bytes() // 2 // workers,
-            exact_threads=1,
-        )
-        with JobDriver(session, clock, executor.reports, executor.describe(), []) as driver:
+        with observed_session(dask, address, warehouse, workers, slot_policy=slot_policy) as driver:
             yield driver, dask
+
+
+def observed_session(
+    dask: Client,
+    address: str,
+    warehouse: Path,
+    workers: int,
+    *,
+    slot_policy: str | SlotPolicy | None = None,
+    policy: str = DEFAULT_POLICY,
+) -> JobDriver:
+    """Return a session on a cluster that the Dask client observes from now on. address: of its scheduler."""
+    dask.register_plugin(RelaqsPlugin())
+    dask.register_plugin(Observer())
+    clock = Clock("wall", workers)
+    executor = ReportingExecutor(address, slot_policy, clock, policy)
+    session = Session(
+        Catalog.open(warehouse),
+        {},
+        executor,
+        memory_limit_bytes=machine_memory_bytes() // 2 // workers,
+        exact_threads=1,
+    )
+    return JobDriver(session, clock, executor.reports, executor.describe(), [])
 
 
 def way(

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from distributed import Client, Worker, WorkerPlugin, get_worker, secede
+from distributed import Client, Worker, WorkerPlugin, get_worker, rejoin, secede
 from distributed.comm.core import Comm
 from distributed.core import Status
 from distributed.protocol import pickle
@@ -51,6 +51,7 @@ class PeerAgent(WorkerPlugin):
         self.sent_bytes = self.array_bytes = 0
         self._worker = worker
         self._lanes = EgressLanes()
+        self._first_back = asyncio.Lock()
         self._services: dict[type[PeerService], PeerService] = {}
         worker.handlers[PEER_OP] = self.take_letter
         self._sweeper = asyncio.ensure_future(self._sweep())
@@ -82,6 +83,17 @@ class PeerAgent(WorkerPlugin):
     def leave_core(self) -> None:
         """Let another task have the core of the calling one, which from now on sends and waits."""
         secede()
+
+    def take_core(self) -> None:
+        """Let the calling task, which left its core, have one again before all others, once a task here ends.
+
+        Those who ask come in their order. Dask alone would let the last one in first.
+        """
+        self.call(self._first_back.acquire)
+        try:
+            rejoin()
+        finally:
+            self._worker.loop.add_callback(self._first_back.release)
 
     def service(self, of: type[PeerService]) -> Any:
         return self.call(self._found, of)

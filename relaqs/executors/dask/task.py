@@ -102,6 +102,7 @@ class InterruptReleased(WorkerPlugin):
 
     def transition(self, key: object, start: str, finish: str, **kwargs: Any) -> None:
         """Called by the worker, in its event loop, which must not wait for the interruption."""
-        if start == "executing" and finish == "released" and job_of(key) is not None:
+        runs = start in ("executing", "long-running")  # the latter left its core, and may have one again
+        if runs and finish == "released" and job_of(key) is not None:
             run = run_of(self._worker, key)
             threading.Thread(target=worker.interrupt, args=(run,), daemon=True).start()

@@ -102,15 +102,21 @@ class ShardHolder:
 
         await self._ask_owners(cut, [letter(shard) for shard in range(len(cut.owners))], "push", 0.0)
 
+    async def has(self, cut: ShardMap, version: int) -> bool:
+        """Return whether this worker has the parameters already, so that `pull` gives them at once."""
+        run = self._held(cut.job, cut.generation)
+        found = None if run is None else run.pulls.get(version)
+        return found is not None and _is_whole(found)
+
     async def pull(self, cut: ShardMap, version: int) -> PulledParameters:
         """Return the parameters. They are fetched once for all tasks of this worker."""
         run = await self._run_of(cut)
         found = run.pulls.get(version)
-        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+        if found is None or (found.done() and not _is_whole(found)):
             found = self._fetch_ahead(run, version, DEMAND_SECONDS)
         elif not found.done():
             await asyncio.wait([found], timeout=DEMAND_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND)
-            if not found.done() or found.exception() is not None:
+            if not _is_whole(found):
                 found = self._fetch_ahead(run, version, DEMAND_SECONDS)
         pulled = await asyncio.shield(found)
         try:
@@ -327,6 +333,11 @@ def _end(run: _HeldRun) -> None:
     run.is_over = True
     for task in run.pulls.values():
         task.cancel()
+
+
+def _is_whole(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task has given what it was to give."""
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

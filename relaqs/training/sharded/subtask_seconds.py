@@ -18,13 +18,11 @@ class TaskSeconds:
     """What one task of a step took.
 
     Attributes:
-        waited: for the parameters, with a core held.
-        comp: from then until the core was left.
-        pull: from when the version was there until this worker had it whole, whether a core was held or not.
+        comp: from when it had the parameters and a core until it left the core.
+        pull: from when the version was there until this worker had it whole.
         push: from when the core was left until all owners had their part.
     """
 
-    waited: float
     comp: float
     pull: float
     push: float
@@ -66,10 +64,10 @@ class SubtaskClock:
 
     >>> clock = SubtaskClock()
     >>> for _ in range(SKIPPED_PASSES):
-    ...     clock.note([TaskSeconds(0.0, 9.0, 9.0, 9.0)], workers=1, step_seconds=99.0)
+    ...     clock.note([TaskSeconds(9.0, 9.0, 9.0)], workers=1, step_seconds=99.0)
     >>> clock.seconds is None
     True
-    >>> clock.note([TaskSeconds(0.1, 0.3, 0.1, 0.1), TaskSeconds(0.0, 0.5, 0.1, 0.1)], 2, step_seconds=0.75)
+    >>> clock.note([TaskSeconds(0.3, 0.1, 0.1), TaskSeconds(0.5, 0.1, 0.1)], 2, step_seconds=0.75)
     >>> clock.seconds.comp, round(clock.seconds.rest, 3)
     (0.4, 0.15)
     """

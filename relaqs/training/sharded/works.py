@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from relaqs.executors.peers import PeerForgotError, PeerLostError
 from relaqs.jobs.executor import busy_seconds
@@ -13,13 +13,23 @@ from relaqs.jobs.job import Metered
 from relaqs.training.passes import PartitionSource, PassWork
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.rows import Sums
-from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.holder import PulledParameters, ShardHolder
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState, split_sums
 from relaqs.training.sharded.shards import ShardMap
 from relaqs.training.sharded.subtask_seconds import TaskSeconds
 
+if TYPE_CHECKING:
+    from relaqs.executors.dask.peer_agent import PeerAgent
+
 Heard = TypeVar("Heard")
 Saying = ParamSpec("Saying")
+
+
+def agent_here() -> PeerAgent:
+    """Return the agent of the worker whose thread calls."""
+    from relaqs.executors.dask.peer_agent import peer_agent_here
+
+    return peer_agent_here()
 
 
 def call_holder(
@@ -28,17 +38,21 @@ def call_holder(
     **named: Saying.kwargs,
 ) -> Heard:
     """Return what the holder of the worker answers whose thread calls. Raises PeerLostError as it does."""
-    from relaqs.executors.dask.peer_agent import peer_agent_here
-
-    agent = peer_agent_here()
+    agent = agent_here()
     return agent.call(ask, agent.service(ShardHolder), *arguments, **named)
 
 
-def leave_core() -> None:
-    """Let another task have the core of the calling one."""
-    from relaqs.executors.dask.peer_agent import peer_agent_here
+def pull(cut: ShardMap, version: int) -> PulledParameters:
+    """Return the parameters, once they are there. Raises PeerLostError, and then the task has no core.
 
-    peer_agent_here().leave_core()
+    While they are on their way the core is left to other tasks.
+    """
+    if call_holder(ShardHolder.has, cut, version):
+        return call_holder(ShardHolder.pull, cut, version)
+    agent_here().leave_core()
+    pulled = call_holder(ShardHolder.pull, cut, version)
+    agent_here().take_core()
+    return pulled
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,7 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class IterateWork:
-    """PULL, COMP and PUSH over some pieces. Gives a `StepPart` or `LostShards`. PUSH holds no core.
+    """PULL, COMP and PUSH over some pieces. Gives a `StepPart` or `LostShards`. Only COMP holds a core.
 
     It may run twice, on any worker: what was sent already changes nothing.
 
@@ -117,23 +131,23 @@ class IterateWork:
     first: int
     end: int
 
-    def run(self, owner: str) -> Metered | LostShards:
-        busy, computed, begun = busy_seconds(), time.thread_time(), time.monotonic()
+    def run(self, owner: str) -> Metered:
+        core_seconds = 0.0
         try:
-            pulled = call_holder(ShardHolder.pull, self.cut, self.version)
-            there = time.monotonic()
+            pulled = pull(self.cut, self.version)
+            busy, computed, begun = busy_seconds(), time.thread_time(), time.monotonic()
             model = pulled.descent.model(pulled.values)
             work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
             summed = work.run(owner)
             gradient, totals = split_sums(summed.sums, pulled.descent)
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
             core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
-            leave_core()  # PUSH needs none
+            agent_here().leave_core()
             left = time.monotonic()
             call_holder(ShardHolder.push, self.cut, self.version, self.sender, gradient, self.pace)
         except PeerLostError as error:
-            return LostShards.of(error)
-        seconds = TaskSeconds(there - begun, left - there, pulled.seconds, time.monotonic() - left)
+            return Metered(LostShards.of(error), core_seconds)
+        seconds = TaskSeconds(left - begun, pulled.seconds, time.monotonic() - left)
         return Metered(StepPart(totals, penalty, seconds), core_seconds)
 
 
@@ -144,14 +158,15 @@ class FetchWork:
     cut: ShardMap
     version: int
 
-    def run(self, owner: str) -> Metered | LostShards:
+    def run(self, owner: str) -> Metered:
         computed = time.thread_time()
-        leave_core()
+        agent_here().leave_core()
+        found: ShardState | LostShards
         try:
-            state = call_holder(ShardHolder.fetch, self.cut, self.version)
+            found = call_holder(ShardHolder.fetch, self.cut, self.version)
         except PeerLostError as error:
-            return LostShards.of(error)
-        return Metered(state, time.thread_time() - computed)
+            found = LostShards.of(error)
+        return Metered(found, time.thread_time() - computed)
 
 
 @dataclass(frozen=True, slots=True)

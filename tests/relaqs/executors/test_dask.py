@@ -47,6 +47,7 @@ from tests.relaqs.executors.toy_jobs import (
     FailsUnpicklably,
     GivesALock,
     KillsItsWorker,
+    LendsItsCore,
     LongQuery,
     LongQueryOnce,
     Number,
@@ -146,6 +147,21 @@ def test_stop_interrupts_what_runs_and_drops_what_waits(executor: DaskExecutor, 
     assert runner.wait(LONG_SECONDS)
     following = counting_job("following", steps=2, tasks=4)
     assert run_to_end(JobRunner(following, executor)).state is RunState.EXACT
+
+
+def test_stop_interrupts_what_left_its_core_and_has_one_again(
+    executor: DaskExecutor, pipes: list[Path]
+) -> None:
+    executor.peers()  # they have agents
+    runner = JobRunner(ToyJob("lent", [[LendsItsCore(LongQuery(str(pipe))) for pipe in pipes]]), executor)
+    runner.start()
+    for pipe in pipes:
+        pipe.read_text()
+    runner.stop()
+    assert runner.wait(LONG_SECONDS)
+    following = ToyJob("following", [[LendsItsCore(Number(i)) for i in range(12)]])
+    assert run_to_end(JobRunner(following, executor)).state is RunState.EXACT
+    assert following.folded == [(0, list(range(12)))]
 
 
 def test_a_task_that_is_released_and_wanted_again_takes_nothing_of_its_job_along(

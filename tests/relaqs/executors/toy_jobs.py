@@ -139,6 +139,20 @@ class LongQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class LendsItsCore:
+    """Leaves its core to others once, takes one again, and does its work. Its workers have agents."""
+
+    work: Work
+
+    def run(self, owner: str) -> object:
+        from relaqs.executors.dask.peer_agent import peer_agent_here
+
+        peer_agent_here().leave_core()
+        peer_agent_here().take_core()
+        return self.work.run(owner)
+
+
+@dataclass(frozen=True, slots=True)
 class LongQueryOnce:
     """Says so through a named pipe and runs a statement of days; who runs it again has its number at once.
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from relaqs.training.sharded.worth import ShardWorth
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 
 STEPS = 25
+HELD_VERSION = 5  # of the parameters
 TURNS = 8  # of each of three jobs
 FEATURES, CLASSES = 63, 300  # a model of 154 KB, whose rows two workers share evenly
 DIGITS = SoftmaxRegression("SELECT * FROM digits", "y", strength=0.01)
@@ -151,6 +153,59 @@ def test_workers_compute_for_jobs_in_one_order(client: Client, warehouse: Path) 
     ]
     assert orders[0] == orders[1]
     assert len(orders[0]) >= TURNS * len(runs)
+
+
+def test_a_step_that_waits_for_its_parameters_leaves_its_core_to_queries(
+    client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> None:
+    """While every PULL is held back, both cores are for a query. The wait is charged to nobody."""
+    with connect(warehouse, cluster=client) as db:
+        db.train(DIABETES, parameters="sharded", max_steps=1).result(timeout=LONG_SECONDS)  # agents are there
+        client.run(hold_pulls)
+        try:
+            run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+            eventually(lambda: all(client.run(waits_for_pull).values()))
+            began = time.monotonic()
+            query = db.online_sql("SELECT sum(x10 * y) AS total FROM digits WHERE x20 > 3")
+            assert query.wait(LONG_SECONDS / 4)  # else the cores wait
+            assert len(run.losses) == HELD_VERSION
+            assert all(client.run(waits_for_pull).values())
+            waited_seconds = time.monotonic() - began
+        finally:
+            client.run(let_pulls_go)
+        model = run.result(timeout=LONG_SECONDS)
+        assert max(step.core_seconds for step in run.steps[HELD_VERSION:]) < waited_seconds
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
+
+
+def hold_pulls(dask_worker: Worker) -> None:
+    """Let a worker ask nobody for one version of the parameters until `let_pulls_go`."""
+    import asyncio
+
+    agent: Any = dask_worker.plugins[PeerAgent.name]
+    send = agent.send
+    agent.may_pull, agent.held_pulls = asyncio.Event(), 0
+
+    async def send_later(address: str, of: Any, letter: Any, *rest: Any) -> Any:
+        if letter.subject == "values" and letter.said[2] == HELD_VERSION:
+            agent.held_pulls += 1
+            await agent.may_pull.wait()
+        return await send(address, of, letter, *rest)
+
+    agent.send = send_later
+
+
+def waits_for_pull(dask_worker: Worker) -> bool:
+    """Return whether a task of this worker has begun, and cannot go on without parameters."""
+    agent: Any = dask_worker.plugins[PeerAgent.name]
+    return agent.held_pulls > 0 and bool(dask_worker.state.all_running_tasks)
+
+
+def let_pulls_go(dask_worker: Worker) -> None:
+    agent: Any = dask_worker.plugins[PeerAgent.name]
+    dask_worker.loop.add_callback(agent.may_pull.set)
+    del agent.send
 
 
 @pytest.mark.slow
