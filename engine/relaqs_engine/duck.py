@@ -14,7 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -281,7 +281,7 @@ class Cursor:
         except ExpressionError as error:
             if error.ran is None:
                 raise
-            ran = replace(error.ran, sql=sql, position=_in_described(error.ran.position))
+            ran = error.ran._replace(sql=sql, position=_in_described(error.ran.position))
             raise ExpressionError(error.message, ran=ran) from error.__cause__
 
     def another(self) -> Cursor:

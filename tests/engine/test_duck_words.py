@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from relaqs_engine.duck import open_for_reading, syntax_error
-from relaqs_engine.errors import DataError, ExpressionError, SqlError
+from relaqs_engine.errors import DataError, ExpressionError, SqlError, Underlined
 
 TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
 
@@ -65,6 +65,15 @@ def test_no_setting_is_proposed_that_cannot_be_changed() -> None:
         cursor.table("SELECT (SELECT n FROM trips) AS n")
     assert "More than one row returned" in str(error.value)
     assert "SET" not in str(error.value)
+    cursor.close()
+
+
+def test_what_has_no_value_is_underlined_in_the_statement_that_is_described() -> None:
+    sql = "SELECT * FROM range(CAST('x' AS INT))"
+    cursor = open_for_reading()
+    with pytest.raises(ExpressionError) as error:
+        cursor.describe(sql)
+    assert error.value.ran == Underlined(sql, position=(1, 21), width=16)
     cursor.close()
 
 
