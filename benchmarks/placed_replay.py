@@ -61,14 +61,15 @@ class NotedViews(NotedPlacements):
         self.views.append((pickle.dumps(view), made))
         return made
 
-    def shares(self) -> dict[str, float]:
-        """Return what a part of each run asked of a device when it was first seen, by the run's id."""
-        found: dict[str, float] = {}
+    def share(self, run: str) -> float:
+        """Return what a part of a run asked of a device at most. It asks for less where parts take turns."""
+        found = []
         for read, _ in self.views:
             view: PlacedView = pickle.loads(read)
-            for job, name in enumerate(view.jobs.ids):
-                found.setdefault(name, float(view.parts.demand[view.parts.job == job, DEVICES].mean()))
-        return found
+            if run in view.jobs.ids:
+                own = view.parts.job == view.jobs.ids.index(run)
+                found.append(float(view.parts.demand[own, DEVICES].mean()))
+        return max(found)
 
     def as_planned(self, policy: str) -> int:
         """Return for how many views a new policy of that name plans the same."""
@@ -116,15 +117,23 @@ def training(kind: ModelKind, number: int, policy: NotedPlacements) -> LiveJob:
     )
 
 
-def alone(driver: JobDriver, policy: NotedPlacements) -> dict[str, float]:
-    """Return how many seconds a run of each kind takes that nobody is beside."""
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A kind of model that nobody is beside. share: what a part of it asks of a device."""
+
+    seconds: float
+    share: float
+
+
+def alone(driver: JobDriver, policy: NotedViews) -> dict[str, Alone]:
+    """Return what a run of each kind takes that nobody is beside."""
     found = {}
     for kind in KINDS:
         took = []
         for number in range(ALONE_TIMES):
             [ran] = driver.run([training(kind, number, policy)], np.zeros(1)).finished
             took.append(float(ran.at_seconds[-1]))
-        found[kind.module] = float(np.mean(took[1:]))
+        found[kind.module] = Alone(float(np.mean(took[1:])), policy.share(ran.id))
     return found
 
 
@@ -138,13 +147,12 @@ def live(options: argparse.Namespace, seed: int, policy: NotedViews) -> LiveTime
         policy.views.clear()
         jobs = [training(kind, number, policy) for number, kind in enumerate(kinds)]
         run = driver.run(jobs, arrivals)
-    shares = policy.shares()
     return LiveTimes(
         tuple(kinds),
         tuple(arrivals.tolist()),
         tuple(float(each.at_seconds[-1]) - each.arrival_seconds for each in run.finished),
-        tuple(takes[kind.module] for kind in kinds),
-        tuple(shares[each.id] for each in run.finished),
+        tuple(takes[kind.module].seconds for kind in kinds),
+        tuple(takes[kind.module].share for kind in kinds),
     )
 
 
