@@ -55,11 +55,13 @@ def is_free(dask_scheduler: Any) -> bool:
 def seconds_left(dask: Any, command: Sequence[str]) -> float:
     """Let a client train, kill it, and return for how long something of it was left."""
     with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"trains\n"
-        assert not dask.run_on_scheduler(is_free)
-        killed_seconds = time.monotonic()
-        client.kill()
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == b"trains\n"
+            assert not dask.run_on_scheduler(is_free)
+            killed_seconds = time.monotonic()
+        finally:
+            client.kill()  # also where it does not train: nobody else would end it
         while not dask.run_on_scheduler(is_free):
             time.sleep(LOOK_SECONDS)
         return time.monotonic() - killed_seconds

@@ -42,7 +42,13 @@ SHARING = "fair"
 
 @dataclass(frozen=True, slots=True)
 class TurnGaps:
-    """The turns of one run and what lies between them, in seconds."""
+    """The turns of one run and what lies between them, in seconds.
+
+    Attributes:
+        turns: how long each lasted.
+        within_passes: the gaps between two turns of one pass.
+        at_ends: the gaps in which a pass is over and the model is judged.
+    """
 
     turns: tuple[float, ...]
     within_passes: tuple[float, ...]

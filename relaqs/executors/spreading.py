@@ -73,6 +73,7 @@ class OnExecutor:
 
 
 def _next(came: queue.SimpleQueue[TaskResult]) -> TaskResult:
+    """Wait for the next result, in pieces, so that a ctrl-C is noticed."""
     for seconds in wait_pieces():
         with suppress(queue.Empty):
             return came.get(timeout=seconds)

@@ -194,7 +194,7 @@ def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[IntArray, FloatArray]:
 
 @lru_cache(1024)
 def _pairs(cut: ModelCut) -> IntArray:
-    """Return who sends whom something in a step, shape (F, 2): sender, receiver."""
+    """Return who sends whom something in a step, shape (F, 2): sender, receiver. In the order of `_flows`."""
     at = {part: place for place, part in enumerate(cut.parts)}
     down = [
         (at[part], at[Part(part.stage + 1, part.replica)])
