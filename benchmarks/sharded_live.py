@@ -200,9 +200,9 @@ def waited_seconds() -> float:
 
 
 def told(values: Sequence[float]) -> str:
-    """Return a mean and its standard error, for people."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{statistics.mean(values):.2f} ± {error:.2f}"
+    """Return a mean and its standard error, for people. One value has no error."""
+    mean = f"{statistics.mean(values):.2f}"
+    return f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:.2f}" if len(values) > 1 else mean
 
 
 def _wire_bytes(client: Client) -> int:

@@ -32,7 +32,7 @@ from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
 
 PRIVILEGED = "mlfs"  # it stops jobs early by its own rule
-LEARNED = "mlf_rl"  # it has weights
+LEARNED = ("mlf_rl", "mlfs")  # they have weights
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
 CAPTION = (
@@ -86,10 +86,10 @@ def simulate_placed_jobs(
         until_seconds=options.until_seconds,
     )
     names = named_policies(options.policies or PLACED_POLICY_NAMES, make_placed_policy, "mlfs,fair")
-    if options.weights is not None and LEARNED not in names:
+    if options.weights is not None and not set(LEARNED).intersection(names):
         raise click.BadParameter(
-            f"{options.weights} has weights of {LEARNED}, which is none of the policies {', '.join(names)}; "
-            f"name it in --policies, or leave --weights out",
+            f"{options.weights} has weights, and none of the policies {', '.join(names)} takes any; "
+            f"name {' or '.join(LEARNED)} in --policies, or leave --weights out",
             param_hint="--weights",
         )
     scenario = scenario_of(options.placed, options.philly, nodes * options.devices)
@@ -142,7 +142,7 @@ def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
 
 def policy_parameters(name: str, weights: Path | None) -> tuple[tuple[str, object], ...]:
     """Return what a policy is made with beside its defaults. Raises BadParameter where it cannot be."""
-    parameters = () if weights is None or name != LEARNED else (("weights", str(weights)),)
+    parameters = () if weights is None or name not in LEARNED else (("weights", str(weights)),)
     try:
         make_placed_policy(name, **dict(parameters))
     except PolicyError as error:

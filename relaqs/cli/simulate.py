@@ -325,7 +325,7 @@ class SimulationOptions:
     "--weights",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What `relaqs learn` wrote, for the policy mlf_rl. Without it, the weights that come with relaqs.",
+    help="What `relaqs learn` wrote, for mlf_rl and mlfs. Without it, the weights that come with relaqs.",
 )
 @click.option(
     "--machines",

@@ -12,7 +12,7 @@ from relaqs.parts.parts import WAITS
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.mlf_h import MlfH
+from relaqs.placed_policies.mlf_rl import MlfRl
 from relaqs.placed_policies.overload import cluster_load
 
 
@@ -73,13 +73,24 @@ class PlacedLoadControl:
 
 @dataclass(frozen=True, slots=True)
 class Mlfs:
-    """MLF-H with MLF-C: the rules of MLFS. What is learned of it is `relaqs.placed_policies.mlf_rl`.
+    """MLF-RL with MLF-C: all of MLFS, once MLF-RL has learned from MLF-H.
 
     Source: Wang, Liu, Shen, MLFS, CoNEXT 2020, section 3.
+
+    Args:
+        weights: as in MLF-RL.
+        control_limit: the limit of MLF-C.
+
+    Raises:
+        ValueError: as MLF-RL does.
     """
 
-    inner: MlfH = field(default_factory=MlfH)
+    weights: str | None = None
     control_limit: float = 0.9
+    inner: MlfRl = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inner", MlfRl(self.weights))
 
     @property
     def name(self) -> str:

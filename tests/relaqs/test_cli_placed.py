@@ -42,9 +42,9 @@ def test_who_may_stop_jobs(stop: str, shares: tuple[int, int]) -> None:
     assert all(row["accuracy_met"] > 0.9 for row in rows)
 
 
-def test_mlfs_is_mlf_h_with_the_rule_of_stopping() -> None:
+def test_mlfs_is_mlf_rl_with_the_rule_of_stopping() -> None:
     figures = []
-    for policy, stop in (("mlfs", "own"), ("mlf_h", "same"), ("mlfs", "none"), ("mlf_h", "own")):
+    for policy, stop in (("mlfs", "own"), ("mlf_rl", "same"), ("mlfs", "none"), ("mlf_rl", "own")):
         arguments = (
             "--placed",
             "paper:20",
@@ -102,7 +102,7 @@ def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
         (("--placed", "paper", "--policies", ","), "no policy is named"),
         (
             ("--placed", "paper", "--policies", "fair", "--weights", __file__),
-            "none of the policies fair; name it",
+            "none of the policies fair takes any; name mlf_rl or mlfs",
         ),
         (("--placed", "paper", "--epoch", "inf"), "--epoch"),
         (("--placed", "paper", "--epoch", "nan"), "--epoch"),

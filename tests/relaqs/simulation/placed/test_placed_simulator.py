@@ -261,7 +261,7 @@ def test_every_policy_ends_all_jobs_and_does_all_the_work(name: str) -> None:
     )
     policy = make_placed_policy(name)
     if name == "mlfs":
-        policy = make_placed_policy("mlf_h")
+        policy = make_placed_policy("mlf_rl")
     nodes, rules = NodeResources.equal(9, 4), PlacedRules(faults=(NodeFault(3, 900.0, 2000.0),))
     one = simulate_placed(workload, policy, nodes, rules, seed=1)
     other = simulate_placed(workload, policy, nodes, rules, seed=1)
