@@ -98,6 +98,7 @@ class Scenario:
         devices: how many the cluster has; what has a load must know it.
         load: jobs come so fast that this share of the devices would be in use on average, if all iterations
             were made. None: as the scenario says.
+        algorithms: of which jobs are, each as often.
 
     >>> workload = Scenario("paper", jobs=20).workload(seed=0)
     >>> len(workload.jobs), workload.jobs[0].arrival_seconds >= 0
@@ -109,6 +110,7 @@ class Scenario:
     philly: Path | None = None
     devices: int = 80
     load: float | None = None
+    algorithms: tuple[Algorithm, ...] = ALGORITHMS
 
     def __post_init__(self) -> None:
         if self.name not in SCENARIOS:
@@ -117,11 +119,17 @@ class Scenario:
             raise ValueError(f"jobs is {self.jobs}; give 1 or more")
         if self.load is not None and not 0 < self.load < math.inf:
             raise ValueError(f"load is {self.load}; give a finite number above 0, such as 0.9")
+        if not self.algorithms:
+            raise ValueError(
+                "algorithms is empty; give one or more of relaqs.simulation.placed.models.ALGORITHMS"
+            )
 
     def __str__(self) -> str:
         source = "durations made up" if self.philly is None else f"durations of {self.philly.name}"
         coming = "" if self.load is None else f", load {self.load:g}"
-        return f"scenario {self.name}{coming}, {source}"
+        chosen = ", ".join(each.name for each in self.algorithms)
+        of = "" if self.algorithms == ALGORITHMS else f", {chosen} alone"
+        return f"scenario {self.name}{coming}, {source}{of}"
 
     def workload(self, seed: int) -> PlacedWorkload:
         """Return the jobs of one seed. Raises DataError where the trace cannot be read."""
@@ -129,15 +137,15 @@ class Scenario:
         is_trace = self.name == "trace"
         seconds = self._seconds(random) * (1.0 if is_trace else PAPER_SECONDS_SCALE)
         devices = self._devices(random)
-        algorithms = random.integers(len(ALGORITHMS), size=self.jobs)
-        shares = np.array([each.device_share for each in ALGORITHMS])[algorithms]
+        algorithms = random.integers(len(self.algorithms), size=self.jobs)
+        shares = np.array([each.device_share for each in self.algorithms])[algorithms]
         load = TRACE_LOAD if is_trace and self.load is None else self.load
         span = PAPER_HOURS * 3600.0
         if load is not None:
             span = float((seconds * devices * shares).sum()) / (self.devices * load)
         arrivals = self._arrivals(span, np.random.default_rng([seed, _ARRIVALS]))
         jobs = tuple(
-            self._job(number, ALGORITHMS[int(kind)], int(count), float(run), float(at), seed)
+            self._job(number, self.algorithms[int(kind)], int(count), float(run), float(at), seed)
             for number, (kind, count, run, at) in enumerate(
                 zip(algorithms, devices, seconds, arrivals, strict=True)
             )

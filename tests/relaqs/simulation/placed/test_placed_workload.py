@@ -98,3 +98,11 @@ def test_a_load_says_how_fast_jobs_come(name: str) -> None:
 def test_a_load_of_nothing_is_named() -> None:
     with pytest.raises(ValueError, match=r"load is 0\.0; give a finite number above 0"):
         Scenario("paper", load=0.0)
+
+
+def test_jobs_may_be_of_some_algorithms_alone() -> None:
+    alone = Scenario("paper", jobs=30, algorithms=ALGORITHMS[3:])
+    assert {job.algorithm for job in alone.workload(0).jobs} == set(ALGORITHMS[3:])
+    assert str(alone) == "scenario paper, durations made up, LSTM, SVM alone"
+    with pytest.raises(ValueError, match="algorithms is empty; give one or more"):
+        Scenario("paper", algorithms=())
