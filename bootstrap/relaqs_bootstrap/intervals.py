@@ -161,12 +161,15 @@ def confidence_intervals(
         variance, fraction=fraction, rows_matched=rows_matched, possible_influence=possible_influence
     )
     if largest_unit is not None:
-        bounded = bounded_interval(
-            unknown, spread / (1.0 - fraction), largest_unit, seen, rows_matched[:, None], level
+        left = nonnegative_total & ~certified
+        rows = np.broadcast_to(rows_matched[:, None], estimate.shape)
+        wide_low, wide_high = bounded_interval(
+            unknown[left], spread[left] / (1.0 - fraction), largest_unit[left], seen[left], rows[left], level
         )
-        wide = nonnegative_total & ~certified & np.isfinite(bounded[1])
-        low, high = np.where(wide, bounded[0], low), np.where(wide, bounded[1], high)
-        certified |= wide
+        is_bounded = np.isfinite(wide_high)
+        low[left] = np.where(is_bounded, wide_low, low[left])
+        high[left] = np.where(is_bounded, wide_high, high[left])
+        certified[left] = is_bounded
     low[:, total], high[:, total] = low[:, total] + known[:, total], high[:, total] + known[:, total]
     return Intervals(low, high, certified & np.isfinite(low) & np.isfinite(high))
 

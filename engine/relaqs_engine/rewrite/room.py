@@ -21,16 +21,18 @@ def with_places(draft: Draft) -> str:
     >>> sql = "SELECT zone, count(*) AS n FROM trips GROUP BY 1 ORDER BY zone NULLS FIRST LIMIT 3"
     >>> print(shown(with_places(after(decide_membership, sql))))
     (SELECT *, count(*) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before,
-            count(*) FILTER (m <= 1) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before_once,
+            count(CASE WHEN m <= 1 THEN 1 END) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before_once,
             k0 IS NULL AS relaqs_is_first FROM merged)
     """
     if not _has_room(draft):
         return "merged"
     by_keys = ", ".join(draft.membership.first_by)
     over = f"ORDER BY {by_keys}" if by_keys else ""
+    # count(…) FILTER (…) OVER (…) says the same, and takes DuckDB twenty times as long.
+    once = f"CASE WHEN {ROWS} <= {_rows_of_unit(draft)} THEN 1 END"
     places = [
         f"count(*) OVER ({over}) AS {BEFORE}",
-        f"count(*) FILTER ({ROWS} <= {_rows_of_unit(draft)}) OVER ({over}) AS {BEFORE_ONCE}",
+        f"count({once}) OVER ({over}) AS {BEFORE_ONCE}",
         f"{_is_first(draft)} AS {IS_FIRST}",
     ]
     return f"(SELECT *, {', '.join(places)} FROM merged)"
