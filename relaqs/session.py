@@ -15,6 +15,8 @@ from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.sql.pivot_values import with_pivot_values
+from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor
@@ -210,7 +212,7 @@ class Session(HoldsTables, PacesLoops):
         True
         """
         submitted_at = time.perf_counter()
-        written = self._planner.submitted(sql, params)
+        written = self._written(sql, params)
         plan = self._planner.plan(
             written, intervals=intervals, timeout=options.timeout, begun_at=submitted_at
         )
@@ -252,7 +254,7 @@ class Session(HoldsTables, PacesLoops):
         'mergeable'
         """
         begun_at = time.perf_counter()
-        written = self._planner.submitted(sql, params)
+        written = self._written(sql, params)
         return self._planner.plan(written, intervals=intervals, timeout=timeout, begun_at=begun_at)
 
     def start(
@@ -422,7 +424,19 @@ class Session(HoldsTables, PacesLoops):
         >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
         No further layout is needed: ...
         """
-        return self._planner.advise(self._planner.submitted(sql, params))
+        return self._planner.advise(self._written(sql, params))
+
+    def _written(self, sql: str, params: Parameters | None) -> WrittenSql:
+        """Return the SELECT to plan. A PIVOT that names no values is given those of the data, by a query."""
+        return with_pivot_values(self._planner.submitted(sql, params), self._texts_of)
+
+    def _texts_of(self, written: WrittenSql) -> list[str]:
+        """Return the texts in the first column of an exact answer."""
+        options, begun_at = QueryOptions(), time.perf_counter()
+        plan = self._planner.plan(written, intervals=True, timeout=None, begun_at=begun_at)
+        plan = self._planner.chosen(plan, options, self._exact_below_seconds)
+        answer = self.start(plan, options, submitted_at=begun_at).result().estimate
+        return [text for text in answer.column(0).to_pylist() if text is not None]
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import quote_text, syntax_error
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.size import check_text, check_tokens
+from relaqs_engine.sql.tokens import first_word, outside_brackets, statement_tokens, until_closed, verb_place
 from relaqs_engine.sql.written import Edit, WrittenSql
 
 _GIVE_ROWS = {
@@ -74,7 +73,7 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
         return written
     with written.placing():
         check_text(written.sql)
-        tokens = _tokens(written.sql)
+        tokens = statement_tokens(written.sql)
         check_tokens(tokens)
         if tokens and (wrong := syntax_error(written.sql)) is not None:
             raise SqlError(f"the SQL does not parse: {wrong.message}", wrong.position)
@@ -92,7 +91,7 @@ def with_tables_shown(views: Mapping[str, str], tables: Iterable[str]) -> dict[s
     """
     shown = _shown([*tables, *views])
     return {
-        name: WrittenSql(sql).edited(_tables_shown_inside(_tokens(sql), shown)).sql
+        name: WrittenSql(sql).edited(_tables_shown_inside(statement_tokens(sql), shown)).sql
         if _SHOWS_INSIDE.search(sql)
         else sql
         for name, sql in views.items()
@@ -112,24 +111,24 @@ def _may_be_one(sql: str) -> bool:
 
 def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSql:
     """Return the SELECT for a statement. shown: the SELECT for SHOW TABLES."""
-    if not (tokens := _tokens(written.sql)):
+    if not (tokens := statement_tokens(written.sql)):
         return written
     if again := _described_again(tokens):
         return _statement(written.edited([again]), shown, describe)
-    verb = _verb(tokens)
-    word = _word(tokens[verb])
+    verb = verb_place(tokens)
+    word = first_word(tokens[verb])
     if word in _GIVE_ROWS:
         return written.edited(_in_brackets(tokens, verb))
     if verb or word not in _LOOK:
         return written
     whole = (tokens[0].start, tokens[-1].end + 1)
     if word == "show":
-        if [_word(token) for token in tokens[1:]] != ["tables"]:
+        if [first_word(token) for token in tokens[1:]] != ["tables"]:
             raise _not_answered(written.sql)
         return written.edited([Edit(*whole, shown)])
     of = _statement(written.edited([_left_out(tokens, written.sql)]), shown, describe)
     if word == "summarize":
-        inner = _tokens(of.sql)
+        inner = statement_tokens(of.sql)
         begin, end = inner[0].start, inner[-1].end + 1
         return of.edited([Edit(begin, begin, "SELECT * FROM (SUMMARIZE "), Edit(end, end, ")")])
     with of.placing():
@@ -139,53 +138,14 @@ def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSq
     return written.edited([Edit(*whole, text)])
 
 
-def _tokens(sql: str) -> list[Token]:
-    """Return the tokens of one statement, none where the text is not one. The parser then says why."""
-    try:
-        tokens = DuckDB().tokenize(sql)
-    except TokenError:
-        return []
-    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
-        tokens.pop()
-    return [] if any(token.token_type is TokenType.SEMICOLON for token in tokens) else tokens
-
-
-def _word(token: Token) -> str:
-    """Return the first word of a keyword in lower case, "" for a text or a name in quotes."""
-    if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
-        return ""
-    return token.text.lower().split(" ")[0]
-
-
-def _verb(tokens: Sequence[Token]) -> int:
-    """Return which token says what a statement does: the one behind its WITH, the first without a WITH."""
-    if not tokens or _word(tokens[0]) != "with":
-        return 0
-    for place, token in _outside_brackets(tokens, 0):
-        if place and token.token_type is not TokenType.R_PAREN:
-            is_after_brackets = tokens[place - 1].token_type is TokenType.R_PAREN
-            if is_after_brackets and _word(token) not in (",", "as", "using"):
-                return place
-    return 0
-
-
-def _outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens, with their places, that are in no brackets which open at `begin` or later."""
-    depth = 0
-    for place in range(begin, len(tokens)):
-        depth -= tokens[place].token_type is TokenType.R_PAREN
-        if depth == 0:
-            yield place, tokens[place]
-        depth += tokens[place].token_type is TokenType.L_PAREN
-
-
 def _in_brackets(tokens: Sequence[Token], verb: int) -> Iterator[Edit]:
     """Yield what makes a FROM of a PIVOT, UNPIVOT or VALUES. What follows it, as ORDER BY, stays outside."""
-    yield Edit(tokens[verb].start, tokens[verb].end + 1, f"SELECT * FROM ({_GIVE_ROWS[_word(tokens[verb])]}")
+    what = _GIVE_ROWS[first_word(tokens[verb])]
+    yield Edit(tokens[verb].start, tokens[verb].end + 1, f"SELECT * FROM ({what}")
     end = tokens[-1].end + 1
-    for place, token in _outside_brackets(tokens, verb + 1):
+    for place, token in outside_brackets(tokens, verb + 1):
         before = tokens[place - 1]
-        if _word(token) in _AFTER_ROWS and before.token_type not in _NOT_THE_CLAUSE_AFTER:
+        if first_word(token) in _AFTER_ROWS and before.token_type not in _NOT_THE_CLAUSE_AFTER:
             end = before.end + 1
             break
     yield Edit(end, end, ")")
@@ -197,52 +157,41 @@ def _tables_shown_inside(tokens: Sequence[Token], shown: str) -> Iterator[Edit]:
         before, show, tables, after = tokens[place : place + 4]
         if (before.token_type, after.token_type) != (TokenType.L_PAREN, TokenType.R_PAREN):
             continue
-        if (_word(show), _word(tables)) == ("show", "tables"):
+        if (first_word(show), first_word(tables)) == ("show", "tables"):
             yield Edit(show.start, tables.end + 1, shown)
 
 
 def _rows_behind_a_with_inside(tokens: Sequence[Token]) -> Iterator[Edit]:
     """Yield what makes a SELECT of each PIVOT, UNPIVOT and VALUES in (WITH … PIVOT …)."""
     for place, token in enumerate(tokens[:-1]):
-        if token.token_type is not TokenType.L_PAREN or _word(tokens[place + 1]) != "with":
+        if token.token_type is not TokenType.L_PAREN or first_word(tokens[place + 1]) != "with":
             continue
-        inner = list(_until_closed(tokens, place + 1))
-        verb = _verb(inner)
-        if verb and _word(inner[verb]) in _GIVE_ROWS:
+        inner = list(until_closed(tokens, place + 1))
+        verb = verb_place(inner)
+        if verb and first_word(inner[verb]) in _GIVE_ROWS:
             yield from _in_brackets(inner, verb)
-
-
-def _until_closed(tokens: Sequence[Token], begin: int) -> Iterator[Token]:
-    """Yield the tokens up to the bracket that closes what is open at `begin`."""
-    depth = 0
-    for token in tokens[begin:]:
-        depth += token.token_type is TokenType.L_PAREN
-        depth -= token.token_type is TokenType.R_PAREN
-        if depth < 0:
-            return
-        yield token
 
 
 def _left_out(tokens: Sequence[Token], sql: str) -> Edit:
     """Return what makes a SELECT of what is described. A table's name stands for all of its rows."""
-    has_word = len(tokens) > 1 and _word(tokens[1]) == "table"
+    has_word = len(tokens) > 1 and first_word(tokens[1]) == "table"
     place = 2 if has_word else 1
     if len(tokens) <= place or tokens[place].token_type is TokenType.STRING or _is_a_chain(tokens):
         raise _not_answered(sql)
-    is_select = not has_word and _word(tokens[place]) in _BEGIN_A_SELECT
+    is_select = not has_word and first_word(tokens[place]) in _BEGIN_A_SELECT
     return Edit(tokens[0].start, tokens[place].start, "" if is_select else "SELECT * FROM ")
 
 
 def _described_again(tokens: Sequence[Token]) -> Edit | None:
     """Return what leaves two of three and more DESCRIBEs in a row: each further one says the same."""
-    words = (_word(token) in ("describe", "desc") for token in tokens)
+    words = (first_word(token) in ("describe", "desc") for token in tokens)
     count = sum(1 for _ in takewhile(bool, words))
     return Edit(tokens[0].start, tokens[count - 2].start, "") if count > 2 else None
 
 
 def _is_a_chain(tokens: Sequence[Token]) -> bool:
     """Whether it is such as a SUMMARIZE of a DESCRIBE of a SUMMARIZE, whose cost grows with their square."""
-    return len(tokens) > 2 and all(_word(token) in _LOOK for token in tokens[:3])
+    return len(tokens) > 2 and all(first_word(token) in _LOOK for token in tokens[:3])
 
 
 def _not_answered(sql: str) -> SqlError:

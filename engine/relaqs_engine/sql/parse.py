@@ -14,6 +14,7 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.functions import check_functions, mark_aggregates
 from relaqs_engine.sql.guards import guard_functions
+from relaqs_engine.sql.pivots import select_for_pivots
 from relaqs_engine.sql.read import read_statements
 
 DIALECT = "duckdb"
@@ -63,6 +64,7 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     tree = _single_select(sql, effort or Effort())
     _select_what_is_described(tree)
     _unpack_columns(tree)
+    select_for_pivots(tree)
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)
