@@ -64,6 +64,7 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     tree = _single_select(sql, effort or Effort())
     _select_what_is_described(tree)
     _unpack_columns(tree)
+    _take_joins_out_of_brackets(tree)
     select_for_pivots(tree)
     _refuse_statements(tree)
     check_functions(tree)
@@ -103,6 +104,18 @@ def _unpack_columns(tree: exp.Query) -> None:
             if isinstance(columns, exp.Columns):
                 columns.set("unpack", True)
                 call.replace(columns)
+
+
+def _take_joins_out_of_brackets(tree: exp.Query) -> None:
+    """Let a query join what sqlglot puts into the brackets before it, as in FROM (FROM t) JOIN u. In place.
+
+    Written out, both are the same text.
+    """
+    for start in list(tree.find_all(exp.From)):
+        query, brackets = start.parent, start.this
+        if isinstance(query, exp.Select) and isinstance(brackets, exp.Subquery) and not brackets.alias:
+            joins = brackets.args.pop("joins", None) or ()
+            query.set("joins", [*joins, *(query.args.get("joins") or ())])
 
 
 def _refuse_statements(tree: exp.Query) -> None:

@@ -43,17 +43,8 @@ def select_for_pivots(tree: exp.Query) -> None:
     )
     """
     for pivot in list(tree.find_all(exp.Pivot)):
-        brackets = pivot.parent
-        if isinstance(brackets, exp.Subquery) and (select := _select_for(pivot)) is not None:
+        if isinstance(pivot.parent, exp.Subquery) and (select := _select_for(pivot)) is not None:
             pivot.replace(select)
-            _move_joins(brackets)
-
-
-def _move_joins(brackets: exp.Subquery) -> None:
-    """Give the query what sqlglot reads as joined inside of the brackets of a PIVOT without a name."""
-    query = brackets.parent.parent if isinstance(brackets.parent, exp.From) else None
-    if query is not None and (joins := brackets.args.pop("joins", None)):
-        query.set("joins", [*joins, *query.args.get("joins", ())])
 
 
 def _select_for(pivot: exp.Pivot) -> exp.Select | None:
