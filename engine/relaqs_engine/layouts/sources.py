@@ -280,8 +280,8 @@ def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
             if first.get(name) != columns.get(name):
                 raise DataError(
                     f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
-                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind, or give "
-                    "a DuckDB relation that makes one table of them: duckdb.read_parquet([…], union_by_name=True)"
+                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind, "
+                    "or make one table of them: duckdb.read_parquet([…], union_by_name=True)"
                 )
 
 

@@ -38,8 +38,8 @@ class TextRead:
 def checked_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, description: str) -> TextRead | None:
     """Return how to read the files with types from their first rows. A value that would change is an error.
 
-    None where no such error can be made, as of numbers inside of nested values, and where DuckDB cannot be told
-    which column is which, as of fields of JSON that differ in case alone.
+    None where no such error can be made, as of numbers inside of nested values, and where DuckDB cannot be
+    told which column is which, as of fields of JSON that differ in case alone.
     """
     sniffed = _sniffed(files[0], cursor) if kind is FileKind.CSV and len(files) == 1 else None
     columns = _columns(kind, files, cursor, description) if sniffed is None else sniffed.columns
@@ -132,8 +132,8 @@ def whole_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, descriptio
 def _with_casts(columns: Sequence[tuple[str, str]], casts: Mapping[str, str], rows: str) -> str:
     """Return what stands after FROM: these rows with some columns cast. casts: SQL by the name of a column.
 
-    It names all columns, as `* REPLACE` takes time by the square of their number: 13 seconds for 2,000. A column
-    that the rows have beside these stays, as it would with `* REPLACE`.
+    It names all columns, as `* REPLACE` takes time by the square of their number: 13 seconds for 2,000. A
+    column that the rows have beside these stays, as it would with `* REPLACE`.
     """
     if not casts:
         return rows
