@@ -58,6 +58,26 @@ def test_anything_but_a_select_is_refused_by_name(sql: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "instead"),
+    [
+        ("EXPLAIN SELECT 1", "`relaqs explain`"),
+        ("CREATE VIEW v AS SELECT 1", "views={"),
+        ("SET threads = 1", "threads=2"),
+        ("ATTACH 'x.db'", "give its file to connect"),
+        ("COPY orders TO 'x.csv'", "--output FILE"),
+        ("INSERT INTO orders VALUES (1)", "`relaqs append`"),
+    ],
+)
+def test_the_error_says_what_to_do_instead(sql: str, instead: str) -> None:
+    assert instead in refusal(sql).message
+
+
+@pytest.mark.parametrize("sql", ["SELEC", "checkpoint", "1 + 1", "'x'"])
+def test_an_expression_alone_is_quoted(sql: str) -> None:
+    assert refusal(sql).message.startswith(f"{sql!r} is no SELECT; begin with SELECT or FROM")
+
+
+@pytest.mark.parametrize(
     "sql", ["EXPORT DATABASE 'x'", "CHECKPOINT", "IMPORT DATABASE 'x'", "FORCE INSTALL x"]
 )
 def test_statements_unknown_to_the_parser_are_refused(sql: str) -> None:

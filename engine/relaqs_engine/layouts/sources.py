@@ -17,7 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_text
+from relaqs_engine.duck import (
+    Cursor,
+    FileState,
+    file_state,
+    list_literal,
+    one_file,
+    quote_name,
+    quote_text,
+    translated_errors,
+)
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of, what_it_looks_like
@@ -41,6 +50,7 @@ ROW_NUMBER = "row_number() OVER ()"
 """SQL of a row's place in its source, from 1."""
 _WIDENED = re.compile(r"(?<=\bTIMESTAMP)_M?S\b|(?<=\[)\d+(?=\])")
 """What Parquet keeps no word of, and no value needs: units of times, lengths of arrays."""
+_NOT_KEPT_BY_ARROW = re.compile(r"(?<![\w\"])(BIT|TIME WITH TIME ZONE)(?![\w\"])")
 _NOT_KEPT_BY_PARQUET = {
     "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
     "UHUGEINT": "cast it to DECIMAL(38,0) or UBIGINT",
@@ -116,10 +126,38 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
         return _laid_out(read_manifest(folder), cursor, str(address))
     if is_path(source):
         return _opened_files(source, cursor, scratch)
-    words = in_words(source)
-    data = held(source)
-    with cursor.registered(relaqs_source=streamed(source) if data is None else data):
-        return staged("relaqs_source", cursor, scratch, f"{words} in memory")
+    description = f"{in_words(source)} in memory"
+    if (data := held(source)) is None:
+        with bad_source(description), translated_errors(""):
+            _check_kept_by_arrow(source)
+            data = streamed(source)
+    with cursor.registered(relaqs_source=data):
+        return staged(_with_uuids(source, cursor), cursor, scratch, description)
+
+
+def _types_of(relation: Any) -> list[tuple[str, str]]:
+    """Return name and type of the columns of a DuckDB relation, nothing for all else."""
+    types = getattr(relation, "types", None) if isinstance(relation, Relation) else None
+    return list(zip(relation.columns, map(str, types), strict=True)) if types else []
+
+
+def _check_kept_by_arrow(source: Any) -> None:
+    """Refuse a relation's column whose values Arrow would change: bits, and times with their zones."""
+    for name, type_text in _types_of(source):
+        if _NOT_KEPT_BY_ARROW.search(type_text):
+            raise LayoutError(
+                f"column {name!r} is {type_text}, which Arrow does not keep; cast it to VARCHAR"
+            )
+
+
+def _with_uuids(source: Any, cursor: Cursor) -> str:
+    """Return what stands after FROM for data in memory. A relation's UUID is no text, as it is to Arrow."""
+    types = [type_text for _, type_text in _types_of(source)]
+    if "UUID" not in types:
+        return "relaqs_source"
+    names = [quote_name(name) for name, _ in cursor.describe("SELECT * FROM relaqs_source")]
+    casts = (f"{name}::UUID AS {name}" for name, text in zip(names, types, strict=True) if text == "UUID")
+    return f"(SELECT * REPLACE ({', '.join(casts)}) FROM relaqs_source)"
 
 
 def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
@@ -280,7 +318,8 @@ def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
             if first.get(name) != columns.get(name):
                 raise DataError(
                     f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
-                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind"
+                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind, "
+                    "or make one table of them: duckdb.read_parquet([…], union_by_name=True)"
                 )
 
 

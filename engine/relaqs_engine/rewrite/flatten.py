@@ -167,12 +167,16 @@ def with_explicit_keys(tree: exp.Select) -> exp.Select:
     if group is None:
         return tree
     keys = group.expressions
+    is_one_group = exp.Tuple() in keys
     if group.args.get("all"):
         keys = [item.unalias() for item in tree.expressions if _is_key_of_all(item)]
         group.set("all", None)
     group.set("expressions", [key.unnest().copy() for key in keys if key != exp.Tuple()])
     if not group.args.get("expressions") and not any(group.args.values()):
         tree.set("group", None)  # GROUP BY (), or ALL of nothing but aggregates
+        aggregates = any(own_nodes(item, exp.AggFunc) for item in tree.expressions)
+        if is_one_group and not aggregates and not tree.args.get("having"):
+            tree.set("having", exp.Having(this=exp.true()))  # that makes one group of all rows, too
     return tree
 
 

@@ -23,6 +23,21 @@ DIALECT = "duckdb"
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _MOST_NAMED = 20  # tables in an error
+_MOST_QUOTED = 40  # characters of a statement in an error
+_FILES = "give its file to connect, as in relaqs.connect(tables={'trips': 'trips.duckdb'})"
+_SETTINGS = "give settings to connect, as in relaqs.connect(…, threads=2, memory_limit='2GB')"
+_INSTEAD = {
+    "ATTACH": _FILES,
+    "COPY": "`relaqs sql --output FILE` writes an answer to a file, and to_arrow() gives it as a table",
+    "CREATE": "name a SELECT by WITH, or by relaqs.connect(…, views={'late': 'SELECT …'})",
+    "EXPLAIN": "`relaqs explain`, or explain(sql) of the session, says how a query is answered",
+    "INSERT": "`relaqs append`, or append of the session, adds rows to a table that is laid out",
+    "PRAGMA": _SETTINGS,
+    "RESET": _SETTINGS,
+    "SET": _SETTINGS,
+    "USE": _FILES,
+}
+"""What to do instead of a statement that is refused."""
 _DIGITS = re.compile(r"\d+")
 _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
 
@@ -84,9 +99,18 @@ def _single_select(sql: str, effort: Effort) -> exp.Query:
     if isinstance(tree, exp.Subquery):
         tree = tree.unnest()
     if not isinstance(tree, exp.Query):
-        kind = (tree.name or tree.key) if isinstance(tree, exp.Command) else tree.key
-        raise SqlError(f"only SELECT is accepted, this is {kind.upper()}")
+        raise _no_select(tree, sql)
     return tree
+
+
+def _no_select(tree: exp.Expr, sql: str) -> SqlError:
+    if isinstance(tree, exp.Condition):  # such as a name: SELEC
+        return SqlError(
+            f"{sql.strip()[:_MOST_QUOTED]!r} is no SELECT; begin with SELECT or FROM, as in FROM trips"
+        )
+    kind = ((tree.name or tree.key) if isinstance(tree, exp.Command) else tree.key).upper()
+    instead = f"; {_INSTEAD[kind]}" if kind in _INSTEAD else ""
+    return SqlError(f"only SELECT is accepted, this is {kind}{instead}")
 
 
 def _select_what_is_described(tree: exp.Query) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from relaqs_engine.duck import open_for_writing
+from relaqs_engine.duck import open_for_writing, quote_text
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, shuffle, verify
 from relaqs_engine.layouts.sources import find_files
@@ -106,6 +106,43 @@ def test_a_duckdb_relation_is_read_from_the_users_own_connection(tmp_path: Path)
     # HUGEINT, which Parquet would turn into DOUBLE, comes over Arrow as an exact decimal.
     assert [column.type for column in layout.columns] == ["BIGINT", "VARCHAR", "DECIMAL(38,0)"]
     assert layout.column("total").minimum == sum(range(1_000))
+
+
+def test_a_uuid_of_a_duckdb_relation_stays_one(tmp_path: Path) -> None:
+    with closing(duckdb.connect()) as connection:
+        rows = connection.sql("SELECT i, i::VARCHAR AS name, md5(i::VARCHAR)::UUID AS u FROM range(9) r(i)")
+        layout = add_static(rows, tmp_path / "t")
+        assert [column.type for column in layout.columns] == ["BIGINT", "VARCHAR", "UUID"]
+        file = quote_text(str(layout.paths[0]))
+        kept = connection.execute(f"SELECT i, name, u FROM {file} ORDER BY i").fetchall()
+        assert (
+            kept
+            == connection.execute("SELECT i, i::VARCHAR, md5(i::VARCHAR)::UUID FROM range(9) r(i)").fetchall()
+        )
+
+
+@pytest.mark.parametrize(
+    "value", ["'101'::BIT", "'10:00:00+02'::TIMETZ", "['10:00:00+02'::TIMETZ]", "{'flags': '1'::BIT}"]
+)
+def test_a_relation_with_values_that_arrow_changes_is_refused(tmp_path: Path, value: str) -> None:
+    refused = pytest.raises(LayoutError, match="which Arrow does not keep; cast it to VARCHAR")
+    with closing(duckdb.connect()) as connection, refused:
+        add_static(connection.sql(f"SELECT {value} AS x"), tmp_path / "t")
+
+
+def test_a_field_may_be_called_bit(tmp_path: Path) -> None:
+    with closing(duckdb.connect()) as connection:
+        layout = add_static(connection.sql("SELECT {'bit': 1} AS x, 'BIT' AS bit"), tmp_path / "t")
+    assert [column.type for column in layout.columns] == ['STRUCT("bit" INTEGER)', "VARCHAR"]
+
+
+def test_a_relation_that_fails_says_so(tmp_path: Path) -> None:
+    with closing(duckdb.connect()) as connection:
+        wrong = connection.sql("SELECT CAST('x' || range AS INT) AS n FROM range(3)")
+        with pytest.raises(DataError, match=r"in memory cannot be read: .*Could not convert string 'x0'"):
+            add_static(wrong, tmp_path / "t")
+    with pytest.raises(DataError, match=r"in memory cannot be read: .*closed"):
+        add_static(wrong, tmp_path / "t")
 
 
 def test_a_folder_named_like_a_hive_partition_adds_no_column_to_the_layout(

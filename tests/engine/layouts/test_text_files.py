@@ -81,3 +81,27 @@ def test_a_file_is_sniffed_once_and_never_when_it_is_read(
     assert read is not None
     assert "auto_detect=false" in read.sql
     assert len([sql for sql in ran if "auto_detect=false" not in sql]) == 1
+
+
+def test_fields_of_json_that_differ_in_case_alone_are_not_told_apart(cursor: Cursor, tmp_path: Path) -> None:
+    file = tmp_path / "trips.ndjson"
+    file.write_text('{"id":1,"ID":2}\n')
+    assert cursor.rows(f"FROM '{file}'") == [(1, 2)]
+    assert checked_read(FileKind.JSON, [file], cursor, str(file)) is None
+    file.write_text('{"id":1,"ID_2":2,"fare_1":2.5}\n')
+    read = checked_read(FileKind.JSON, [file], cursor, str(file))
+    assert read is None  # it may be a name that DuckDB made
+    file.write_text('{"ID":1,"other_2":2,"fare_1":2.5}\n')
+    read = checked_read(FileKind.JSON, [file], cursor, str(file))
+    assert read is not None
+    assert cursor.rows(f"FROM {read.sql}") == [(1, 2, 2.5)]
+
+
+def test_casts_of_many_columns_name_each_column_once(cursor: Cursor, tmp_path: Path) -> None:
+    """`* REPLACE` takes time by the square of the number of its columns."""
+    file = tmp_path / "trips.csv"
+    file.write_text(",".join(f"n{i}" for i in range(300)) + "\n" + ",".join(map(str, range(300))) + "\n")
+    read = checked_read(FileKind.CSV, [file], cursor, str(file))
+    assert read is not None
+    assert "REPLACE" not in read.sql
+    assert cursor.rows(f"FROM {read.sql}") == [tuple(range(300))]
