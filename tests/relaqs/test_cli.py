@@ -120,7 +120,7 @@ def test_sql_may_begin_with_a_comment(tpch_warehouse: Path, command: str, commen
         (["sql", "SELECT count(*) FROM lineitms"], 1, "did you mean 'lineitem'?"),
         (["sql", "SELECT 1; SELECT 2"], 1, "2 statements"),
         (["sql", "SELECT count(*) FROM lineitem", "--watch", "x"], 1, "watch names 'x'"),
-        (["explain", "SELEC"], 1, "only SELECT"),
+        (["explain", "SELEC"], 1, "'SELEC' is no SELECT"),
         (["sql", "SELECT 1", "--confidence", "40%"], 2, "between 0.5 and 1"),
         (["sql", "SELECT 1", "--target", "much"], 2, "'much' is no share"),
         (["sql", "SELECT 1", "--timeout", "0"], 2, "timeout"),
