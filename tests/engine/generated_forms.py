@@ -174,13 +174,13 @@ def by_all_constants(draw: st.DrawFn, source: From) -> Generated:
 
 @st.composite
 def pivoted(draw: st.DrawFn, source: From) -> Generated:
-    """Return a PIVOT of values that are named or found, and an UNPIVOT of aggregates."""
+    """Return a PIVOT of values that are named, and an UNPIVOT of aggregates."""
     key, by, n = draw(keys(source.fields)), draw(exact_number(source)), draw(exact_number(source))
     rows = f"WITH r AS (SELECT {key} AS g, ({by})::BIGINT % 3 AS k, {n} AS v {draw(base(source))})"
     totals = "(SELECT g, sum(v)::DOUBLE AS a, count(*)::DOUBLE AS b FROM r GROUP BY g)"
     shapes = [
         f"{rows} FROM (PIVOT r ON k IN (0, 1) USING sum(v) AS s, count(*) AS n GROUP BY g)",
-        f"{rows} FROM (PIVOT r ON k USING sum(v) GROUP BY g)",
+        f"{rows} FROM (PIVOT r ON k IN ('2', NULL, 1) USING sum(v) GROUP BY g)",
         f"{rows} FROM (UNPIVOT {totals} ON a, b INTO NAME name VALUE v)",
         f"{rows} SELECT name, max(v) AS m FROM (UNPIVOT {totals} ON a, b INTO NAME name VALUE v) GROUP BY 1",
     ]
