@@ -6,7 +6,8 @@ For each of the five algorithms of the simulated jobs, the lessons of `relaqs le
 other four alone. The weights then place jobs of the one that was left out, on 10 nodes of 4 devices, at 1.5
 times the load, where every policy stops jobs early and where nobody does. *mlf_rl*: with these weights.
 *shipped*: with those of the package, which learned from all five. Asked is a mean completion time within 5 %
-of that of MLF-H, or below it. Lessons take about two minutes of a core each, and need PyTorch.
+of that of MLF-H, or below it. Lessons take a minute or two of a core each, and need PyTorch. --weights keeps
+what was learned in a folder, and takes from there what it has.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray
 from rich.console import Console
 from rich.table import Table
 
+from relaqs.cli.policy_tables import both_parts
 from relaqs.learning.lessons import Lessons, learn
 from relaqs.records.placed_comparison import PLACED_MEASURES
 from relaqs.records.side_by_side import over_seeds
@@ -78,20 +79,16 @@ def _cells(algorithm: Algorithm, weights: Path, stop: EarlyStops, jobs: int, see
         name: np.array([minutes_of(replace(case, seed=seed)) for seed in range(seeds)])
         for name, case in cases.items()
     }
-    relative = found["mlf_rl"] / found["mlf_h"] - 1
-    reached = "reached" if relative.mean() <= ASKED else "not reached"
-    told = {name: _told(each, ".1f") for name, each in found.items()}
-    return [told["mlf_h"], told["mlf_rl"], _told(100 * relative, "+.1f") + " %", told["shipped"], reached]
+    relative = over_seeds((found["mlf_rl"] / found["mlf_h"] - 1).tolist())
+    reached = "reached" if relative.mean <= ASKED else "not reached"
+    told = {name: both_parts(over_seeds(each.tolist()), 1.0, ".1f") for name, each in found.items()}
+    percent = both_parts(relative, 100.0, ".1f") + " %"
+    return [told["mlf_h"], told["mlf_rl"], percent, told["shipped"], reached]
 
 
 def minutes_of(case: PlacedCase) -> float:
     """Return the mean time from a job's arrival to its end."""
     return PLACED_MEASURES["completion_seconds"](run_placed_case(case, {}, lambda: 0.0)) / 60
-
-
-def _told(values: FloatArray, shape: str) -> str:
-    figure = over_seeds(values.tolist())
-    return f"{figure.mean:{shape}} ± {figure.standard_error:.1f}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -248,3 +248,18 @@ def test_the_demo(tmp_path: Path) -> None:
     again = on_a_terminal(*arguments)
     assert "Making" not in again
     assert "The last answer equals DuckDB's." in again
+
+
+def test_a_process_ends_with_what_was_to_be_done_at_its_end() -> None:
+    """It leaves without taking modules apart, but not without what others have registered."""
+    script = (
+        "import atexit, sys, threading, time\n"
+        "from relaqs.__main__ import main\n"
+        "atexit.register(print, 'registered')\n"
+        "threading.Thread(target=lambda: (threading.main_thread().join(), print('thread'))).start()\n"
+        "sys.argv = ['relaqs', 'explain', 'SELEC', '--data', 'nowhere']\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stdout.split() == ["thread", "registered"]

@@ -104,6 +104,8 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
         "PIVOT trips ON (n % 2) IN (0, 1), lower(zone) IN ('a') GROUP BY fare",
         "PIVOT trips ON CASE WHEN n > 9 THEN 'u' ELSE 'v' END USING max(n) GROUP BY zone",
         "PIVOT trips ON zone USING avg(n) GROUP BY fare",
+        "PIVOT (SELECT replace(zone, 'a', '') AS z, n FROM trips) ON z USING sum(n) GROUP BY n",
+        "PIVOT (SELECT replace(zone, 'a', '') AS z, n FROM trips) ON z IN ('') USING sum(n) AS s GROUP BY n",
         "PIVOT trips ON zone || n % 3, n % 2 = 0 USING sum(n) AS s, count(*) AS c GROUP BY fare",
         "WITH w AS (FROM trips) PIVOT w ON n % 4 USING sum(n) GROUP BY zone",
         "WITH p AS (PIVOT trips ON zone USING min(n) GROUP BY fare), v AS (FROM p) SELECT b, a, fare FROM v",

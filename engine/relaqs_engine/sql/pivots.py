@@ -65,6 +65,8 @@ def _select_for(pivot: exp.Pivot) -> exp.Select | None:
     names = {*(key.name.lower() for key in keys), *(name.lower() for name, _ in columns)}
     if len(names) < len(keys) + len(columns) or len(columns) > MOST_COLUMNS:
         return None
+    if "" in names:  # of an empty text, which DuckDB calls '' and SQL cannot name
+        return None
     shown = [exp.alias_(value, name, quoted=True) for name, value in columns]
     return exp.select(*(key.copy() for key in keys), *shown).from_(source.copy()).group_by(*keys)
 
