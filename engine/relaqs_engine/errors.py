@@ -51,15 +51,19 @@ class UnsupportedError(RelaqsError):
 
 
 class TooManyGroupsError(UnsupportedError):
-    """A query is computed from an answer with so many groups that no estimate of it is worth its cost.
+    """A query is computed from so many groups, or values of groups, that no estimate is worth its cost.
 
     Attributes:
         reason: why, without what to do.
     """
 
-    def __init__(self, groups: int) -> None:
-        self.reason = f"it is computed from about {groups:,} groups, too many to do that again and again"
+    def __init__(self, count: int, of: str = "groups") -> None:
+        self.count, self.of = count, of
+        self.reason = f"it is computed from about {count:,} {of}, too many to do that again and again"
         super().__init__(f'{self.reason}; give fallback="exact" to run it as a whole')
+
+    def __reduce__(self) -> tuple[type[TooManyGroupsError], tuple[object, ...]]:
+        return type(self), (self.count, self.of)
 
 
 class LayoutError(RelaqsError):

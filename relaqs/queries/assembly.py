@@ -109,6 +109,7 @@ def _job(
             options.batches,
             watch,
             options.judge,
+            may_run_whole=options.fallback != "error" and options.batches is None,
         ),
         state_cursor=databases.states.cursor() if plan.is_estimated else None,
         exact_config=databases.whole,

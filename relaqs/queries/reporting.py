@@ -21,10 +21,16 @@ MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answe
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a query's job is asked for. database_config: of the database that its tasks run on.
+    """What a query's job is asked for.
 
-    seed: of the order of partitions. batches: so many equal mini-batches, instead of growing ones. watch: the
-    columns whose error counts, None for all. judge: how their cells' errors become one.
+    Attributes:
+        database_config: of the database that its tasks run on.
+        request: which intervals.
+        seed: of the order of partitions.
+        batches: so many equal mini-batches, instead of growing ones.
+        watch: the columns whose error counts, None for all.
+        judge: how their cells' errors become one.
+        may_run_whole: whether it may give up after an estimate, where the whole query costs less than more.
     """
 
     database_config: DatabaseConfig
@@ -33,6 +39,7 @@ class Asked:
     batches: int | None = None
     watch: tuple[str, ...] | None = None
     judge: Judge = DEFAULT_JUDGE
+    may_run_whole: bool = False
 
 
 def arrow_of(result: TaskResult) -> pa.Table:

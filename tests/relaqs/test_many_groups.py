@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from relaqs_engine.execution import value_budget
 
 import relaqs
 from relaqs.session import Session
@@ -18,6 +20,8 @@ FEW = (
     "SELECT c, n, rank() OVER (ORDER BY n) AS place FROM "
     "(SELECT a, c, d, sum(b) AS n FROM t WHERE a < 12 GROUP BY a, c, d)"
 )
+
+VALUES = "SELECT b % 3 AS g, count(DISTINCT a) AS n FROM t GROUP BY g ORDER BY g"
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +73,37 @@ def test_few_groups_are_estimated_however_many_there_could_be(db: Session, folde
     assert so_far
     answer = sorted(tuple(row.values()) for row in last.estimate.to_pylist())
     assert answer == sorted(rows(folder, FEW))
+
+
+@pytest.fixture
+def few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting values may take 0.1 s of a core: 100,000 values."""
+    monkeypatch.setattr(value_budget, "ALL_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("few_seconds")
+def test_very_many_values_are_estimated_once_and_then_counted_as_a_whole(db: Session, folder: Path) -> None:
+    first, last = (query := db.online_sql(VALUES))
+    assert first.fraction == pytest.approx(0.1, abs=0.01)
+    assert (last.is_exact, query.plan.mode) == (True, "exact")
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, VALUES)
+    assert "values, too many" in last.warnings[0]
+    assert db.online_sql(VALUES).plan.mode == "mergeable"  # and begins with an estimate again
+
+
+@pytest.mark.usefixtures("few_seconds")
+@pytest.mark.parametrize("options", [{"fallback": "error"}, {"batches": 5}])
+def test_very_many_values_are_estimated_to_the_end_where_that_is_asked_for(
+    db: Session, folder: Path, options: dict[str, Any]
+) -> None:
+    *so_far, last = (query := db.online_sql(VALUES, **options))
+    assert len(so_far) >= 4
+    assert (last.is_exact, query.plan.mode) == (True, "mergeable")
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, VALUES)
+
+
+@pytest.mark.usefixtures("few_seconds")
+def test_few_values_of_many_rows_are_estimated_to_the_end(db: Session) -> None:
+    *so_far, last = (query := db.online_sql("SELECT count(DISTINCT c) AS n FROM t"))
+    assert len(so_far) >= 4
+    assert (last.is_exact, query.plan.mode) == (True, "mergeable")

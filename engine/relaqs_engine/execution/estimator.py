@@ -39,7 +39,7 @@ from relaqs_engine.plans.names import (
     DISTINCT_SEEN,
     SCALE,
     SCALE_PARAMETER,
-    UNITS,
+    SHARE_OF_ONCE,
 )
 from relaqs_engine.plans.outputs import OutputKind
 
@@ -367,12 +367,12 @@ def _merged_sql(plan: MergePlan, merge: str = "") -> str:
 def _distinct_sql(scale: str) -> str:
     """Return the first-order jackknife of the number of distinct values, d / (1 − (1 − f)·f₁/n).
 
-    It falls short on skewed data; the interval does not rest on it.
+    Where rows are drawn by units, f₁/n is the share of the rows whose value was met in one unit alone. It
+    falls short on skewed data; the interval does not rest on it.
     Source: Haas, Naughton, Seshadri, Stokes 1995, Sampling-based estimation of the number of distinct values
     of an attribute, estimator uj1.
     """
-    share = f"coalesce({DISTINCT_ONCE} / nullif({UNITS}, 0), 0)"
-    return f"{DISTINCT_SEEN} / (1 - (1 - 1 / {scale}) * {share})"
+    return f"{DISTINCT_SEEN} / (1 - (1 - 1 / {scale}) * {SHARE_OF_ONCE})"
 
 
 def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:

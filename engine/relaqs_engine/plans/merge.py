@@ -79,6 +79,7 @@ class MergeTexts:
         near: where groups are ranked, merged groups to those that fail HAVING so far: they may pass it later,
             and rank before others. Those nearest to its thresholds come first. It has the columns of
             `estimate`. "" where no such group can be in the answer.
+        value_merge: where COUNT(DISTINCT) is estimated, the state to one row per value of a group. "" else.
     """
 
     merge: str
@@ -87,6 +88,7 @@ class MergeTexts:
     weighted_merge: str = ""
     early_merge: str = ""
     near: str = ""
+    value_merge: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,6 @@ class MergePlan(FoldedPlan):
 
     @property
     def compact_sql(self) -> str:
-        """Return the merge; "" where blocks, values or lists keep a group's rows apart."""
-        apart = self.method is Method.REPLICATES or self.columns.counts_distinct or self.columns.list_count
-        return "" if apart else self.texts.merge
+        """Return the merge, by value where values are counted; "" where blocks or lists keep rows apart."""
+        apart = self.method is Method.REPLICATES or self.columns.list_count
+        return "" if apart else self.texts.value_merge or self.texts.merge

@@ -15,12 +15,14 @@ FAN_OUT = "fan_out"
 # scanned. In the SQL of an estimate it is called `scale`. It is the one parameter of the prepared statement.
 SCALE = "scale"
 SCALE_PARAMETER = "CAST($1 AS DOUBLE)"
-# Of COUNT(DISTINCT x): a value of x, and the sampling units that have it. Merged per group these are the
-# distinct values seen, those seen in one unit only, and the pairs of value and unit.
+# Of COUNT(DISTINCT x): a value of x, and the sampling units that have it, 1 or more (how many more is not
+# always known). Merged per group these are the distinct values seen, those seen in one unit only, and of all
+# rows with a value the share whose value was seen in one unit only.
 VALUE = "x"
 UNITS = "u"
 DISTINCT_SEEN = "distinct_seen"
 DISTINCT_ONCE = "distinct_once"
+SHARE_OF_ONCE = "share_of_once"
 DISTINCT_ESTIMATE = "distinct_estimate"
 # In the SQL around answers: which row of which answer it is, and the joined rows behind it.
 GROUP = "relaqs_group"

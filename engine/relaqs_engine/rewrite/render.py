@@ -21,6 +21,7 @@ from relaqs_engine.plans.names import (
     ROWS,
     SCALE,
     SCALE_PARAMETER,
+    SHARE_OF_ONCE,
     SHARED,
     SHARED_SCALE,
     STATE,
@@ -94,6 +95,7 @@ def render(draft: Draft) -> MergeTexts:
         final=_final(draft, estimated=False),
         weighted_merge="" if draft.outlier_scan is None else weighted_merge_of(draft),
         early_merge="" if draft.heavy is None else merge_of(draft, key_names(draft), _with_heavy(draft)),
+        value_merge="" if draft.distinct is None else _values_of(draft, STATE),
     )
 
 
@@ -171,16 +173,18 @@ def _with_heavy(draft: Draft) -> str:
 
 
 def _units(draft: Draft) -> str:
-    """Return the SQL that counts the sampling units behind the rows of a value.
+    """Return the SQL that tells whether the rows of a value are of one sampling unit: 1 if so, else more.
 
-    In a FULL JOIN a row may be of one table alone, and has its unit there.
+    Counting the units would need a set of them for each value. That takes 14 times as long for 2,500 dates
+    of 6 million rows. In a FULL JOIN a row may be of one table alone, and has its unit there.
     """
     preserved = [source for source in draft.streams if not source.nullable]
     sources = preserved[:1] or draft.streams
     if not sources[0].key_columns:
         return "COUNT(*)"
     units = [_first_known(sources, place) for place in range(len(sources[0].key_columns))]
-    return f"COUNT(DISTINCT ({', '.join(units)}))"
+    unit = f"hash({', '.join(units)})"
+    return f"CASE WHEN min({unit}) = max({unit}) THEN 1 ELSE 2 END"
 
 
 def _first_known(sources: Sequence[Source], place: int) -> str:
@@ -268,18 +272,25 @@ def _merge_values(draft: Draft) -> str:
     """Return the merge of a state with one row for each distinct value: first the values, then the groups."""
     if any(column.is_moment for column in draft.basis):
         raise NotOnlineError("it counts distinct values beside a variance")
-    basis = [_merged(column) for column in _mergeable(draft)] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
-    values = ", ".join([*key_names(draft), VALUE, *basis, f"sum({UNITS}) AS {UNITS}"])
-    by_value = ", ".join([*key_names(draft), VALUE])
+    once, known = f"{VALUE} IS NOT NULL AND {UNITS} = 1", f"{VALUE} IS NOT NULL"
     counts = [
         f"count({VALUE}) AS {DISTINCT_SEEN}",
         f"count({VALUE}) FILTER (WHERE {UNITS} = 1) AS {DISTINCT_ONCE}",
-        f"coalesce(sum({UNITS}) FILTER (WHERE {VALUE} IS NOT NULL), 0)::BIGINT AS {UNITS}",
+        f"coalesce(sum({ROWS}) FILTER ({once}) / sum({ROWS}) FILTER ({known}), 0) AS {SHARE_OF_ONCE}",
     ]
-    merged = [*basis[:-1], f"coalesce(sum({ROWS}), 0)::BIGINT AS {ROWS}"]
-    select = ", ".join([*key_names(draft), *merged, *counts])
-    sql = f"SELECT {select} FROM (SELECT {values} FROM {_state(draft)} GROUP BY {by_value})"
+    basis = [_merged(column) for column in _mergeable(draft)]
+    rows = f"coalesce(sum({ROWS}), 0)::BIGINT AS {ROWS}"
+    select = ", ".join([*key_names(draft), *basis, rows, *counts])
+    sql = f"SELECT {select} FROM ({_values_of(draft, _state(draft))})"
     return sql + (f" GROUP BY {', '.join(key_names(draft))}" if draft.keys else "")
+
+
+def _values_of(draft: Draft, state: str) -> str:
+    """Return the merge of a state to one row for each value of each group."""
+    by_value = ", ".join([*key_names(draft), VALUE])
+    basis = [_merged(column) for column in _mergeable(draft)]
+    sums = [f"sum({name})::BIGINT AS {name}" for name in (ROWS, UNITS)]
+    return f"SELECT {', '.join([by_value, *basis, *sums])} FROM {state} GROUP BY {by_value}"
 
 
 def _merged(column: BasisColumn) -> str:
