@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.group_count import count_groups
 from relaqs_engine.execution.tasks import leading_stream
-from relaqs_engine.execution.value_budget import DECIDED_AT, returned_values
+from relaqs_engine.execution.value_budget import ValueBudget, too_many_values
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.schedule import MiniBatch
 
@@ -23,8 +21,8 @@ from relaqs.queries.reporting import Asked
 class MergeableQueryJob(FoldedQueryJob):
     """Folds partial aggregates, and estimates the answer from what they merge to.
 
-    most_values: of COUNT(DISTINCT), that all tasks may return. Where they would return more, the job fails
-    after its first estimate.
+    budget: what values may cost that are kept. Where they cost more the job fails after its first estimate.
+    None: they may cost anything.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class MergeableQueryJob(FoldedQueryJob):
         *,
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
-        most_values: float = math.inf,
+        budget: ValueBudget | None = None,
     ) -> None:
         leading = leading_stream(plan, catalog)
         super().__init__(
@@ -47,19 +45,16 @@ class MergeableQueryJob(FoldedQueryJob):
             schedule=schedule,
         )
         self._aggregation = plan
-        self._most_values = most_values if plan.columns.counts_distinct else math.inf
+        self._budget = budget
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
-        """Fold and estimate. Raises TooManyGroupsError where there are too many values to count on."""
-        if self.folded == 1 and self._most_values < math.inf:
-            self._check_values()
+        """Fold and estimate. Raises TooManyGroupsError where values cost too much to go on."""
+        if self.folded == 1 and self._budget is not None:
+            tasks = sum(len(batch.tasks) for batch in self._batches)
+            found = too_many_values(
+                *(self._budget, self._aggregation, self._cursor),
+                *(self._state.row_count, self.estimator.scanned_fraction, tasks),
+            )
+            if found is not None:
+                raise TooManyGroupsError(found, "values")
         return super().fold(step, results)
-
-    def _check_values(self) -> None:
-        fraction = self.estimator.scanned_fraction
-        if fraction > DECIDED_AT:
-            return
-        values = count_groups(self._aggregation, self._cursor, fraction, by_value=True).in_all
-        tasks = sum(len(batch.tasks) for batch in self._batches)
-        if returned_values(self._state.row_count, fraction, values, tasks) > self._most_values:
-            raise TooManyGroupsError(values, "values")

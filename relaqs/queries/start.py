@@ -110,13 +110,13 @@ def _estimating_job(
 
     match plan:
         case MergePlan():
-            from relaqs_engine.execution.value_budget import most_values
+            from relaqs_engine.execution.value_budget import ValueBudget
             from relaqs_engine.planning.at_once import whole_core_seconds
 
             from relaqs.queries.mergeable import MergeableQueryJob
 
-            most = most_values(whole_core_seconds(plan, catalog)) if asked.may_run_whole else math.inf
-            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, most_values=most)
+            budget = ValueBudget(whole_core_seconds(plan, catalog)) if asked.may_run_whole else None
+            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, budget=budget)
         case RowsPlan():
             from relaqs.queries.rows import RowsQueryJob
 
