@@ -7,13 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+_SECONDS_OF_A_DAY = 86_400
+
 
 def python_values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values as `to_pylist` does, but without pandas.
 
     pyarrow imports it for points in time with a zone or in nanoseconds. Python's own have microseconds: one
     with a rest is text, such as "2020-01-01 00:00:00.000000001". So is one after the year 9999 or before 1,
-    which Python has no value for: "infinity", "-infinity", or Arrow's text of it.
+    which Python has no value for: "infinity", "-infinity", or Arrow's text of it. The end of a day is
+    "24:00:00".
     """
     try:
         return _values(column)
@@ -40,6 +43,8 @@ def _infinite(one: pa.ChunkedArray) -> str:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
+    if pa.types.is_time64(kind):
+        return _times(column)
     if not pa.types.is_timestamp(kind):
         return list(column.to_pylist())
     if kind.tz is not None:
@@ -49,6 +54,15 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if kind.unit == "ns":
         return [None if text is None else _of_nanoseconds(text) for text in column.cast("string").to_pylist()]
     return list(column.to_pylist())
+
+
+def _times(column: pa.ChunkedArray) -> list[Any]:
+    """Return times of day. The end of a day, which DuckDB has, would be midnight in Python."""
+    end = _SECONDS_OF_A_DAY * {"us": 10**6, "ns": 10**9}[column.type.unit]
+    counts = column.cast(pa.int64()).to_pylist()
+    return [
+        "24:00:00" if count == end else value for count, value in zip(counts, column.to_pylist(), strict=True)
+    ]
 
 
 def _in_zone(moment: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:

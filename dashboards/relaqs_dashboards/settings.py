@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from relaqs import RelaqsError
@@ -148,10 +148,13 @@ def panel_of(entries: Mapping[str, Any], **defaults: Any) -> PanelSettings:
     known = [field.name for field in fields(PanelSettings)]
     if unknown := set(entries) - set(known):
         raise PageError(f"a panel has no {shown(min(unknown))}; it may have {', '.join(known)}")
-    try:
-        return PanelSettings(**(defaults | dict(entries)))
-    except TypeError as error:  # an entry without default is missing
-        raise PageError(f"a panel is incomplete: {str(error).partition(') ')[2] or error}") from None
+    given = defaults | dict(entries)
+    needed = [field.name for field in fields(PanelSettings) if field.default is MISSING]
+    if missing := [name for name in needed if name not in given]:
+        raise PageError(
+            f"a panel is incomplete: it has no {' and no '.join(missing)}; write {missing[0]} = …"
+        )
+    return PanelSettings(**given)
 
 
 def changed_panel(panel: PanelSettings, changes: Mapping[str, Any]) -> PanelSettings:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 from relaqs_engine.sql.constants import Parameters
 
-from relaqs.arguments import relative_error, seconds_in
-from relaqs.dbapi.errors import InterfaceError, NotSupportedError, as_database_errors
+from relaqs.arguments import is_whole, relative_error, seconds_in
+from relaqs.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, as_database_errors
 from relaqs.dbapi.types import type_name
 from relaqs.python_values import python_values
 from relaqs.queries.online_query import OnlineQuery
@@ -126,8 +126,15 @@ class Cursor:
         return next(self._left(), None)
 
     def fetchmany(self, size: int | None = None) -> list[FetchedRow]:
-        """Return the next `size` rows, or `arraysize` of them; fewer at the end."""
-        return list(islice(self._left(), self.arraysize if size is None else size))
+        """Return the next `size` rows, or `arraysize` of them; fewer at the end.
+
+        Raises:
+            ProgrammingError: the size is no whole number from 0 on.
+        """
+        name, most = ("arraysize", self.arraysize) if size is None else ("size", size)
+        if not is_whole(most) or most < 0:
+            raise ProgrammingError(f"{name} is {most!r}; it must be a whole number from 0 on")
+        return list(islice(self._left(), most))
 
     def fetchall(self) -> list[FetchedRow]:
         """Return all rows that were not fetched yet."""

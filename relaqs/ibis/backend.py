@@ -140,10 +140,15 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         **_: Any,
     ) -> pandas.DataFrame | pandas.Series[Any] | Any:
         from ibis.formats.pandas import PandasData
+        from ibis.formats.pyarrow import PyArrowData
 
-        table = expr.as_table()
-        found = self.to_pyarrow(table, params=params, limit=limit)
-        return expr.__pandas_result__(PandasData.convert_table(found.to_pandas(), table.schema()))
+        schema = expr.as_table().schema()
+        answer = self._answer(self._sql(expr, params, limit))
+        columns = {  # an interval has months, which no duration of Arrow has: it becomes pandas' own
+            name: answer[name] if kind.is_interval() else PyArrowData.convert_column(answer[name], kind)
+            for name, kind in schema.items()
+        }
+        return expr.__pandas_result__(PandasData.convert_table(pa.table(columns).to_pandas(), schema))
 
     def raw_sql(self, query: Any, **_: Any) -> dbapi.Cursor:
         """Return a cursor of Python's database API that has answered one SELECT exactly."""

@@ -27,6 +27,7 @@ from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
 from relaqs_engine.sql.written import WrittenSql
 
+from relaqs.arguments import refusal
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import QueryTimeoutError
 
@@ -69,9 +70,12 @@ class Planner:
         SHOW TABLES, DESCRIBE, SUMMARIZE and other statements that give rows come back as SELECTs.
 
         Raises:
+            ArgumentError: the SQL is no text.
             SqlError: a parameter has no value, or a value no parameter.
         """
         self.check_open()
+        if not isinstance(sql, str):
+            raise refusal("sql", sql, 'a text, such as "SELECT count(*) FROM trips"')
         written = WrittenSql(sql)
         if self._views_tell_the_time:
             written = written.anew(expand_views(sql, self._views))

@@ -224,13 +224,12 @@ class Answering:
         return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
 
 
-def _column_types(session: Session) -> dict[str, str]:
-    """Return the types of all columns by name in lower case, without names that stand for two types."""
-    found: dict[str, set[str]] = {}
-    for layout in session.tables.values():
-        for column in layout.columns:
-            found.setdefault(column.name.lower(), set()).add(column.type)
-    return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
+def _column_types(session: Session) -> dict[str, dict[str, str]]:
+    """Return the types of all tables' columns, by names in lower case."""
+    return {
+        name.lower(): {column.name.lower(): column.type for column in layout.columns}
+        for name, layout in session.tables.items()
+    }
 
 
 def _constant(function: str, argument: str, asker: Asker) -> str | None:

@@ -67,6 +67,7 @@ ARRAYS = {
     1016: INT8,
     1021: FLOAT4,
     1022: FLOAT8,
+    1028: OID,
     1115: TIMESTAMP,
     1182: DATE,
     1183: TIME,
@@ -104,6 +105,7 @@ _OF_DUCKDB = {
     "JSON": JSON,
     # Further names that a cast in the SQL may have.
     "INT": INT4,
+    "OID": OID,
     "REAL": FLOAT4,
     "TEXT": TEXT,
     "DECIMAL": NUMERIC,
@@ -122,18 +124,19 @@ def column_type(duckdb_type: str) -> ColumnType:
     if (decimal := _DECIMAL.fullmatch(duckdb_type)) is not None:
         digits, scale = map(int, decimal.groups())
         return ColumnType(NUMERIC.oid, NUMERIC.name, NUMERIC.sql_name, modifier=(digits << 16 | scale) + 4)
-    is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT(", "MAP(", "UNION("))
+    is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT(", "TUPLE(", "MAP(", "UNION("))
     return JSON if is_nested else TEXT
 
 
 def parameter_oid(duckdb_type: str | None) -> int:
     """Return the OID for a parameter of DuckDB's type, which may be a list. Where none is known it is text.
 
-    >>> parameter_oid("INTEGER"), parameter_oid("INTEGER[]"), parameter_oid(None)
-    (23, 1007, 25)
+    >>> parameter_oid("INTEGER"), parameter_oid("INTEGER[]"), parameter_oid("oid[]"), parameter_oid(None)
+    (23, 1007, 1028, 25)
     """
     if duckdb_type is None:
         return TEXT.oid
+    duckdb_type = duckdb_type.upper()  # a type that DuckDB does not have, as oid, is as it was written
     if duckdb_type.endswith("[]"):
         element = column_type(duckdb_type.removesuffix("[]"))
         return next((oid for oid, kind in ARRAYS.items() if kind.oid == element.oid), TEXT.oid)

@@ -60,6 +60,7 @@ from relaqs.serve.failures import (
 )
 from relaqs.serve.parameters import parameter_value
 from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
+from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
     CloseCursor,
@@ -69,6 +70,7 @@ from relaqs.serve.statements import (
     Nothing,
     Request,
     Reset,
+    Savepoint,
     Select,
     Set,
     Show,
@@ -93,6 +95,7 @@ class Conversation:
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self._cursors = Cursors()
+        self._savepoints = Savepoints()
         self._status = TransactionStatus.IDLE
         self._running: asyncio.Task[None] | None = None
         self._skips_to_sync = False
@@ -288,7 +291,7 @@ class Conversation:
         if request is None:
             self._stream.send(EmptyQueryResponse())
             return
-        if self._status is TransactionStatus.ERROR_TRANSACTION and not _ends_transaction(request):
+        if self._status is TransactionStatus.ERROR_TRANSACTION and not _leaves_failure(request):
             raise RefusedError(
                 IN_FAILED_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
@@ -329,6 +332,8 @@ class Conversation:
                 return request.tag
             case Transaction():
                 return self._transaction(request.tag)
+            case Savepoint():
+                return self._savepoint(request)
             case Deallocate():
                 self._deallocate(request.name)
                 return "DEALLOCATE"
@@ -376,7 +381,23 @@ class Conversation:
             self._asker.settings.end(is_rolled_back=ends_as == "ROLLBACK")
         self._status = TransactionStatus.IDLE
         self._cursors.end_transaction()
+        self._savepoints.clear()
         return ends_as
+
+    def _savepoint(self, request: Savepoint) -> str:
+        settings = self._asker.settings
+        check_transaction(request.tag, in_transaction=self._status is not TransactionStatus.IDLE)
+        match request.tag:
+            case "SAVEPOINT":
+                self._savepoints.keep(KeptPlace(request.name, settings.kept(), self._cursors.names()))
+            case "RELEASE":
+                self._savepoints.release(request.name)
+            case "ROLLBACK":
+                place = self._savepoints.back_to(request.name)
+                settings.take_back(place.settings)
+                self._cursors.keep_only(place.cursors)
+                self._status = TransactionStatus.IN_TRANSACTION
+        return request.tag
 
     def _deallocate(self, name: str | None) -> None:
         if name is None:
@@ -443,5 +464,8 @@ def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:
     return Reply((column,), pa.table({request.function: [has_stopped]}))
 
 
-def _ends_transaction(request: Request) -> bool:
+def _leaves_failure(request: Request) -> bool:
+    """Return whether a failed transaction takes the statement: its end, or the way back to a savepoint."""
+    if isinstance(request, Savepoint):
+        return request.tag == "ROLLBACK"
     return isinstance(request, Transaction) and request.tag != "BEGIN"

@@ -67,6 +67,14 @@ class Cursors:
             self._find(name)
             del self._open[name]
 
+    def names(self) -> frozenset[str]:
+        """Return the names of those that are open."""
+        return frozenset(self._open)
+
+    def keep_only(self, names: frozenset[str]) -> None:
+        """Forget those that have none of these names: they were declared after a savepoint."""
+        self._open = {name: each for name, each in self._open.items() if name in names}
+
     def end_transaction(self) -> None:
         """Forget those that end with their transaction."""
         self._open = {name: each for name, each in self._open.items() if each.is_held}

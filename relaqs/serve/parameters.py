@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import uuid
@@ -20,6 +19,7 @@ Decode: TypeAlias = Callable[[bytes], Any]
 
 _EPOCH = datetime(2000, 1, 1)
 _DATE_AND_MORE = re.compile(r"(\d{4}-\d\d-\d\d)[ T+Z-]")
+_ESCAPED = re.compile(r"\\(.)", re.S)
 _NAMES = {each.oid: each.name for each in types.TYPES}
 _TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
 
@@ -175,7 +175,7 @@ def _elements(text: str) -> Sequence[str | None]:
             end = i + 1
             while text[end] != '"':
                 end += 2 if text[end] == "\\" else 1
-            found.append(json.loads(text[i : end + 1]))
+            found.append(_ESCAPED.sub(r"\1", text[i + 1 : end]))
             i = end + 2
         else:
             end = text.find(",", i)

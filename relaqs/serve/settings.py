@@ -180,6 +180,14 @@ REPORTED = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSettings:
+    """Settings as they were at one moment. of_session: without what is local to the transaction."""
+
+    now: Mapping[str, str]
+    of_session: Mapping[str, str]
+
+
 class Settings:
     """The settings of one connection. at_start: what the client gave when it connected.
 
@@ -222,6 +230,14 @@ class Settings:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(sorted({**_FIXED, **self._now}.items()))
+
+    def kept(self) -> KeptSettings:
+        """Return the settings as they are, for a savepoint."""
+        return KeptSettings(dict(self._now), dict(self._of_session))
+
+    def take_back(self, kept: KeptSettings) -> None:
+        """Give every setting the value that it had at a savepoint."""
+        self._now, self._of_session = dict(kept.now), dict(kept.of_session)
 
     def begin(self) -> None:
         """Remember the settings, for a rollback."""

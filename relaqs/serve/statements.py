@@ -52,6 +52,14 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A place in a transaction. tag: SAVEPOINT makes it, RELEASE forgets it, ROLLBACK goes back to it."""
+
+    name: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deallocate:
     """A prepared statement is not needed any more; None for all of them."""
 
@@ -99,7 +107,10 @@ class StopOther:
 
 
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
-Request: TypeAlias = Select | _OfCursor | StopOther | Set | Reset | Show | Transaction | Deallocate | Nothing
+_OfTransaction: TypeAlias = Transaction | Savepoint
+Request: TypeAlias = (
+    Select | _OfCursor | StopOther | Set | Reset | Show | _OfTransaction | Deallocate | Nothing
+)
 _Read: TypeAlias = Callable[[str, Statement], Request]
 
 _NAME = r'[\w.]+|"[^"]+"'
@@ -117,6 +128,11 @@ _DECLARE = re.compile(
 )
 _FETCH = re.compile(
     rf"(?:fetch|move)\s+(?:(?:(forward|next|relative)\b\s*)?(?:\(?(\d+)\)?|(all))?\s*(?:(?:from|in)\s+)?)?"
+    rf"({_NAME})",
+    re.I,
+)
+_SAVEPOINT = re.compile(
+    rf"(savepoint|release(?:\s+savepoint)?|(?:rollback|abort)(?:\s+(?:work|transaction))?\s+to(?:\s+savepoint)?)\s+"
     rf"({_NAME})",
     re.I,
 )
@@ -251,7 +267,15 @@ def _begin(sql: str, statement: Statement) -> Request:
 
 
 def _rollback(sql: str, statement: Statement) -> Request:
-    return Nothing("ROLLBACK") if re.search(r"\bto\b", sql, re.I) else Transaction("ROLLBACK")
+    return _savepoint(sql, statement) if re.search(r"\bto\b", sql, re.I) else Transaction("ROLLBACK")
+
+
+def _savepoint(sql: str, statement: Statement) -> Request:
+    if (found := _SAVEPOINT.fullmatch(sql)) is None:
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} names no savepoint; write SAVEPOINT name")
+    name = found[2].strip('"') if found[2].startswith('"') else found[2].lower()
+    tag = found[1].split()[0].upper()
+    return Savepoint(name, "ROLLBACK" if tag == "ABORT" else tag)
 
 
 def _deallocate(sql: str, statement: Statement) -> Request:
@@ -282,8 +306,8 @@ _READERS: dict[str, _Read] = {
     "end": _commit,
     "rollback": _rollback,
     "abort": _rollback,
-    "savepoint": _tagged("SAVEPOINT"),
-    "release": _tagged("RELEASE"),
+    "savepoint": _savepoint,
+    "release": _savepoint,
     "deallocate": _deallocate,
     "discard": _discard,
     "unlisten": _tagged("UNLISTEN"),

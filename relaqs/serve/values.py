@@ -14,12 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.errors import UnsupportedError
 
+from relaqs.python_values import python_values
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 
@@ -34,7 +36,7 @@ _DAYS_TO_2000 = 10957
 _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 
 # Arrow has no form of these that keeps all their values.
-_UNSENDABLE = re.compile(r"\b(BIT|BIGNUM|UHUGEINT)\b|\bTIME WITH TIME ZONE\b")
+_UNSENDABLE = re.compile(r"\b(BIT|BIGNUM|UHUGEINT|VARIANT)\b|\bTIME WITH TIME ZONE\b")
 
 
 def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[RowBytes]]:
@@ -75,6 +77,8 @@ def encoder(kind: ColumnType, format_: int) -> Encode:
 
 def _python_values(column: pa.Array) -> list[Any]:
     type_ = column.type
+    if pa.types.is_nested(type_):
+        return _plain_values(column)
     if pa.types.is_dictionary(type_):
         column = column.dictionary_decode()
     elif pa.types.is_date32(type_):
@@ -162,18 +166,72 @@ def _interval_text(value: Any) -> bytes:
 
 def _json_text(value: Any) -> bytes:
     """Return JSON. A text is that of DuckDB's type JSON, which is JSON already."""
-    return (value if isinstance(value, str) else json.dumps(_plain(value))).encode()
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def _plain_values(column: pa.Array) -> list[Any]:
+    """Return values as JSON has them. Maps are told by the type: of an empty one pyarrow makes a list."""
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        fields = zip(*map(_plain_values, column.flatten()), strict=True)
+        return _unless_null(column, [dict(zip(names, row, strict=True)) for row in fields])
+    if pa.types.is_map(type_):
+        pairs = list(
+            zip(
+                _key_values(_inside(column, column.keys)),
+                _plain_values(_inside(column, column.items)),
+                strict=True,
+            )
+        )
+        return _unless_null(column, [dict(pairs[first:last]) for first, last in _bounds(column)])
+    if pa.types.is_fixed_size_list(type_):
+        inside = column.values.slice(column.offset * type_.list_size, len(column) * type_.list_size)
+        values, size = _plain_values(inside), type_.list_size
+        return _unless_null(column, [values[row * size : (row + 1) * size] for row in range(len(column))])
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        values = _plain_values(_inside(column, column.values))
+        return _unless_null(column, [values[first:last] for first, last in _bounds(column)])
+    return [_plain(value) for value in python_values(pa.chunked_array([column]))]
+
+
+def _inside(column: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the values of a part of lists, of those that pyarrow gives for all of them."""
+    offsets = column.offsets
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    return values.slice(first, last - first)
+
+
+def _bounds(column: pa.Array) -> list[tuple[int, int]]:
+    """Return where each list begins and ends in what `_inside` returns."""
+    offsets = column.offsets.to_pylist()
+    return [(first - offsets[0], last - offsets[0]) for first, last in pairwise(offsets)]
+
+
+def _unless_null(column: pa.Array, values: list[Any]) -> list[Any]:
+    return [
+        value if there else None for value, there in zip(values, column.is_valid().to_pylist(), strict=True)
+    ]
+
+
+def _key_values(column: pa.Array) -> list[str]:
+    """Return the keys of maps as texts, which is what JSON has. A decimal keeps all its digits."""
+    if pa.types.is_nested(column.type):
+        return [json.dumps(value) for value in _plain_values(column)]
+    values = python_values(pa.chunked_array([column]))
+    return [
+        _numeric_text(value).decode() if isinstance(value, Decimal) else _key(_plain(value))
+        for value in values
+    ]
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _plain(value: Any) -> Any:
-    """Return a nested value as JSON has it: what JSON has no form for is a text."""
+    """Return a value as JSON has it: what JSON has no form for is a text."""
     match value:
-        case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
-        case list() | tuple() if _is_map(value):
-            return {str(key): _plain(each) for key, each in value}
-        case list() | tuple():
-            return [_plain(each) for each in value]
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case float() if not math.isfinite(value):
@@ -184,12 +242,13 @@ def _plain(value: Any) -> Any:
             return _bytea_text(value).decode()
         case date() | datetime():
             return value.isoformat()
+        case pa.MonthDayNano():
+            return _interval_text(value).decode()
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
     return str(value)
-
-
-def _is_map(value: Sequence[Any]) -> bool:
-    """Whether it is a map: pyarrow gives lists of pairs for these, and for nothing else that DuckDB has."""
-    return bool(value) and all(isinstance(each, tuple) and len(each) == 2 for each in value)
 
 
 def _numeric_binary(value: Decimal | int) -> bytes:

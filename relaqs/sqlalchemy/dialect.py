@@ -114,6 +114,11 @@ class RelaqsDialect(DefaultDialect):
                 setattr(cursor, name, options[f"relaqs_{name}"])
         cursor.execute(statement, parameters)
 
+    def _no_savepoint(self, connection: Connection, name: str) -> None:
+        """Do nothing: where nothing is written, there is nothing to go back to."""
+
+    do_savepoint = do_rollback_to_savepoint = do_release_savepoint = _no_savepoint
+
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         return []
 

@@ -364,7 +364,7 @@ def test_changes_are_discarded_for_everybody_and_for_good(serve: Serve) -> None:
         ({"type": "set", "panel": "p1", "target": 7}, "target is 7; it must be a relative error between"),
         ({"type": "set", "panel": "p1", "priority": 0}, "priority is 0; it must be a number from"),
         ({"type": "act", "panel": "p1", "act": "explode"}, "an act is one of stop, pause"),
-        ({"type": "add", "panel": {"title": "t"}}, "a panel is incomplete"),
+        ({"type": "add", "panel": {"title": "t"}}, "a panel is incomplete: it has no sql"),
         ({"type": "fly"}, "there is no message 'fly'"),
         ("not JSON", "the message is not JSON"),
     ],

@@ -51,7 +51,7 @@ def test_a_page_survives_its_file(tmp_path: Path) -> None:
         ("title = ", "it is not TOML"),
         ("colour = 'red'", "a page has no 'colour'"),
         ("panels = 3", "panels are written as [[panels]]"),
-        ("[[panels]]\ntitle = 't'", "a panel is incomplete"),
+        ("[[panels]]\ntitle = 't'", "a panel is incomplete: it has no sql"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\nchart = 'pie'", "chart is 'pie'; it must be one of bars"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\ntarget = 5", "target is 5; it must be a relative error"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\nparams = 3", "params is 3; it must be a list of values"),

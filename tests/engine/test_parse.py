@@ -72,7 +72,7 @@ def test_the_error_says_what_to_do_instead(sql: str, instead: str) -> None:
     assert instead in refusal(sql).message
 
 
-@pytest.mark.parametrize("sql", ["SELEC", "checkpoint", "1 + 1", "'x'"])
+@pytest.mark.parametrize("sql", ["SELEC", "checkpoint", "1 + 1", "'x'", "SAVEPOINT a"])
 def test_an_expression_alone_is_quoted(sql: str) -> None:
     assert refusal(sql).message.startswith(f"{sql!r} is no SELECT; begin with SELECT or FROM")
 

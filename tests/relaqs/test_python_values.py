@@ -63,3 +63,10 @@ def test_intervals_are_written_as_duckdb_writes_them() -> None:
         table = connection.sql(sql).to_arrow_table()
     shown = [show_value(value) for value in python_values(table.column("v"))]
     assert shown == table.column("t").to_pylist()
+
+
+def test_the_end_of_a_day_is_not_its_begin() -> None:
+    with duckdb.connect() as connection:
+        sql = "SELECT unnest(['00:00:00', '24:00:00', '12:30:00.5', NULL])::TIME AS v"
+        column = connection.sql(sql).to_arrow_table().column("v")
+    assert python_values(column) == [dt.time(), "24:00:00", dt.time(12, 30, 0, 500000), None]

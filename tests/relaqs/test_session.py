@@ -66,6 +66,13 @@ def test_a_query_sharpens_and_ends_with_duckdbs_answer(db: Session, tpch_oracle:
         assert last.table[column.low] == last.table[column.high]
 
 
+@pytest.mark.parametrize("sql", [None, 5, b"SELECT 1"])
+def test_sql_is_a_text(db: Session, sql: Any) -> None:
+    for ask in (db.online_sql, db.explain, db.plan):
+        with pytest.raises(relaqs.ArgumentError, match=r"sql is .*; it must be a text, such as"):
+            ask(sql)
+
+
 def test_the_same_seed_gives_the_same_snapshots_and_another_seed_others(db: Session) -> None:
     one, same, other = (revenue(db, batches=4, seed=seed) for seed in (1, 1, 2))
     assert [snapshot.batch for snapshot in one] == [1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -15,7 +16,11 @@ from relaqs_engine.sql.read import read_statements
 _WRAPPERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
 
 
-def parameter_types(sql: str, columns: Mapping[str, str]) -> dict[int, str]:
+_Columns: TypeAlias = Mapping[tuple[str, str], str]
+"""Types by a table's name or alias and the column's name, both in lower case. "" stands for any table."""
+
+
+def parameter_types(sql: str, tables: Mapping[str, Mapping[str, str]]) -> dict[int, str]:
     """Return DuckDB's types of parameters `$1`, by place, as far as the text tells them.
 
     A parameter has the type that it is cast to, or that of the column it is compared with. Beside LIMIT and
@@ -23,10 +28,11 @@ def parameter_types(sql: str, columns: Mapping[str, str]) -> dict[int, str]:
 
     Args:
         sql: one statement. Of one that does not parse nothing is known.
-        columns: names in lower case → types. A name that stands for two types is left out.
+        tables: names → columns → types, names in lower case. A column's name that stands for two types in the
+            tables that the statement reads tells nothing.
 
     >>> parameter_types("SELECT $1::DATE FROM t WHERE fare < $2 AND zone = ANY($3) LIMIT $4",
-    ...     {"fare": "DOUBLE", "zone": "INTEGER"})
+    ...     {"t": {"fare": "DOUBLE", "zone": "INTEGER"}, "u": {"fare": "DATE"}})
     {1: 'DATE', 2: 'DOUBLE', 3: 'INTEGER[]', 4: 'BIGINT'}
     """
     try:
@@ -35,11 +41,27 @@ def parameter_types(sql: str, columns: Mapping[str, str]) -> dict[int, str]:
         return {}
     found: dict[int, str] = {}
     for tree in trees:
+        columns = _columns_of(tree, tables)
         for node, place in _parameters(tree):
             type_ = _type_of_place(node, columns)
             if type_ is not None:
                 found.setdefault(place, type_)
     return dict(sorted(found.items()))
+
+
+def _columns_of(tree: exp.Expr, tables: Mapping[str, Mapping[str, str]]) -> _Columns:
+    """Return the columns of the tables that a statement reads; of all tables where it reads a view."""
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    read = [each for each in tree.find_all(exp.Table) if each.name.lower() not in named]
+    sources = {(each.alias_or_name.lower(), each.name.lower()) for each in read}
+    if not all(name in tables for _, name in sources):
+        sources |= {(name, name) for name in tables}
+    found: dict[tuple[str, str], set[str]] = {}
+    for alias, name in sources:
+        for column, type_ in tables.get(name, {}).items():
+            found.setdefault((alias, column), set()).add(type_)
+            found.setdefault(("", column), set()).add(type_)
+    return {key: next(iter(types)) for key, types in found.items() if len(types) == 1}
 
 
 def _parameters(tree: exp.Expr) -> Iterator[tuple[exp.Expr, int]]:
@@ -49,7 +71,7 @@ def _parameters(tree: exp.Expr) -> Iterator[tuple[exp.Expr, int]]:
             yield node, int(name)
 
 
-def _type_of_place(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
+def _type_of_place(node: exp.Expr, columns: _Columns) -> str | None:
     child, parent = node, node.parent
     is_list = False
     while isinstance(parent, _WRAPPERS):
@@ -68,12 +90,13 @@ def _type_of_place(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
     return None
 
 
-def _type_of_value(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
+def _type_of_value(node: exp.Expr, columns: _Columns) -> str | None:
     match node:
         case exp.Paren():
             return _type_of_value(node.this, columns)
         case exp.Column():
-            return columns.get(node.name.lower())
+            name = node.name.lower()
+            return columns.get((node.table.lower(), name)) or columns.get(("", name))
         case exp.Cast():
             return node.to.sql(DIALECT)
         case exp.Literal():

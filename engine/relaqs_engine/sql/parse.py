@@ -104,7 +104,7 @@ def _single_select(sql: str, effort: Effort) -> exp.Query:
 
 
 def _no_select(tree: exp.Expr, sql: str) -> SqlError:
-    if isinstance(tree, exp.Condition):  # such as a name: SELEC
+    if isinstance(tree, exp.Condition | exp.Alias):  # such as a name, or two: SELEC, SAVEPOINT a
         return SqlError(
             f"{sql.strip()[:_MOST_QUOTED]!r} is no SELECT; begin with SELECT or FROM, as in FROM trips"
         )

@@ -68,6 +68,15 @@ def test_rows_come_one_by_one_in_pieces_and_all_at_once(connection: dbapi.Connec
     assert (cursor.fetchone(), cursor.fetchmany(), cursor.fetchall()) == (None, [], [])
 
 
+@pytest.mark.parametrize("size", [-1, 1.5, "2"])
+def test_a_piece_of_rows_has_a_size(connection: dbapi.Connection, size: int) -> None:
+    cursor = connection.execute("SELECT 1 AS one")
+    with pytest.raises(dbapi.ProgrammingError, match=r"size is .*; it must be a whole number from 0 on"):
+        cursor.fetchmany(size)
+    assert cursor.fetchmany(0) == []
+    assert cursor.fetchmany(2) == [(1,)]
+
+
 def test_many_rows_keep_their_order(connection: dbapi.Connection) -> None:
     sql = "SELECT flight, distance FROM flights WHERE month = 2 ORDER BY distance, flight, dest, day"
     cursor = connection.execute(sql)

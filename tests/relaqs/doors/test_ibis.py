@@ -107,6 +107,16 @@ def test_values_and_columns_and_batches(con: Any) -> None:
     assert airlines.limit(3).execute().shape == (3, 2)
 
 
+def test_intervals_are_those_of_pandas(con: Any) -> None:
+    sql = "SELECT i, CASE WHEN i > 0 THEN i * INTERVAL '1 month 90 minutes' END AS wait FROM range(3) AS t(i)"
+    expression = con.sql(sql).order_by("i")
+    none, once, twice = expression.execute().wait
+    assert none is None
+    assert once == pandas.DateOffset(months=1, days=0, nanoseconds=5400 * 10**9)
+    assert twice == pandas.DateOffset(months=2, days=0, nanoseconds=10800 * 10**9)
+    assert expression.wait.max().execute() == twice
+
+
 def test_online_gives_a_query_that_sharpens(con: Any) -> None:
     flights = con.table("flights")
     far = flights.group_by("origin").agg(far=flights.distance.mean())

@@ -264,6 +264,15 @@ def test_errors_are_sqlalchemys(
         sa.create_engine("relaqs://warehouse").connect()
 
 
+def test_savepoints_do_nothing_as_commit_does(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        with connection.begin_nested():
+            assert connection.execute(sa.text("SELECT 1")).scalar() == 1
+        with pytest.raises(sa.exc.ProgrammingError, match="nope"), connection.begin_nested():
+            connection.execute(sa.text("SELECT nope FROM flights"))
+        assert connection.execute(sa.text("SELECT 2")).scalar() == 2
+
+
 def test_a_dashboard_program_asks_by_a_raw_cursor(engine: sa.Engine, files: Path) -> None:
     """Superset looks tables up, compiles a chart's SELECT to text, and reads rows and types of a cursor."""
     assert sa.inspect(engine).get_schema_names() == []

@@ -131,6 +131,46 @@ def test_a_failed_transaction_takes_nothing_but_its_end(connection: psycopg.Conn
     assert value(connection, "SELECT 1") == 1
 
 
+def inner_transaction(connection: psycopg.Connection[Any]) -> None:
+    with connection.transaction():
+        connection.execute("SET relaqs.target = '9%'")
+        connection.execute("DECLARE c CURSOR FOR SELECT 1")
+        connection.execute("SELECT nope FROM trips")
+
+
+def test_a_failed_transaction_goes_back_to_a_savepoint(connection: psycopg.Connection[Any]) -> None:
+    with connection.transaction():
+        connection.execute("SET relaqs.target = '5%'")
+        with pytest.raises(psycopg.errors.SyntaxError):
+            inner_transaction(connection)
+        assert value(connection, "SHOW relaqs.target") == "5%"
+        connection.execute("DECLARE c CURSOR FOR SELECT 2")
+        with connection.transaction():
+            assert value(connection, "FETCH c") == 2
+    assert value(connection, "SHOW relaqs.target") == "5%"
+
+
+def test_savepoints_lie_inside_each_other(connection: psycopg.Connection[Any]) -> None:
+    for sql in ("SAVEPOINT a", "SAVEPOINT b", 'SAVEPOINT "A"', "ROLLBACK WORK TO B", "RELEASE SAVEPOINT A"):
+        connection.execute(sql)
+    with pytest.raises(psycopg.errors.InvalidSavepointSpecification, match="no savepoint 'b'"):
+        connection.execute("ROLLBACK TO SAVEPOINT b")
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        connection.execute("SAVEPOINT c")
+    connection.rollback()
+    with pytest.raises(psycopg.errors.InvalidSavepointSpecification, match="no savepoint 'a'"):
+        connection.execute("RELEASE a")
+
+
+@pytest.mark.parametrize("sql", ["SAVEPOINT a", "RELEASE a", "ROLLBACK TO a"])
+def test_a_savepoint_needs_a_transaction(server: Running, sql: str) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.NoActiveSqlTransaction, match="say BEGIN before"):
+            connection.execute(sql)
+        with pytest.raises(psycopg.errors.SyntaxError, match="write SAVEPOINT name"):
+            connection.execute(f"{sql} b c")
+
+
 def test_an_error_says_where_it_is_in_the_text(connection: psycopg.Connection[Any]) -> None:
     sql = "SELECT 1;\nSELECT fare,\n  nope FROM trips"
     with pytest.raises(psycopg.Error) as refused:

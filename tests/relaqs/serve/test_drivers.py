@@ -134,6 +134,25 @@ def test_asyncpg_asks_for_the_types_of_parameters_and_sends_them_in_binary(serve
     assert [(asyncio.run(ask()),)] == _expected()
 
 
+def test_asyncpg_looks_up_arrays_and_sends_them(server: Running) -> None:
+    async def ask() -> Any:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+        try:
+            return await connection.fetchval("SELECT count(*) FROM trips WHERE zone = ANY($1)", [1, 2])
+        finally:
+            await connection.close()
+
+    assert [(asyncio.run(ask()),)] == true_rows("SELECT count(*) FROM trips WHERE zone IN (1, 2)")
+
+
+@pytest.mark.parametrize("placeholder", ["%t", "%b"])
+def test_texts_in_arrays_have_any_characters(server: Running, placeholder: str) -> None:
+    texts = ["a\nb", "c\td", 'q"x', "back\\slash", "{}", ",", "", " ", "NULL", None, "ñ"]
+    with psycopg.connect(server.address()) as connection:
+        found = connection.execute(f"SELECT {placeholder}::TEXT[] AS x", (texts,)).fetchone()
+    assert found == (texts,)
+
+
 def test_pg8000_sends_values_of_parameters(server: Running) -> None:
     connection = pg8000.native.Connection("ana", host=server.host, port=server.port)
     found = connection.run(SQL.format(":a", ":b", ":c", ":d"), **dict(zip("abcd", VALUES, strict=True)))

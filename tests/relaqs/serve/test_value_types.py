@@ -184,9 +184,34 @@ def test_tools_see_the_type_of_each_column(served: Running) -> None:
     assert schema[1:] == [(name, kind.partition("(")[0]) for name, kind in shown]
 
 
-@pytest.mark.parametrize("kind", ["BIT", "UHUGEINT", "TIMETZ"])
+NESTED = {
+    "MAP {}": {},
+    "MAP {DATE '2020-01-01': [1, NULL]}": {"2020-01-01": [1, None]},
+    "MAP {true: 1}": {"true": 1},
+    "[MAP {'a': 1}, NULL, MAP {}]": [{"a": 1}, None, {}],
+    "{'m': MAP {'a': MAP {1: 2}}}": {"m": {"a": {"1": 2}}},
+    "[INTERVAL '25 hours 3 days', NULL]": ["0 mons 3 days 25:00:00", None],
+    "['infinity'::TIMESTAMP, '2020-01-01']": ["infinity", "2020-01-01T00:00:00"],
+    "{'day': '10000-01-01'::DATE, 'end': TIME '24:00:00'}": {"day": "10000-01-01", "end": "24:00:00"},
+    "row(1, 'x')": {"element1": 1, "element2": "x"},
+    "[[1, 2], [NULL, 3]]::INTEGER[2][2]": [[1, 2], [None, 3]],
+}
+
+
+@pytest.mark.parametrize("literal", NESTED)
+def test_nested_values_are_json(served: Running, literal: str) -> None:
+    with psycopg.connect(served.address()) as connection:
+        one = connection.execute(f"SELECT {literal} AS x").fetchone()
+        rows = connection.execute(
+            f"SELECT CASE WHEN i % 3 > 0 THEN {literal} END AS x FROM range(3000) AS t(i) ORDER BY i"
+        ).fetchall()
+    assert one == (NESTED[literal],)
+    assert rows == [(NESTED[literal] if i % 3 else None,) for i in range(3000)]
+
+
+@pytest.mark.parametrize("kind", ["BIT", "UHUGEINT", "TIMETZ", "VARIANT"])
 def test_a_type_that_has_no_form_is_refused_and_can_be_cast(served: Running, kind: str) -> None:
-    literal = {"BIT": "'101'", "UHUGEINT": str(2**128 - 1), "TIMETZ": "'01:00:00+02'"}[kind]
+    literal = {"BIT": "'101'", "UHUGEINT": str(2**128 - 1), "TIMETZ": "'01:00:00+02'", "VARIANT": "1"}[kind]
     with psycopg.connect(served.address(), autocommit=True) as connection:
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="send it as text"):
             connection.execute(f"SELECT {literal}::{kind} AS x")
