@@ -54,6 +54,8 @@ class TooManyGroupsError(UnsupportedError):
     """A query is computed from so many groups, or values of groups, that no estimate is worth its cost.
 
     Attributes:
+        count: about how many there are.
+        of: what is counted, "groups" or "values".
         reason: why, without what to do.
     """
 

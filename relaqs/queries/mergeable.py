@@ -50,10 +50,13 @@ class MergeableQueryJob(FoldedQueryJob):
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         """Fold and estimate. Raises TooManyGroupsError where values cost too much to go on."""
         if self.folded == 1 and self._budget is not None:
-            tasks = sum(len(batch.tasks) for batch in self._batches)
             found = too_many_values(
-                *(self._budget, self._aggregation, self._cursor),
-                *(self._state.row_count, self.estimator.scanned_fraction, tasks),
+                self._budget,
+                self._aggregation,
+                self._cursor,
+                returned=self._state.row_count,
+                fraction=self.estimator.scanned_fraction,
+                tasks=sum(len(batch.tasks) for batch in self._batches),
             )
             if found is not None:
                 raise TooManyGroupsError(found, "values")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
@@ -35,6 +37,12 @@ def test_with_far_too_many_groups_it_ends_after_the_first_mini_batch(
     monkeypatch.setattr(around_budget, "MOST_ROWS", 1_000)
     with pytest.raises(TooManyGroupsError, match=r"about [\d,]+ groups.*fallback=\"exact\""):
         next(tpch.estimates(tpch.plan(MOST)))
+
+
+def test_the_error_survives_a_way_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(TooManyGroupsError(1_200_000, "values")))
+    assert str(error) == str(TooManyGroupsError(1_200_000, "values"))
+    assert error.reason.startswith("it is computed from about 1,200,000 values")
 
 
 def test_groups_are_counted_across_blocks(tpch: World) -> None:

@@ -18,6 +18,7 @@ from relaqs_engine.plans.names import STATE
 DISTINCT_SECONDS = 1e-6
 LISTED_SECONDS = 3e-7
 # The share of the rows after which a query does not run as a whole any more: too much would be done twice.
+# It is larger than that of `around_budget`, since a table of few partitions begins with much of its rows.
 DECIDED_AT = 0.3
 
 
@@ -55,7 +56,7 @@ def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> 
 
 
 def too_many_values(
-    budget: ValueBudget, plan: MergePlan, cursor: Cursor, returned: int, fraction: float, tasks: int
+    budget: ValueBudget, plan: MergePlan, cursor: Cursor, *, returned: int, fraction: float, tasks: int
 ) -> int | None:
     """Return about how many values an answer is computed from if they are too many, else None.
 
