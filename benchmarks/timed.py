@@ -29,6 +29,7 @@ class OnlineRun:
     An error that no estimate reached is reached by the exact answer. core_seconds: of the whole process;
     task_core_seconds: of it, in tasks. The rest is folds, estimates and what surrounds them. certified_share:
     of the approximate cells, in the first snapshot after CERTIFIED_FROM of the rows; None where it has none.
+    estimates: how many snapshots came before the exact one.
     """
 
     first_seconds: float
@@ -41,6 +42,7 @@ class OnlineRun:
     batches: int
     answer: pa.Table
     certified_share: float | None = None
+    estimates: int = 0
 
     @property
     def other_core_seconds(self) -> float:
@@ -92,6 +94,7 @@ class OnlineSession:
             batches=last.batch,
             answer=last.estimate,
             certified_share=_certified_share(snapshots),
+            estimates=len(snapshots) - 1,
         )
 
     def plan(self, sql: str) -> OnlinePlan:

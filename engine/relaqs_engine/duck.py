@@ -41,6 +41,8 @@ BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of 
 ROW_GROUP_PROTOCOL = "rowgroup"
 """What the names of single row groups begin with, see `layouts/row_group_file.py`."""
 
+_CHANGED_BY_ARROW = re.compile(r"(?<![\w\"'])(BIT|BIGNUM|VARIANT|TIME WITH TIME ZONE)(?![\w\"'])")
+
 FileState = tuple[str, int, int]
 """A file's path, its size in bytes, and the time of its last change in nanoseconds.
 
@@ -371,6 +373,15 @@ def file_state(path: str) -> FileState:
     except OSError:
         return path, -1, 0
     return path, state.st_size, state.st_mtime_ns
+
+
+def is_kept_by_arrow(type_text: str) -> bool:
+    """Return whether Arrow has DuckDB's values of a type. Of some it has bytes, and times without zones.
+
+    >>> [is_kept_by_arrow(text) for text in ("TIME", "TIME WITH TIME ZONE[]", "STRUCT(a BIT)", "ENUM('BIT')")]
+    [True, False, False, True]
+    """
+    return _CHANGED_BY_ARROW.search(type_text) is None
 
 
 def quote_name(name: str) -> str:

@@ -97,7 +97,7 @@ class FoldedQueryJob:
 
     def saved(self) -> SavedState | None:
         """Return what `restore` goes on from; None before the first mini-batch and after the last."""
-        if not self._folded or self.latest is None or self.latest.is_exact:
+        if not self._folded or (self.latest is not None and self.latest.is_exact):
             return None
         return SavedState(self._folded, self._state.saved(), self._state.block_rows)
 
@@ -134,9 +134,14 @@ class FoldedQueryJob:
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         if not self.fold_state(step, results):
-            self.latest = self.estimator.estimate()
-        assert self.latest is not None
+            self.latest = self.estimator.estimate() if self._is_estimate_due() else None
+        if self.latest is None:
+            return self._reporter.report_alone(step, results, self.estimator.scanned_fraction)
         return self._reporter.report(step, results, self.latest)
+
+    def _is_estimate_due(self) -> bool:
+        """Whether to estimate from the state as it is now. What is not estimated now is with a later fold."""
+        return True
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         """Fold without estimating; return whether that was the last, and the exact answer is there."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
+from relaqs_engine.execution.due_estimates import DueEstimates
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.tasks import leading_stream
 from relaqs_engine.execution.value_budget import ValueBudget, too_many_values
@@ -22,7 +23,7 @@ class MergeableQueryJob(FoldedQueryJob):
     """Folds partial aggregates, and estimates the answer from what they merge to.
 
     budget: what values may cost that are kept. Where they cost more the job fails after its first estimate.
-    None: they may cost anything.
+    None: they may cost anything. due: the mini-batches after which it estimates. None: after each.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class MergeableQueryJob(FoldedQueryJob):
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
         budget: ValueBudget | None = None,
+        due: DueEstimates | None = None,
     ) -> None:
         leading = leading_stream(plan, catalog)
         super().__init__(
@@ -46,6 +48,7 @@ class MergeableQueryJob(FoldedQueryJob):
         )
         self._aggregation = plan
         self._budget = budget
+        self._due = due
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         """Fold and estimate. Raises TooManyGroupsError where values cost too much to go on."""
@@ -61,3 +64,6 @@ class MergeableQueryJob(FoldedQueryJob):
             if found is not None:
                 raise TooManyGroupsError(found, "values")
         return super().fold(step, results)
+
+    def _is_estimate_due(self) -> bool:
+        return self._due is None or self._due.now(self._state.row_count, self.estimator.scanned_fraction)

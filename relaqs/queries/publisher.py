@@ -176,6 +176,7 @@ class Publisher(RunListener[Snapshot]):
         Where the user gave a function of the error, the report has its error in the place of ours.
         """
         told = self._published(report)
+        self._keeper.keep_if_due(self._stopwatch.seconds())
         if self._telling is not None:
             self._telling.folded(report, has_answer=self.feed.latest is not None)
         return told
@@ -187,7 +188,6 @@ class Publisher(RunListener[Snapshot]):
         snapshot = self._judged or self._snapshot(estimate, report.step + 1, report.quality)
         self._judged = None
         snapshot = self._publish(snapshot, report.core_seconds)
-        self._keeper.keep_if_due(self._stopwatch.seconds())
         return self._watched(report, snapshot) if callable(self._options.watch) else report
 
     def failed(self, error: Exception) -> Successor | None:

@@ -110,13 +110,16 @@ def _estimating_job(
 
     match plan:
         case MergePlan():
+            from relaqs_engine.execution.due_estimates import DueEstimates
             from relaqs_engine.execution.value_budget import ValueBudget
             from relaqs_engine.planning.at_once import whole_core_seconds
 
             from relaqs.queries.mergeable import MergeableQueryJob
 
-            budget = ValueBudget(whole_core_seconds(plan, catalog)) if asked.may_run_whole else None
-            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, budget=budget)
+            seconds = whole_core_seconds(plan, catalog)
+            budget = ValueBudget(seconds) if asked.may_run_whole else None
+            due = DueEstimates(seconds) if asked.batches is None else None
+            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, budget=budget, due=due)
         case RowsPlan():
             from relaqs.queries.rows import RowsQueryJob
 

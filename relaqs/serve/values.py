@@ -14,14 +14,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.errors import UnsupportedError
 
-from relaqs.python_values import python_values
+from relaqs.python_values import nested_values, python_values
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 
@@ -35,8 +34,8 @@ _INFINITE_DAY, _INFINITE_MICROSECOND = 2**31 - 1, 2**63 - 1  # both DuckDB's and
 _DAYS_TO_2000 = 10957
 _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 
-# Arrow has no form of these that keeps all their values.
-_UNSENDABLE = re.compile(r"\b(BIT|BIGNUM|UHUGEINT|VARIANT)\b|\bTIME WITH TIME ZONE\b")
+# Arrow makes a DECIMAL(38,0) of it, which the largest do not fit into.
+_UNSENDABLE = re.compile(r"\bUHUGEINT\b")
 
 
 def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[RowBytes]]:
@@ -170,48 +169,12 @@ def _json_text(value: Any) -> bytes:
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
-    """Return values as JSON has them. Maps are told by the type: of an empty one pyarrow makes a list."""
-    type_ = column.type
-    if pa.types.is_struct(type_):
-        names = [field.name for field in type_]
-        fields = zip(*map(_plain_values, column.flatten()), strict=True)
-        return _unless_null(column, [dict(zip(names, row, strict=True)) for row in fields])
-    if pa.types.is_map(type_):
-        pairs = list(
-            zip(
-                _key_values(_inside(column, column.keys)),
-                _plain_values(_inside(column, column.items)),
-                strict=True,
-            )
-        )
-        return _unless_null(column, [dict(pairs[first:last]) for first, last in _bounds(column)])
-    if pa.types.is_fixed_size_list(type_):
-        inside = column.values.slice(column.offset * type_.list_size, len(column) * type_.list_size)
-        values, size = _plain_values(inside), type_.list_size
-        return _unless_null(column, [values[row * size : (row + 1) * size] for row in range(len(column))])
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        values = _plain_values(_inside(column, column.values))
-        return _unless_null(column, [values[first:last] for first, last in _bounds(column)])
+    """Return values as JSON has them."""
+    return nested_values(column, _plain_leaves, _key_values)
+
+
+def _plain_leaves(column: pa.Array) -> list[Any]:
     return [_plain(value) for value in python_values(pa.chunked_array([column]))]
-
-
-def _inside(column: pa.Array, values: pa.Array) -> pa.Array:
-    """Return the values of a part of lists, of those that pyarrow gives for all of them."""
-    offsets = column.offsets
-    first, last = offsets[0].as_py(), offsets[-1].as_py()
-    return values.slice(first, last - first)
-
-
-def _bounds(column: pa.Array) -> list[tuple[int, int]]:
-    """Return where each list begins and ends in what `_inside` returns."""
-    offsets = column.offsets.to_pylist()
-    return [(first - offsets[0], last - offsets[0]) for first, last in pairwise(offsets)]
-
-
-def _unless_null(column: pa.Array, values: list[Any]) -> list[Any]:
-    return [
-        value if there else None for value, there in zip(values, column.is_valid().to_pylist(), strict=True)
-    ]
 
 
 def _key_values(column: pa.Array) -> list[str]:

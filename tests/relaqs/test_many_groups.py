@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ FEW = (
 )
 
 LISTS = "SELECT b % 3 AS g, median(a) AS n FROM t GROUP BY g ORDER BY g"
+RANKED = "SELECT a, sum(b) AS n FROM t GROUP BY a ORDER BY n DESC, a LIMIT 5"
 VALUES = "SELECT b % 3 AS g, count(DISTINCT a) AS n FROM t GROUP BY g ORDER BY g"
 
 
@@ -76,6 +78,18 @@ def test_few_groups_are_estimated_however_many_there_could_be(db: Session, folde
     assert answer == sorted(rows(folder, FEW))
 
 
+def test_estimates_from_many_groups_come_once_twice_as_much_was_read(db: Session, folder: Path) -> None:
+    *so_far, last = db.online_sql(RANKED)
+    fractions = [snapshot.fraction for snapshot in so_far]
+    assert len(fractions) >= 2
+    assert all(after >= 2 * before for before, after in pairwise(fractions))
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, RANKED)
+
+
+def test_an_estimate_comes_after_each_of_so_many_mini_batches(db: Session) -> None:
+    assert len(list(db.online_sql(RANKED, batches=8))) == 8
+
+
 @pytest.fixture
 def few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values may take 0.1 s of a core: 100,000 that are counted, or 330,000 in lists."""
@@ -96,12 +110,12 @@ def test_very_many_values_are_estimated_once_and_then_run_as_a_whole(
 
 
 @pytest.mark.usefixtures("few_seconds")
-@pytest.mark.parametrize("options", [{"fallback": "error"}, {"batches": 5}])
+@pytest.mark.parametrize(("options", "estimates"), [({"fallback": "error"}, 2), ({"batches": 5}, 4)])
 def test_very_many_values_are_estimated_to_the_end_where_that_is_asked_for(
-    db: Session, folder: Path, options: dict[str, Any]
+    db: Session, folder: Path, options: dict[str, Any], estimates: int
 ) -> None:
     *so_far, last = (query := db.online_sql(VALUES, **options))
-    assert len(so_far) >= 4
+    assert len(so_far) >= estimates
     assert (last.is_exact, query.plan.mode) == (True, "mergeable")
     assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, VALUES)
 

@@ -52,7 +52,7 @@ def test_infinite_moments_are_called_so(kind: str) -> None:
         first, second, third, fourth = python_values(column)
         [nested] = connection.sql(f"SELECT [v] AS v FROM ({sql} LIMIT 1)").to_arrow_table().columns
     assert (first, second, third.year, fourth) == ("infinity", "-infinity", 2020, None)
-    assert all(isinstance(value, str) for value in python_values(nested))
+    assert python_values(nested) == [["infinity"]]
 
 
 def test_intervals_are_written_as_duckdb_writes_them() -> None:
@@ -70,3 +70,26 @@ def test_the_end_of_a_day_is_not_its_begin() -> None:
         sql = "SELECT unnest(['00:00:00', '24:00:00', '12:30:00.5', NULL])::TIME AS v"
         column = connection.sql(sql).to_arrow_table().column("v")
     assert python_values(column) == [dt.time(), "24:00:00", dt.time(12, 30, 0, 500000), None]
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("[TIME '24:00:00', NULL]", ["24:00:00", None]),
+        ("{'a': TIME '24:00:00', 'b': [1]}", {"a": "24:00:00", "b": [1]}),
+        ("MAP {'a': TIMESTAMP 'infinity'}", [("a", "infinity")]),
+        ("MAP {}", []),
+        ("union_value(k := MAP {'a': DATE '-infinity'})", [("a", "-infinity")]),
+        (
+            "[{'a': [TIMESTAMP_NS '2020-01-01 00:00:00.000000001']}]",
+            [{"a": ["2020-01-01 00:00:00.000000001"]}],
+        ),
+        ("[1, 2]::INTEGER[2]", [1, 2]),
+        ("NULL::INTEGER[]", None),
+    ],
+)
+def test_nested_values_are_what_they_are_outside(sql: str, value: object) -> None:
+    with duckdb.connect() as connection:
+        found = connection.sql(f"SELECT {sql} AS v FROM range(3) WHERE range > 0").to_arrow_table()
+    assert python_values(found.column("v")) == [value, value]
+    assert python_values(found.column("v").slice(1)) == [value]

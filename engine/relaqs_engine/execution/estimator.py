@@ -106,6 +106,7 @@ class Estimator:
         self._cursor = cursor
         self._request = request
         self._prepared: set[str] = set()
+        self._were_tiny = False
         self._variance = _variance_estimator(plan, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
         self._membership = Membership(plan, leading, request)
@@ -167,11 +168,8 @@ class Estimator:
         rules = plan.membership
         most = None if rules.has_limit else most_groups
         scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
-        point = self._candidates(scale, most)
+        point, so_far = self._point_and_whether_so_far(scale, scan.fraction, is_scaled, most)
         are_all = most is None or point.num_rows < most
-        so_far = not plan.groups_are_local and (not is_scaled or self._are_tiny(point, scan.fraction))
-        if so_far and is_scaled:
-            point = self._candidates(1.0, most)  # HAVING lets others through
         candidates, crowd = candidates_of(point), crowd_of(point)
         candidates = replace(candidates, unseen_most=self._state.unseen_most)
         groups = shown_groups(plan, point)
@@ -202,6 +200,24 @@ class Estimator:
                 *(() if are_all else (f"only {point.num_rows:,} of the groups are shown before the end",)),
             ),
         )
+
+    def _point_and_whether_so_far(
+        self, scale: float, fraction: float, is_scaled: bool, most: int | None
+    ) -> tuple[pa.Table, bool]:
+        """Return the candidates, and whether their totals are as seen, since scaled ones would mislead.
+
+        Where the last estimate's were, this one's are first asked for as seen, too: asking again takes as
+        long as the first time. With HAVING other groups pass as seen, and nothing is guessed.
+        """
+        if self._plan.groups_are_local or not is_scaled:
+            return self._candidates(scale, most), not self._plan.groups_are_local
+        if self._were_tiny and not self._plan.membership.has_having:
+            point = self._candidates(1.0, most)
+            if self._are_tiny(point, fraction):
+                return point, True
+        point = self._candidates(scale, most)
+        self._were_tiny = self._are_tiny(point, fraction)
+        return (self._candidates(1.0, most), True) if self._were_tiny else (point, False)
 
     def _is_ranking_known(self, places: Places) -> bool:
         """Whether heavy groups fill the answer, so that no group in another partition has a place in it."""

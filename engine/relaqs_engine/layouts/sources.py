@@ -21,6 +21,7 @@ from relaqs_engine.duck import (
     Cursor,
     FileState,
     file_state,
+    is_kept_by_arrow,
     list_literal,
     one_file,
     quote_name,
@@ -50,7 +51,6 @@ ROW_NUMBER = "row_number() OVER ()"
 """SQL of a row's place in its source, from 1."""
 _WIDENED = re.compile(r"(?<=\bTIMESTAMP)_M?S\b|(?<=\[)\d+(?=\])")
 """What Parquet keeps no word of, and no value needs: units of times, lengths of arrays."""
-_NOT_KEPT_BY_ARROW = re.compile(r"(?<![\w\"])(BIT|TIME WITH TIME ZONE)(?![\w\"])")
 _NOT_KEPT_BY_PARQUET = {
     "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
     "UHUGEINT": "cast it to DECIMAL(38,0) or UBIGINT",
@@ -144,7 +144,7 @@ def _types_of(relation: Any) -> list[tuple[str, str]]:
 def _check_kept_by_arrow(source: Any) -> None:
     """Refuse a relation's column whose values Arrow would change: bits, and times with their zones."""
     for name, type_text in _types_of(source):
-        if _NOT_KEPT_BY_ARROW.search(type_text):
+        if not is_kept_by_arrow(type_text):
             raise LayoutError(
                 f"column {name!r} is {type_text}, which Arrow does not keep; cast it to VARCHAR"
             )

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.errors import SqlError
+from relaqs_engine.duck import is_kept_by_arrow
+from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.planning.first_part_rules import part_to_sample
 from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.row_group_rules import RowGroupRules
@@ -57,6 +58,7 @@ def _planned(
         parsed = parse_query(sql, catalog.tables, binder.effort)
         check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
+        _check_kept_by_arrow(schema)
         parsed = _without_columns_function(parsed, catalog, binder)
         is_ordered = parsed.tree.args.get("order") is not None
         whole = _at_once(parsed, catalog, schema)
@@ -73,6 +75,16 @@ def _planned(
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+
+
+def _check_kept_by_arrow(schema: tuple[tuple[str, str], ...]) -> None:
+    """Refuse an answer whose values Arrow would change."""
+    for name, type_text in schema:
+        if not is_kept_by_arrow(type_text):
+            raise UnsupportedError(
+                f"column {name} is a {type_text}, which Arrow does not keep; "
+                f"ask for it as text: CAST({name} AS VARCHAR)"
+            )
 
 
 def _without_columns_function(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> ParsedQuery:

@@ -163,6 +163,9 @@ class MergePlan(FoldedPlan):
 
     @property
     def compact_sql(self) -> str:
-        """Return the merge, by value where values are counted; "" where blocks or lists keep rows apart."""
-        apart = self.method is Method.REPLICATES or self.columns.list_count
+        """Return the merge, by value where values are counted; "" where blocks or lists keep rows apart.
+
+        Of local groups each has one row already.
+        """
+        apart = self.method is Method.REPLICATES or self.columns.list_count or self.groups_are_local
         return "" if apart else self.texts.value_merge or self.texts.merge

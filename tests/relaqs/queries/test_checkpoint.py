@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_engine.execution import due_estimates
 from relaqs_tpch.data import ORIGINALS
 
 from relaqs import RelaqsError
@@ -94,6 +95,18 @@ def test_a_query_goes_on_where_it_was_and_ends_exact(
     assert last.is_exact
     in_order = sorted if "ORDER BY" not in sql else list
     assert in_order(zip(*last.estimate.to_pydict().values(), strict=True)) == in_order(tpch_oracle.rows(sql))
+
+
+def test_it_goes_on_from_a_mini_batch_without_an_estimate_too(
+    db: Session, tpch_oracle: Oracle, tmp_path: Path, turnstile: Turnstile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due_estimates, "FEW_ROWS", 0)
+    path = tmp_path / "kept.arrow"
+    before = stopped_half_way(db, PAIRS, path, turnstile)
+    again = start(db, PAIRS, path)
+    assert next(iter(again)).fraction >= before.fraction
+    last = again.result()
+    assert sorted(zip(*last.estimate.to_pydict().values(), strict=True)) == sorted(tpch_oracle.rows(PAIRS))
 
 
 def test_the_first_snapshot_is_the_one_that_was_kept(
