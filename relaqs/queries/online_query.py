@@ -220,11 +220,12 @@ class OnlineQuery(Handle[Snapshot]):
             if snapshot.is_exact or (enough is not None and snapshot.error <= enough):
                 break
         snapshot = snapshot or self.latest
+        was_paused = self.state == "paused"
         self.stop()
         if snapshot is not None:
             return snapshot
         if deadline is not None and not _seconds_left(deadline):
-            raise no_snapshot_within(seconds)
+            raise no_snapshot_within(seconds, was_paused=was_paused)
         raise RelaqsError("the query was stopped before its first snapshot; run it again, or stop it later")
 
     def __await__(self) -> Generator[Any, None, Snapshot]:

@@ -315,7 +315,11 @@ class Publisher(RunListener[Snapshot]):
         return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)
 
 
-def no_snapshot_within(seconds: float | None) -> QueryTimeoutError:
+def no_snapshot_within(seconds: float | None, *, was_paused: bool = False) -> QueryTimeoutError:
+    if was_paused:
+        return QueryTimeoutError(
+            f"no snapshot came within {seconds} s, as the query was paused; call resume() before result()"
+        )
     return QueryTimeoutError(
         f"no snapshot came within {seconds} s; allow more time, or lay the table out (`relaqs shuffle`), "
         "in more partitions if it is laid out already: then the first estimate comes sooner"

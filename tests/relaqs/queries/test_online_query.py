@@ -130,6 +130,13 @@ def test_a_target_can_be_set_while_the_query_runs(gate, start) -> None:
     assert query.wait(10)
 
 
+def test_a_query_that_is_paused_says_so_when_its_time_is_up(gate, start) -> None:
+    query = start()
+    query.pause()
+    with pytest.raises(QueryTimeoutError, match=r"was paused; call resume\(\)"):
+        query.result(timeout=0.01)
+
+
 def test_a_timeout_stops_the_query_with_its_newest_snapshot(gate, start) -> None:
     gate.let(2)
     query = start(timeout=0.2)
