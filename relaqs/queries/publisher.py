@@ -132,6 +132,7 @@ class Publisher(RunListener[Snapshot]):
         self._telling = telling
         self._asked_sql = asked_sql
         self._seen: deque[Seen] = deque(maxlen=KEPT)
+        self._unseen_core_seconds: list[float] = []  # of each mini-batch since the newest answer
         self._begun_seconds = 0.0
         self._paused_seconds = 0.0
         self._paused_at: float | None = None
@@ -184,6 +185,7 @@ class Publisher(RunListener[Snapshot]):
     def _published(self, report: StepReport) -> StepReport:
         estimate = self._job.latest
         if estimate is None:
+            self._unseen_core_seconds.append(report.core_seconds)
             return report
         snapshot = self._judged or self._snapshot(estimate, report.step + 1, report.quality)
         self._judged = None
@@ -269,8 +271,12 @@ class Publisher(RunListener[Snapshot]):
 
     def _course(self, snapshot: Snapshot, core_seconds: float) -> Course:
         seconds = min(snapshot.elapsed_seconds, self._paused_at or math.inf) - self._paused_seconds
-        self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, core_seconds))
         ahead = self._job.fractions[self._job.folded :]
+        if self._unseen_core_seconds and self._seen:
+            ahead = _as_rare(ahead, self._seen[-1].fraction, snapshot.fraction)
+        spent = core_seconds + sum(self._unseen_core_seconds)
+        self._unseen_core_seconds.clear()
+        self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, spent))
         return Course(tuple(self._seen), ahead, float(self._executor.capacity), self._begun_seconds)
 
     @property
@@ -313,6 +319,22 @@ class Publisher(RunListener[Snapshot]):
         ]
         values, half_widths = estimate.values[:, chosen], estimate.half_widths[:, chosen]
         return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)
+
+
+def _as_rare(ahead: tuple[float, ...], before: float, now: float) -> tuple[float, ...]:
+    """Return those of the fractions ahead that likely have an answer, if each reads as many times more.
+
+    before, now: the fractions of the newest two answers, between which mini-batches had none.
+
+    >>> _as_rare((0.2, 0.3, 0.4, 0.6, 0.8, 1.0), before=0.1, now=0.2)
+    (0.4, 0.8, 1.0)
+    """
+    kept, newest, growth = [], now, now / before
+    for fraction in ahead:
+        if fraction >= growth * newest or fraction == ahead[-1]:
+            kept.append(fraction)
+            newest = fraction
+    return tuple(kept)
 
 
 def no_snapshot_within(seconds: float | None, *, was_paused: bool = False) -> QueryTimeoutError:
