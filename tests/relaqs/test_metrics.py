@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import relaqs
 from relaqs.metrics import QueryLog, QueryRecord, Spans, Witness, asked_by, serve_metrics
 from relaqs.metrics.query_log import LINE_FIELDS, LINE_VERSION
+from tests.relaqs.executors.clusters import eventually
 
 LONG = "SELECT sum(a.x * b.x % {n}) AS s FROM numbers AS a JOIN small AS b ON a.x % 7 <> b.x"
 QUICK = "SELECT x % 3 AS k, count(*) AS n FROM numbers GROUP BY k"
@@ -65,6 +66,7 @@ def test_a_scrape_under_load_agrees_with_the_status(db: relaqs.Session) -> None:
         for query in running:
             next(iter(query))
         paused.pause()
+        eventually(lambda: {job.state: job.share_cores for job in db.status().jobs}.get("paused") == 0.0)
         before, scrape, after = db.status(), _scraped(server.port), db.status()
         assert sorted(job.user for job in before.jobs) == ["", "", "", "ann"]
         for job, later in zip(before.jobs, after.jobs, strict=True):

@@ -232,6 +232,8 @@ class TurnJob:
             self._executor.enter(self._description, self)
             self._take_wish(self._wish)
             while not self._is_over:
+                if self._made.kept_step >= self._end_step:
+                    break  # a turn that is still in flight has no part in what is kept
                 self._advance()
                 with suppress(Empty):
                     self._mailbox.get(timeout=self._next_turn_in_seconds() or LOOK_SECONDS)()
@@ -260,9 +262,6 @@ class TurnJob:
 
     def _advance(self) -> None:
         """Do all that can be done now."""
-        if self._made.kept_step >= self._end_step:
-            self._end()
-            return
         self._prepare()
         if self._roster.is_preparing and not self._may_turn:
             self._ask_turn()  # so that the first turn begins as soon as they are ready
