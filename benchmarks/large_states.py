@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks import record, tpch
 from benchmarks.overhead import WrongAnswerError
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts
-from benchmarks.timed import OnlineRun, OnlineSession, PlainRun, run_plain
+from benchmarks.timed import OnlineRun, OnlineSession, PlainRun, in_turns, run_plain
 from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
@@ -78,16 +78,13 @@ class Line:
 
 
 def measured(question: str, session: OnlineSession, duckdb: PlainDuckDB, runs: int) -> Line:
-    """Return what a question takes. Raises WrongAnswerError where the last answer is not DuckDB's."""
+    """Return medians of so many runs, after a first one of each kind. Raises WrongAnswerError."""
     sql, online, plain = QUESTIONS[question], list[OnlineRun](), list[PlainRun]()
     sides: list[Callable[[], None]] = [
         lambda: online.append(session.run(sql)),
         lambda: plain.append(run_plain(duckdb, sql)),
     ]
-    for turn in range(runs + 1):
-        # There and back again, so that a machine that slows down slows both alike.
-        for side in sides if turn % 2 == 0 else reversed(sides):
-            side()
+    in_turns(sides, runs + 1)
     for run in online:
         if (wrong := difference(plain[0].answer, run.answer)) is not None:
             raise WrongAnswerError(f"{question}: {wrong}")
@@ -113,7 +110,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="of TPC-H, where data is made")
     parser.add_argument("--data", type=Path, help="warehouse with TPC-H laid out; made where not given")
-    parser.add_argument("--only", default="", help="comma-separated questions that hold one of these words")
+    parser.add_argument("--only", default="", help="words, with commas: the questions that have one of them")
     parser.add_argument("--runs", type=int, default=5, help="runs of each kind, after a first one")
     parser.add_argument("--threads", type=int, default=usable_cores())
     return parser.parse_args(words)

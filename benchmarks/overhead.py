@@ -29,7 +29,7 @@ from rich.table import Table
 from benchmarks import record, tpch
 from benchmarks.medians import Medians, Runs
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder, files_of_layouts
-from benchmarks.timed import OnlineSession, run_plain
+from benchmarks.timed import OnlineSession, in_turns, run_plain
 from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
@@ -89,10 +89,7 @@ def measure(number: int, warehouse: Path, raw: Path, rounds: int, threads: int) 
             lambda: runs.without_bars.append(session.run(sql, intervals=False)),
             lambda: runs.duckdb_on_originals.append(run_plain(on_originals, sql)),
         ]
-        for turn in range(rounds):
-            # There and back again, so that a machine that slows down slows both alike.
-            for side in sides if turn % 2 == 0 else reversed(sides):
-                side()
+        in_turns(sides, rounds)
     for answer in runs.answers:
         if (wrong := difference(expected, answer)) is not None:
             raise WrongAnswerError(f"Q{number}: {wrong}")

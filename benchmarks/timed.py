@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,6 +116,13 @@ def _certified_share(snapshots: Sequence[Snapshot]) -> float | None:
     seen = next(snapshot for snapshot in snapshots if snapshot.fraction >= CERTIFIED_FROM)
     marks = [mark for column in seen.columns for mark in seen.table[column.certified].to_pylist()]
     return sum(marks) / len(marks) if marks and not seen.is_exact else None
+
+
+def in_turns(sides: Sequence[Callable[[], None]], rounds: int) -> None:
+    """Run each side once a round, there and back again: a machine that slows down slows all alike."""
+    for turn in range(rounds):
+        for side in sides if turn % 2 == 0 else reversed(sides):
+            side()
 
 
 def run_plain(duckdb: PlainDuckDB, sql: str) -> PlainRun:

@@ -273,7 +273,7 @@ class Publisher(RunListener[Snapshot]):
         seconds = min(snapshot.elapsed_seconds, self._paused_at or math.inf) - self._paused_seconds
         ahead = self._job.fractions[self._job.folded :]
         if self._unseen_core_seconds and self._seen:
-            ahead = _as_rare(ahead, self._seen[-1].fraction, snapshot.fraction)
+            ahead = _likely_answers_ahead(ahead, self._seen[-1].fraction, snapshot.fraction)
         spent = core_seconds + sum(self._unseen_core_seconds)
         self._unseen_core_seconds.clear()
         self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, spent))
@@ -321,12 +321,14 @@ class Publisher(RunListener[Snapshot]):
         return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)
 
 
-def _as_rare(ahead: tuple[float, ...], before: float, now: float) -> tuple[float, ...]:
-    """Return those of the fractions ahead that likely have an answer, if each reads as many times more.
+def _likely_answers_ahead(ahead: tuple[float, ...], before: float, now: float) -> tuple[float, ...]:
+    """Return the fractions of the rows after which answers likely come, where not each mini-batch has one.
 
-    before, now: the fractions of the newest two answers, between which mini-batches had none.
+    Each is taken to come once as many times more rows were read as between the newest two.
 
-    >>> _as_rare((0.2, 0.3, 0.4, 0.6, 0.8, 1.0), before=0.1, now=0.2)
+    ahead: after each mini-batch to come. before, now: of the newest two answers.
+
+    >>> _likely_answers_ahead((0.2, 0.3, 0.4, 0.6, 0.8, 1.0), before=0.1, now=0.2)
     (0.4, 0.8, 1.0)
     """
     kept, newest, growth = [], now, now / before

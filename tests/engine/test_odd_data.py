@@ -11,6 +11,7 @@ import pytest
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.outputs import OutputKind
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -111,6 +112,17 @@ def quoted(name: str) -> str:
 NUMBERS = ("x", "d", "wide", "nothing", "f", "unsigned", "large")
 ORDERED = (*NUMBERS, "yes", "day", "moment", "clock", "uuid", "list", "pair", "bytes", "text")
 KEYS = (*ORDERED, "kind", "entries")
+
+
+def test_numbers_of_any_length_are_values_so_far(odd: World) -> None:
+    """A literal of 41 digits is a BIGNUM. Arrow has its bytes, which no cast makes a number."""
+    sql = f"SELECT kind, ({'9' * 41} + count(*))::VARCHAR AS n, sum(f) FROM figures GROUP BY kind"
+    plan = odd.check(sql, batches=3)
+    assert [output.kind for output in plan.outputs] == [
+        OutputKind.KEY,
+        OutputKind.OPAQUE,
+        OutputKind.ESTIMATE,
+    ]
 
 
 @pytest.mark.parametrize(

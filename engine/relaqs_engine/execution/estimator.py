@@ -168,7 +168,7 @@ class Estimator:
         rules = plan.membership
         most = None if rules.has_limit else most_groups
         scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
-        point, so_far = self._point_and_whether_so_far(scale, scan.fraction, is_scaled, most)
+        point, so_far = self._scaled_or_as_seen(scale, scan.fraction, is_scaled, most)
         are_all = most is None or point.num_rows < most
         candidates, crowd = candidates_of(point), crowd_of(point)
         candidates = replace(candidates, unseen_most=self._state.unseen_most)
@@ -201,13 +201,19 @@ class Estimator:
             ),
         )
 
-    def _point_and_whether_so_far(
+    def _scaled_or_as_seen(
         self, scale: float, fraction: float, is_scaled: bool, most: int | None
     ) -> tuple[pa.Table, bool]:
-        """Return the candidates, and whether their totals are as seen, since scaled ones would mislead.
+        """Return the candidates, and whether their totals are as seen: scaled ones would mislead.
 
-        Where the last estimate's were, this one's are first asked for as seen, too: asking again takes as
-        long as the first time. With HAVING other groups pass as seen, and nothing is guessed.
+        Where those of the last estimate were as seen, these are asked for as seen first. Asking twice would
+        take twice as long. With HAVING other groups pass as seen, so scaled ones come first.
+
+        Args:
+            scale: population rows / scanned rows.
+            fraction: the share of the rows that was scanned.
+            is_scaled: False for totals as seen, whatever they are.
+            most: how many groups to return at most, None for all.
         """
         if self._plan.groups_are_local or not is_scaled:
             return self._candidates(scale, most), not self._plan.groups_are_local
