@@ -193,10 +193,15 @@ def _key(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: what JSON has no form for is a text."""
+    """Return a value as JSON has it: what JSON has no form for is a text.
+
+    So is a decimal that a double does not hold: clients read JSON's numbers as doubles.
+    """
     match value:
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            if value == value.to_integral_value():
+                return int(value)
+            return float(value) if Decimal(repr(float(value))) == value else f"{value:f}"
         case float() if not math.isfinite(value):
             return _float_text(value).decode()
         case None | bool() | int() | float() | str():

@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--fail-on-warning", "--keep-going", "--quiet", "--builder", "html"]
     command = [sys.executable, "-m", "sphinx", *options, "--doctree-dir", str(folder / "trees")]
     ended = subprocess.run(
-        [*command, str(DOCS), str(folder / "html")], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [*command, str(DOCS), str(folder / "html")], cwd=ROOT, capture_output=True, text=True, timeout=280
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return folder / "html"
