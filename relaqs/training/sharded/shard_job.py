@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol
 
@@ -339,15 +340,27 @@ class ShardJob(LossJob):
         self.latest = BestModel(self._job, self._profile, self._descent.model(state[0]))
 
     def _fetch_last(self, cut: ShardMap) -> None:
-        """Fetch the model of the last pass, or the one after it where a step more was made."""
-        limit_seconds = LAST_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
-        for version in (self.passes - 1, self.passes):
-            found = _ask_aside(self._executor, f"{self.id}-{version}", FetchWork(cut, version), limit_seconds)
+        """Fetch the model of the last pass, or the one after it where a step more was made.
+
+        An owner that does not answer is asked again while there is time: it may be stopped for a while.
+        """
+        version = self.passes - 1
+        end_seconds = time.monotonic() + LAST_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
+        for attempt in count():
+            if (left_seconds := end_seconds - time.monotonic()) <= 0:
+                break
+            found = _ask_aside(
+                self._executor, f"{self.id}-last-{attempt}", FetchWork(cut, version), left_seconds
+            )
             if isinstance(found, tuple):
                 self._take_model(found)
                 return
-            if found is None:  # there is no cluster any more
+            if found is None:  # there is no cluster any more, or no time
                 break
+            if not found.is_silent:  # an owner has other versions
+                if version == self.passes:
+                    break
+                version = self.passes
         warnings.warn(
             f"the parameters of the last of {self.passes} passes are lost with their workers; the model is "
             f"that before pass {self._kept.course.step + 1}",

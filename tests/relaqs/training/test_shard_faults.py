@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -32,6 +33,8 @@ from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.training import SoftmaxRegression, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.shard_job import ShardJob
+from relaqs.training.sharded.shards import ShardMap
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,
@@ -209,6 +212,33 @@ def test_a_fault_changes_no_bit(
         assert_is(run, whole)
         client.run(let_files_be_at_most, -1, on_error="ignore")  # of a worker that was just killed
         assert_nothing_is_left(client, db)
+
+
+def test_a_worker_that_is_stopped_when_the_last_model_is_fetched_changes_no_bit(
+    client: Client,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each worker in turn, since one of them makes the fetch, and is waited for."""
+    client.run(notice_soon)
+    fetch_last = ShardJob._fetch_last
+    stopped: list[int] = []
+
+    def stop_and_fetch(job: ShardJob, cut: ShardMap) -> None:
+        os.kill(stopped[-1], signal.SIGSTOP)
+        goes_on = threading.Timer(3 * NOTICED_SECONDS, os.kill, (stopped[-1], signal.SIGCONT))
+        goes_on.start()
+        fetch_last(job, cut)
+        goes_on.join()
+
+    monkeypatch.setattr(ShardJob, "_fetch_last", stop_and_fetch)
+    for _, process in sorted(client.run(os.getpid).items()):
+        stopped.append(process)
+        with connect(warehouse, cluster=client) as db:
+            assert_is(train(db), whole)
+            assert_nothing_is_left(client, db)
+    assert len(set(stopped)) == WORKERS
 
 
 TRAIN_FOR_EVER = """
