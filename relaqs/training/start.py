@@ -99,8 +99,15 @@ def _full_pass_job(
         )
     id, word = _new_id(), options.parameters
     if word != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
-        is_forced = word == "sharded"
-        return ShardJob(id, job, data, executor, budget_bytes=budget_bytes, is_forced=is_forced)
+        return ShardJob(
+            id,
+            job,
+            data,
+            executor,
+            budget_bytes=budget_bytes,
+            is_forced=word == "sharded",
+            max_steps=options.max_steps,
+        )
     return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out)
 
 

@@ -82,6 +82,8 @@ class ShardJob(LossJob):
     Args:
         executor: where this run's tasks run.
         is_forced: whether shards are opened in any case. Else they are where it pays.
+        max_steps: after how many passes the run ends in any case. The last of them is reported once its
+            model is there, so that it can be made again where an owner is lost.
     """
 
     def __init__(
@@ -93,10 +95,12 @@ class ShardJob(LossJob):
         *,
         budget_bytes: int,
         is_forced: bool,
+        max_steps: int | None = None,
     ) -> None:
         super().__init__(id, job, data, budget_bytes=budget_bytes)
         self._executor = executor
         self._is_forced = is_forced
+        self._max_steps = max_steps
         self._where = "whole, in the client"
         self._why = "it is not known yet how long a pass takes"
         self._phase: ShardPhase = "whole"
@@ -314,7 +318,7 @@ class ShardJob(LossJob):
         if self._course.step <= self.passes:  # it is made again
             return _without_pass(step, core_seconds)
         self._tries = 0
-        if self._course.is_final:
+        if self._course.is_final or self._course.step == self._max_steps:
             self._phase, self._last = "fetch", core_seconds
             return _without_pass(step, 0.0)
         return self._passed(step, core_seconds)

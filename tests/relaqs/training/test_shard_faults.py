@@ -31,10 +31,12 @@ import relaqs.training.sharded.shard_job
 import relaqs.training.start
 from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
+from relaqs.jobs.job import Work
 from relaqs.training import SoftmaxRegression, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
 from relaqs.training.sharded.shard_job import ShardJob
 from relaqs.training.sharded.shards import ShardMap
+from relaqs.training.sharded.works import FetchWork
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,
@@ -75,8 +77,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(warehouse: Path) -> tuple[tuple[float, ...], Any]:
     """The losses and weights of one process."""
+    return in_one_process(warehouse, max_steps=PASSES)
+
+
+def in_one_process(warehouse: Path, **options: Any) -> tuple[tuple[float, ...], Any]:
     with connect(warehouse, threads=1) as db:
-        run = db.train(JOB, max_steps=PASSES)
+        run = db.train(JOB, **options)
         return run.losses if run.wait() else (), run.result().coef_
 
 
@@ -214,7 +220,31 @@ def test_a_fault_changes_no_bit(
         assert_nothing_is_left(client, db)
 
 
-def test_a_worker_that_is_stopped_when_the_last_model_is_fetched_changes_no_bit(
+def test_a_worker_that_is_killed_before_the_last_model_is_fetched_changes_no_bit(
+    client: Client,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client.run(notice_soon)
+    works_of = ShardJob._works
+    killed: list[int] = []
+
+    def kill_and_fetch(job: ShardJob) -> list[Work]:
+        works = works_of(job)
+        if isinstance(works[0], FetchWork) and works[0].version == PASSES - 1 and not killed:
+            killed.append(one_worker(client, random.Random(0))[1])
+            os.kill(killed[0], signal.SIGKILL)
+        return works
+
+    monkeypatch.setattr(ShardJob, "_works", kill_and_fetch)
+    with connect(warehouse, cluster=client) as db:
+        assert_is(train(db), whole)
+        assert_nothing_is_left(client, db)
+    assert killed
+
+
+def test_a_worker_that_is_stopped_when_a_goal_is_reached_changes_no_bit(
     client: Client,
     warehouse: Path,
     whole: tuple[tuple[float, ...], Any],
@@ -233,10 +263,12 @@ def test_a_worker_that_is_stopped_when_the_last_model_is_fetched_changes_no_bit(
         goes_on.join()
 
     monkeypatch.setattr(ShardJob, "_fetch_last", stop_and_fetch)
+    goal = whole[0][PASSES // 2]
+    up_to_there = in_one_process(warehouse, target_loss=goal)
     for _, process in sorted(client.run(os.getpid).items()):
         stopped.append(process)
         with connect(warehouse, cluster=client) as db:
-            assert_is(train(db), whole)
+            assert_is(db.train(JOB, parameters="sharded", target_loss=goal), up_to_there)
             assert_nothing_is_left(client, db)
     assert len(set(stopped)) == WORKERS
 
