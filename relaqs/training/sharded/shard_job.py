@@ -55,6 +55,7 @@ IDLE_SECONDS = 60.0  # after which workers forget a run, and at least IDLE_PASSE
 IDLE_PASSES = 10.0
 TRIES = 10  # to open shards without one more pass, before the run fails
 LAST_SECONDS = 10.0  # for the last model to come, beside the time for its bytes
+AGAIN_FACTOR = 3.0  # of the time that passes took which are made again for the last model, at most
 DROP_SECONDS = 2.0  # for workers to be told that the run is over. Else they forget it after a while
 
 ShardPhase = Literal["whole", "open", "step", "move", "fetch"]
@@ -162,11 +163,13 @@ class ShardJob(LossJob):
         return self._stepped(step, values, core_seconds)
 
     def close(self) -> None:
-        """Fetch the model of the last pass, and let the workers forget the run."""
+        """Get the model of the last pass, and let the workers forget the run."""
+        has_shards = self._cut_of_parameters is not None and self._phase != "whole"
+        if has_shards and self._kept.course.step < self.passes:
+            self._take_last_model()
         if (cut := self._cut_of_parameters) is not None:
-            if self._phase != "whole" and self._kept.course.step < self.passes:
-                self._fetch_last(cut)
-            _ask_aside(self._executor, f"{self.id}-drop", DropWork(cut, self._former(cut)), DROP_SECONDS)
+            drop = DropWork(cut, self._former(cut))
+            _results_aside(self._executor, f"{self.id}-drop", [drop], DROP_SECONDS)
             self._cut_of_parameters = None
         super().close()
 
@@ -343,34 +346,66 @@ class ShardJob(LossJob):
         assert self._profile is not None
         self.latest = BestModel(self._job, self._profile, self._descent.model(state[0]))
 
-    def _fetch_last(self, cut: ShardMap) -> None:
-        """Fetch the model of the last pass, or the one after it where a step more was made.
+    def _take_last_model(self) -> None:
+        """Take the model of the last pass over, for a run that has left: it has its goal, or was stopped."""
+        if not self._fetch_last_model() and (self._tries > TRIES or not self._make_last_pass_again()):
+            warnings.warn(
+                f"the parameters of the last of {self.passes} passes are lost with their workers; the model "
+                f"is that before pass {self._kept.course.step + 1}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _fetch_last_model(self) -> bool:
+        """Return whether the model of the last pass came, or the one after it where a step more was made.
 
         An owner that does not answer is asked again while there is time: it may be stopped for a while.
         """
-        version = self.passes - 1
+        cut, version = self._cut_of_parameters, self.passes - 1
+        assert cut is not None
         end_seconds = time.monotonic() + LAST_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
         for attempt in count():
-            if (left_seconds := end_seconds - time.monotonic()) <= 0:
-                break
-            found = _ask_aside(
-                self._executor, f"{self.id}-last-{attempt}", FetchWork(cut, version), left_seconds
+            results = _results_aside(
+                self._executor, f"{self.id}-last-{attempt}", [FetchWork(cut, version)], _until(end_seconds)
             )
-            if isinstance(found, tuple):
+            if results is None:  # there is no cluster any more, or no time
+                return False
+            found: Any = results[0].value
+            if not isinstance(found, LostShards):
                 self._take_model(found)
-                return
-            if found is None:  # there is no cluster any more, or no time
-                break
+                return True
             if not found.is_silent:  # an owner has other versions
                 if version == self.passes:
-                    break
+                    return False
                 version = self.passes
-        warnings.warn(
-            f"the parameters of the last of {self.passes} passes are lost with their workers; the model is "
-            f"that before pass {self._kept.course.step + 1}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        return False
+
+    def _make_last_pass_again(self) -> bool:
+        """Go on from what is kept up to the last pass, and return whether its model is there.
+
+        It may take a few times as long as these passes took.
+        """
+        kept_for_seconds = time.monotonic() - self._kept_seconds
+        end_seconds = time.monotonic() + LAST_SECONDS + AGAIN_FACTOR * kept_for_seconds
+        passes = self._max_steps = self.passes
+        self.passes -= 1
+        self._phase, self._issued = "open", self._folded
+        try:
+            while self.passes < passes:
+                step = self.next_step()
+                assert step is not None
+                works = [task.work for task in step.tasks]
+                results = _results_aside(
+                    self._executor, f"{self.id}-again-{step.index}", works, _until(end_seconds)
+                )
+                if results is None:
+                    return False
+                self.fold(step, results)
+        except ClusterError:
+            return False
+        finally:
+            self.passes = passes
+        return True
 
 
 def _without_pass(step: Step, core_seconds: float) -> StepReport:
@@ -378,15 +413,27 @@ def _without_pass(step: Step, core_seconds: float) -> StepReport:
     return StepReport(step.index, math.inf, None, core_seconds, False)
 
 
-def _ask_aside(executor: Executor, job_id: str, work: Work, limit_seconds: float) -> Any:
-    """Return what a task of its own gives, for a run that has left already. None: there is no answer."""
+def _until(end_seconds: float) -> float:
+    return max(0.0, end_seconds - time.monotonic())
+
+
+def _results_aside(
+    executor: Executor, job_id: str, works: Sequence[Work], limit_seconds: float
+) -> list[TaskResult] | None:
+    """Return what tasks give, for a run that has left already. None: one failed, or they take too long."""
     answers: SimpleQueue[TaskResult] = SimpleQueue()
+    results: dict[int, TaskResult] = {}
+    end_seconds = time.monotonic() + limit_seconds
     try:
         executor.enter(JobDescription(job_id))
-        executor.submit([Task(TaskKey(job_id, 0, 0), work)], answers.put)
-        result = answers.get(timeout=limit_seconds)
+        executor.submit([Task(TaskKey(job_id, 0, i), work) for i, work in enumerate(works)], answers.put)
+        while len(results) < len(works):
+            result = answers.get(timeout=_until(end_seconds))
+            results[result.key.index] = result
     except (ClusterError, Empty):
         return None
     finally:
         executor.cancel(job_id)
-    return result.value if result.error is None else None
+    if any(result.error is not None for result in results.values()):
+        return None
+    return [results[i] for i in range(len(works))]

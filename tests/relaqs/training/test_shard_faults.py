@@ -35,7 +35,6 @@ from relaqs.jobs.job import Work
 from relaqs.training import SoftmaxRegression, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
 from relaqs.training.sharded.shard_job import ShardJob
-from relaqs.training.sharded.shards import ShardMap
 from relaqs.training.sharded.works import FetchWork
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -78,6 +77,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(warehouse: Path) -> tuple[tuple[float, ...], Any]:
     """The losses and weights of one process."""
     return in_one_process(warehouse, max_steps=PASSES)
+
+
+@pytest.fixture(scope="module")
+def to_a_goal(
+    warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> tuple[float, tuple[tuple[float, ...], Any]]:
+    """A loss to stop at, and the losses and weights of one process up to there."""
+    goal = whole[0][PASSES // 2]
+    return goal, in_one_process(warehouse, target_loss=goal)
 
 
 def in_one_process(warehouse: Path, **options: Any) -> tuple[tuple[float, ...], Any]:
@@ -247,30 +255,57 @@ def test_a_worker_that_is_killed_before_the_last_model_is_fetched_changes_no_bit
 def test_a_worker_that_is_stopped_when_a_goal_is_reached_changes_no_bit(
     client: Client,
     warehouse: Path,
-    whole: tuple[tuple[float, ...], Any],
+    to_a_goal: tuple[float, tuple[tuple[float, ...], Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each worker in turn, since one of them makes the fetch, and is waited for."""
     client.run(notice_soon)
-    fetch_last = ShardJob._fetch_last
+    fetch = ShardJob._fetch_last_model
     stopped: list[int] = []
 
-    def stop_and_fetch(job: ShardJob, cut: ShardMap) -> None:
+    def stop_and_fetch(job: ShardJob) -> bool:
         os.kill(stopped[-1], signal.SIGSTOP)
         goes_on = threading.Timer(3 * NOTICED_SECONDS, os.kill, (stopped[-1], signal.SIGCONT))
         goes_on.start()
-        fetch_last(job, cut)
+        came = fetch(job)
         goes_on.join()
+        return came
 
-    monkeypatch.setattr(ShardJob, "_fetch_last", stop_and_fetch)
-    goal = whole[0][PASSES // 2]
-    up_to_there = in_one_process(warehouse, target_loss=goal)
+    monkeypatch.setattr(ShardJob, "_fetch_last_model", stop_and_fetch)
+    goal, up_to_there = to_a_goal
     for _, process in sorted(client.run(os.getpid).items()):
         stopped.append(process)
         with connect(warehouse, cluster=client) as db:
             assert_is(db.train(JOB, parameters="sharded", target_loss=goal), up_to_there)
             assert_nothing_is_left(client, db)
     assert len(set(stopped)) == WORKERS
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_that_are_killed_when_a_goal_is_reached_change_no_bit(
+    client: Client,
+    warehouse: Path,
+    to_a_goal: tuple[float, tuple[tuple[float, ...], Any]],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Passes are made again where one of three is killed, in shards, and where two are, in the client."""
+    client.run(notice_soon)
+    fetch = ShardJob._fetch_last_model
+    came: list[bool] = []
+
+    def kill_and_fetch(job: ShardJob) -> bool:
+        for _, process in sorted(client.run(os.getpid).items())[:count]:
+            os.kill(process, signal.SIGKILL)
+        came.append(fetch(job))
+        return came[-1]
+
+    monkeypatch.setattr(ShardJob, "_fetch_last_model", kill_and_fetch)
+    goal, up_to_there = to_a_goal
+    with connect(warehouse, cluster=client) as db:
+        assert_is(db.train(JOB, parameters="sharded", target_loss=goal), up_to_there)
+        assert_nothing_is_left(client, db)
+    assert came == [False]
 
 
 TRAIN_FOR_EVER = """
