@@ -366,7 +366,10 @@ class ShardJob(LossJob):
         end_seconds = time.monotonic() + LAST_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
         for attempt in count():
             results = _results_aside(
-                self._executor, f"{self.id}-last-{attempt}", [FetchWork(cut, version)], _until(end_seconds)
+                self._executor,
+                f"{self.id}-last-{attempt}",
+                [FetchWork(cut, version)],
+                _seconds_until(end_seconds),
             )
             if results is None:  # there is no cluster any more, or no time
                 return False
@@ -383,7 +386,7 @@ class ShardJob(LossJob):
     def _make_last_pass_again(self) -> bool:
         """Go on from what is kept up to the last pass, and return whether its model is there.
 
-        It may take a few times as long as these passes took.
+        It may take a few times as long as these passes took. Its steps are those of `next_step`, run aside.
         """
         kept_for_seconds = time.monotonic() - self._kept_seconds
         end_seconds = time.monotonic() + LAST_SECONDS + AGAIN_FACTOR * kept_for_seconds
@@ -396,7 +399,7 @@ class ShardJob(LossJob):
                 assert step is not None
                 works = [task.work for task in step.tasks]
                 results = _results_aside(
-                    self._executor, f"{self.id}-again-{step.index}", works, _until(end_seconds)
+                    self._executor, f"{self.id}-again-{step.index}", works, _seconds_until(end_seconds)
                 )
                 if results is None:
                     return False
@@ -413,14 +416,18 @@ def _without_pass(step: Step, core_seconds: float) -> StepReport:
     return StepReport(step.index, math.inf, None, core_seconds, False)
 
 
-def _until(end_seconds: float) -> float:
+def _seconds_until(end_seconds: float) -> float:
+    """Return how long it is until a moment of the monotonic clock, 0 where it has passed."""
     return max(0.0, end_seconds - time.monotonic())
 
 
 def _results_aside(
     executor: Executor, job_id: str, works: Sequence[Work], limit_seconds: float
 ) -> list[TaskResult] | None:
-    """Return what tasks give, for a run that has left already. None: one failed, or they take too long."""
+    """Return what tasks give, in their order, for a run that has left already.
+
+    They are those of a job of their own, `job_id`. None: one failed, or they take longer than the limit.
+    """
     answers: SimpleQueue[TaskResult] = SimpleQueue()
     results: dict[int, TaskResult] = {}
     end_seconds = time.monotonic() + limit_seconds
@@ -428,7 +435,7 @@ def _results_aside(
         executor.enter(JobDescription(job_id))
         executor.submit([Task(TaskKey(job_id, 0, i), work) for i, work in enumerate(works)], answers.put)
         while len(results) < len(works):
-            result = answers.get(timeout=_until(end_seconds))
+            result = answers.get(timeout=_seconds_until(end_seconds))
             results[result.key.index] = result
     except (ClusterError, Empty):
         return None
