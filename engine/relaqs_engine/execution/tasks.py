@@ -8,6 +8,7 @@ from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS, scan_core_seconds
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.folded import FoldedPlan, ResultShape, StreamScan
 from relaqs_engine.plans.schedule import (
@@ -73,6 +74,7 @@ def scheduled_batches(
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
         block_share=BLOCK_SHARE if plan.method is Method.REPLICATES else 0.0,
+        soon_partitions=soon_partitions(plan, catalog),
     )
 
 
@@ -91,6 +93,7 @@ def batches_together(
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if many_groups else BATCH_SHARE,
         block_share=BLOCK_SHARE,
+        soon_partitions=min(soon_partitions(plan, catalog) for plan in plans),
     )
 
 
@@ -115,6 +118,21 @@ def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tu
     order = partition_order(len(leading[0].partitions), seed)
     held = [i for i in order if any(stream.partitions[i].row_count for stream in streams)]
     return tuple(sorted(held, key=lambda i: any(each.partitions[i].row_count == 0 for each in leading)))
+
+
+def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return of how many partitions one core finds an answer so soon that it is better given at once."""
+    core_seconds = max(
+        sum(_scan_core_seconds_per_partition(scan, catalog) for scan in each.partial.scans)
+        for each in plan.task_plans
+    )
+    return SOON_SECONDS / max(core_seconds, 1e-9)
+
+
+def _scan_core_seconds_per_partition(scan: StreamScan, catalog: Catalog) -> float:
+    layout = catalog.table(scan.table)
+    used = sum(column.byte_count for column in layout.columns if column.name in scan.columns)
+    return scan.times * scan_core_seconds(used, layout.row_count) / len(layout.partitions)
 
 
 def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:

@@ -61,6 +61,7 @@ def mini_batches(
     batches: int | None = None,
     batch_share: float = BATCH_SHARE,
     block_share: float = BLOCK_SHARE,
+    soon_partitions: float = 0.0,
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
@@ -74,13 +75,20 @@ def mini_batches(
         block_share: the share of the partitions, from the start, whose partials are kept for each block. The
             first mini-batch always is, unless this is 0. Later, each task's partial is a block of its own,
             for nothing.
+        soon_partitions: how many partitions are read so soon that an estimate is worth its cost only when
+            twice as much was read. In a rest of so many, each mini-batch may be as large as all before it.
 
     >>> batches = mini_batches(partition_order(100, seed=0), partition_bytes=1 << 20)
     >>> [len(batch.partitions) for batch in batches]
     [1, 1, 2, 3, 5, 7, 10, 10, 10, 10, 10, 10, 10, 11]
+    >>> soon = mini_batches(partition_order(100, seed=0), partition_bytes=1 << 20, soon_partitions=60)
+    >>> [len(batch.partitions) for batch in soon]
+    [1, 1, 2, 3, 5, 7, 10, 10, 10, 51]
     """
-    most = min(len(order) * batch_share, BATCH_RESULT_BYTES / max(result_bytes, 1.0))
-    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), most)
+    most_by_results = BATCH_RESULT_BYTES / max(result_bytes, 1.0)
+    most = min(len(order) * batch_share, most_by_results)
+    soon = min(soon_partitions, most_by_results)
+    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), most, soon)
     per_task = max(1, int(TASK_BYTES / max(partition_bytes + result_bytes, 1.0)))
     done, result = 0, []
     for index, size in enumerate(sizes):
@@ -99,17 +107,17 @@ def _equal_sizes(count: int, batches: int) -> list[int]:
     return [b - a for a, b in pairwise(edges)]
 
 
-def _growing_sizes(count: int, most: float) -> list[int]:
-    """Return 1, 1, 2, 3, 5, … up to so many partitions each."""
+def _growing_sizes(count: int, most: float, soon: float) -> list[int]:
+    """Return 1, 1, 2, 3, 5, … up to so many partitions each. In a rest that is read soon they double."""
     sizes: list[int] = []
     left, size = count, 1.0
-    limit = max(1.0, most)
     while left:
+        take = max(1, count - left) if left <= soon else int(size)
         # A rest smaller than half a mini-batch joins the last one: no snapshot for a sliver.
-        take = left if left < 1.5 * int(size) else int(size)
+        take = left if left < 1.5 * take else take
         sizes.append(take)
         left -= take
-        size = min(limit, max(size * BATCH_GROWTH, 1.0))
+        size = min(max(1.0, most), size * BATCH_GROWTH)
     return sizes
 
 

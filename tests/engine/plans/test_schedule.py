@@ -50,6 +50,25 @@ def test_mini_batches_grow_from_one_partition_to_their_share(count: int, share: 
     assert max(made) <= max(1.0, 1.5 * max(1.0, count * share))
 
 
+@given(COUNTS, st.floats(0, 400))
+def test_mini_batches_of_a_rest_that_is_read_soon_double(count: int, soon: float) -> None:
+    made = sizes(mini_batches(range(count), 1.0, soon_partitions=soon))
+    assert sum(made) == count
+    done = [sum(made[:i]) for i in range(len(made))]
+    in_rest = [(size, before) for size, before in zip(made, done, strict=True) if count - before <= soon]
+    for size, before in in_rest[:-1]:
+        assert size == max(1, before)
+    # The last takes in a rest that is smaller than half of it.
+    assert all(size <= max(1, 1.5 * before) for size, before in in_rest[-1:] if before)
+    slower = sizes(mini_batches(range(count), 1.0))
+    assert made[: len(made) - len(in_rest)] == slower[: len(made) - len(in_rest)]
+
+
+def test_large_results_keep_a_rest_that_is_read_soon_in_small_mini_batches() -> None:
+    made = sizes(mini_batches(range(100), 1.0, result_bytes=BATCH_RESULT_BYTES / 8, soon_partitions=100.0))
+    assert max(made[:-1]) <= 8
+
+
 @given(COUNTS, BYTES, st.floats(0, 1))
 def test_a_task_reads_no_more_than_its_bytes(count: int, partition_bytes: float, share: float) -> None:
     made = mini_batches(range(count), partition_bytes, batch_share=max(share, 0.01))

@@ -162,7 +162,8 @@ for snapshot in query:
     age_seconds = aged(path)
     again = start(db, FLAGS, path)
     assert again.latest is not None
-    assert again.latest.fraction >= printed - 0.11  # the newest mini-batch may not have been kept yet
+    # The newest mini-batch may not have been kept yet. In a small table it doubles what was read.
+    assert again.latest.fraction >= 0.45 * printed
     assert again.latest.elapsed_seconds >= age_seconds
     assert rows_of(again.result().estimate) == tpch_oracle.rows(FLAGS)
 
