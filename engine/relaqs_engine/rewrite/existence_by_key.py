@@ -3,6 +3,7 @@
 as_aggregate        for `one_row`: an EXISTS that is the same for all rows
 keys_for_exists     for `carve`: an EXISTS that is tied to the rows around it by one key
 ask_groups_by_key   for `refine`: the same of groups, in WHERE
+ask_rows_by_key     for the SQL of tasks: the same of rows, in WHERE
 """
 
 from __future__ import annotations
@@ -51,6 +52,30 @@ def ask_groups_by_key(draft: Draft) -> Draft:
         if (values := _of_groups(tied)) is not None:
             condition.replace(exp.In(this=tied.as_known(tied.outer), query=values.subquery()))
     return replace(draft, tree=tree)
+
+
+def ask_rows_by_key(scan: exp.Select) -> exp.Select:
+    """Return a scan with IN for each EXISTS in its WHERE that is tied to its rows by one key.
+
+    They mean the same there, and DuckDB plans them differently. It expects a fifth of the rows to have a key
+    that is not NULL, for EXISTS alone. So it hashed the rows that are asked, which are often the more.
+
+    >>> import sqlglot
+    >>> sql = "SELECT FROM orders AS o WHERE EXISTS(SELECT 1 FROM items AS i WHERE i.order = o.id AND i.late)"
+    >>> print(ask_rows_by_key(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
+    SELECT FROM orders AS o WHERE o.id IN (SELECT i."order" FROM items AS i WHERE i.late)
+    """
+    scan = scan.copy()
+    where = scan.args.get("where")
+    for condition in conjuncts_of(where.this if where else None):
+        if not isinstance(condition, exp.Exists) or (tied := _tied(condition.this)) is None:
+            continue
+        if not tied.equates_nulls:
+            query = tied.query.select(tied.key.copy(), append=False)
+            query.set("where", None)
+            asked = query.where(*(each.copy() for each in tied.rest)).subquery()
+            condition.replace(exp.In(this=tied.outer.copy(), query=asked))
+    return scan
 
 
 def keys_for_exists(query: exp.Select) -> exp.Select:

@@ -35,7 +35,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source
 from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.room import place_columns, with_places
-from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
+from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scan_sql, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -145,7 +145,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
         + [f"COUNT(*) AS {ROWS}"]
     )
     group = _group_by(draft, len(keys))
-    body = scan.sql(DIALECT).removeprefix("SELECT").strip()
+    body = scan_sql(scan)
     return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
 
 

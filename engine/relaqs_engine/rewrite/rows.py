@@ -15,7 +15,7 @@ from relaqs_engine.plans.names import STATE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import over_hoists
-from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
+from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scan_sql, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -77,7 +77,7 @@ def row_types(draft: Draft) -> dict[str, str]:
 def rows_sql(draft: Draft, scan: exp.Select, *, over_tables: bool = False) -> str:
     """Return the query of the rows in a scan. over_tables: that of the tables of the catalog."""
     select = ", ".join(f"{key.sql(DIALECT)} AS k{i}" for i, key in enumerate(draft.keys))
-    body = scan.sql(DIALECT).removeprefix("SELECT").strip()
+    body = scan_sql(scan)
     values = select if over_tables else over_hoists(draft, select)
     return f"SELECT {values} {body}" + _needed_rows(draft, _order_by(draft))
 

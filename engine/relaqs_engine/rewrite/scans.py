@@ -11,7 +11,9 @@ from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.plans.folded import StreamScan
 from relaqs_engine.plans.streams import Stream
 from relaqs_engine.rewrite.draft import Draft, tables_in
+from relaqs_engine.rewrite.existence_by_key import ask_rows_by_key
 from relaqs_engine.rewrite.hoist import stream_token
+from relaqs_engine.sql.parse import DIALECT
 
 
 def streams_of(draft: Draft) -> tuple[Stream, ...]:
@@ -37,6 +39,11 @@ def scan_of_tables(draft: Draft) -> exp.Select:
             scan.set(part, value.copy())
     scan.set("joins", [join.copy() for join in draft.select.args.get("joins") or []])
     return scan
+
+
+def scan_sql(scan: exp.Select) -> str:
+    """Return FROM and WHERE of a scan, as a task runs them."""
+    return ask_rows_by_key(scan).sql(DIALECT).removeprefix("SELECT").strip()
 
 
 def scans_of(draft: Draft) -> tuple[StreamScan, ...]:
