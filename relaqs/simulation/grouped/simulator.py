@@ -234,7 +234,9 @@ class _GroupedSimulation:
         spread = self._rules.noise
         if not spread:
             return needs
-        return noisy(needs, np.exp(self._random.normal(-spread * spread / 2, spread, 3)).tolist())
+        # numpy's exp has another last digit where a processor has other vector instructions. Ties fall by it.
+        drawn = self._random.normal(-spread * spread / 2, spread, 3)
+        return noisy(needs, [math.exp(each) for each in drawn])
 
     def _watch(self, group: RunningGroup) -> None:
         seconds, version = group.lanes.next_seconds(), group.version

@@ -157,12 +157,12 @@ def _job(
     spreads: tuple[float, float],
     random: np.random.Generator,
 ) -> GroupedJob:
-    seconds = ITERATION_SECONDS * float(np.exp(random.normal(0.0, spreads[0])))
+    seconds = ITERATION_SECONDS * math.exp(random.normal(0.0, spreads[0]))
     share = float(random.uniform(*COMP_SHARES))
     return GroupedJob(
         name=f"{name}, setting {number}",
         arrival_seconds=0.0,
-        iterations=max(round(ITERATIONS * float(np.exp(random.normal(0.0, spreads[1])))), 1),
+        iterations=max(round(ITERATIONS * math.exp(random.normal(0.0, spreads[1]))), 1),
         comp_machine_seconds=seconds * share * _DOP,
         comm_seconds=seconds * (1 - share) / (1 - 1 / _DOP),
         pull_share=float(random.uniform(*PULL_SHARES)),

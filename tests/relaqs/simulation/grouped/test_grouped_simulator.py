@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -208,3 +211,26 @@ def test_what_did_not_end_has_no_end() -> None:
 def test_rules_that_cannot_be_are_refused(setting: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         GroupedRules(**setting)  # type: ignore[arg-type]
+
+
+def test_every_processor_simulates_the_same() -> None:
+    """numpy computes by the vector instructions of the processor. Some of them are switched off for this."""
+    program = """
+from relaqs.group_policies.harmony import Harmony
+from relaqs.simulation.grouped.simulator import GroupedRules, simulate_groups
+from relaqs.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
+jobs = [job for job in harmony_jobs(1)[:12]]
+outcome = simulate_groups(jobs, Harmony(), PAPER_FLEET, GroupedRules(noise=0.1))
+print(outcome.end_seconds.tolist())
+"""
+    printed = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program],
+            env=os.environ | {"NPY_DISABLE_CPU_FEATURES": disabled},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for disabled in ("", "X86_V4 AVX512_ICL AVX512_SPR")
+    ]
+    assert printed[0] == printed[1] != ""
