@@ -81,7 +81,7 @@ def test_few_groups_are_estimated_however_many_there_could_be(db: Session, folde
 def test_estimates_from_many_groups_come_once_twice_as_much_was_read(db: Session, folder: Path) -> None:
     *so_far, last = db.online_sql(RANKED)
     fractions = [snapshot.fraction for snapshot in so_far]
-    assert len(fractions) >= 5
+    assert len(fractions) >= 2
     assert all(after >= 1.95 * before for before, after in pairwise(fractions))
     assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, RANKED)
 

