@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts import shuffle
+from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.sql.binder import Binder
@@ -122,3 +122,31 @@ def test_of_many_choices_those_that_meet_are_looked_at(tmp_path: Path) -> None:
     sql = "SELECT count(*) FROM a, b, c WHERE a.who = b.who AND b.who = c.who"
     plan = plan_query(sql, catalog, Binder(catalog))
     assert [stream.table for stream in plan.streams] == ["a@who", "b@who", "c@who"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_estimated"),
+    [
+        ("SELECT 1 FROM words WHERE words.who = people.id AND words.shop = 1", True),
+        (
+            "SELECT 1 FROM (SELECT who, sum(shop) AS s FROM buys GROUP BY who ORDER BY s DESC, who LIMIT 9) "
+            "AS t WHERE t.who = people.id",
+            False,
+        ),
+    ],
+)
+def test_exists_compares_a_number_with_a_text_as_equality_does(
+    tmp_path: Path, asked: str, is_estimated: bool
+) -> None:
+    """IN would be refused for these types, so the tasks' EXISTS stays one."""
+    texts = pa.table({"who": [f"{i % 60}" for i in range(900)], "shop": np.arange(900) % 7})
+    people = pa.table({"id": np.arange(2_000) % 90, "x": np.arange(2_000)})
+    for name, table in (("people", people), ("buys", texts), ("words", texts.slice(0, 50))):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    shuffle(people, tmp_path / "warehouse" / "people", partitions=8)
+    shuffle(texts, tmp_path / "warehouse" / "buys", partitions=8)
+    add_static(tmp_path / "words.parquet", tmp_path / "warehouse" / "words")
+    with closing(Oracle(tmp_path)) as oracle:
+        sql = f"SELECT count(*) AS n, sum(x) AS s FROM people WHERE EXISTS ({asked})"
+        plan = World.open(tmp_path / "warehouse", oracle).check(sql, batches=4)
+        assert plan.is_estimated is is_estimated

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from relaqs_engine.errors import SqlError
 from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, outer_columns, own_nodes
 from relaqs_engine.rewrite.existence import DECIDE_ROWS
+from relaqs_engine.sql.parse import DIALECT
 
 
 def as_aggregate(query: exp.Expr) -> exp.Select | None:
@@ -35,6 +37,8 @@ def as_aggregate(query: exp.Expr) -> exp.Select | None:
 def ask_groups_by_key(draft: Draft) -> Draft:
     """Return the draft with IN for each EXISTS in its WHERE that asks one derived table by its key.
 
+    It stays as it is where DuckDB would not compare the key by IN, as a number with a text.
+
     >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.flatten import flatten
     >>> most = "SELECT part, sum(price) AS s FROM items GROUP BY part ORDER BY s DESC LIMIT 3"
@@ -51,6 +55,12 @@ def ask_groups_by_key(draft: Draft) -> Draft:
             continue
         if (values := _of_groups(tied)) is not None:
             condition.replace(exp.In(this=tied.as_known(tied.outer), query=values.subquery()))
+    if tree == draft.select:
+        return draft
+    try:
+        draft.binder.describe(tree.sql(DIALECT))
+    except SqlError:
+        return draft
     return replace(draft, tree=tree)
 
 

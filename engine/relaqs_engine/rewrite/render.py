@@ -145,7 +145,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
         + [f"COUNT(*) AS {ROWS}"]
     )
     group = _group_by(draft, len(keys))
-    body = scan_sql(scan)
+    body = scan_sql(draft, scan, over_tables=over_tables)
     return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
 
 

@@ -77,7 +77,7 @@ def row_types(draft: Draft) -> dict[str, str]:
 def rows_sql(draft: Draft, scan: exp.Select, *, over_tables: bool = False) -> str:
     """Return the query of the rows in a scan. over_tables: that of the tables of the catalog."""
     select = ", ".join(f"{key.sql(DIALECT)} AS k{i}" for i, key in enumerate(draft.keys))
-    body = scan_sql(scan)
+    body = scan_sql(draft, scan, over_tables=over_tables)
     values = select if over_tables else over_hoists(draft, select)
     return f"SELECT {values} {body}" + _needed_rows(draft, _order_by(draft))
 

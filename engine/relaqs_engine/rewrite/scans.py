@@ -7,6 +7,7 @@ from itertools import chain
 
 from sqlglot import exp
 
+from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.plans.folded import StreamScan
 from relaqs_engine.plans.streams import Stream
@@ -41,9 +42,22 @@ def scan_of_tables(draft: Draft) -> exp.Select:
     return scan
 
 
-def scan_sql(scan: exp.Select) -> str:
-    """Return FROM and WHERE of a scan, as a task runs them."""
-    return ask_rows_by_key(scan).sql(DIALECT).removeprefix("SELECT").strip()
+def scan_sql(draft: Draft, scan: exp.Select, *, over_tables: bool) -> str:
+    """Return FROM and WHERE of a scan, as a task runs them. over_tables: of the tables of the catalog."""
+    asked = scan if over_tables or not _can_ask_by_key(draft) else ask_rows_by_key(scan)
+    return asked.sql(DIALECT).removeprefix("SELECT").strip()
+
+
+def _can_ask_by_key(draft: Draft) -> bool:
+    """Whether DuckDB takes IN for EXISTS: `=` compares a number with a text, and IN does not."""
+    tables = scan_of_tables(draft)
+    if (asked := ask_rows_by_key(tables)) == tables:
+        return False
+    try:
+        draft.binder.describe(asked.select("1").sql(DIALECT))
+    except SqlError:
+        return False
+    return True
 
 
 def scans_of(draft: Draft) -> tuple[StreamScan, ...]:
