@@ -121,7 +121,7 @@ def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tu
 
 
 def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
-    """Return of how many partitions one core finds an answer so soon that it is better given at once."""
+    """Return how many partitions one core reads within SOON_SECONDS, by the size of what a task reads."""
     core_seconds = max(
         sum(_scan_core_seconds_per_partition(scan, catalog) for scan in each.partial.scans)
         for each in plan.task_plans

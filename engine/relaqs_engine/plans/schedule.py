@@ -75,8 +75,8 @@ def mini_batches(
         block_share: the share of the partitions, from the start, whose partials are kept for each block. The
             first mini-batch always is, unless this is 0. Later, each task's partial is a block of its own,
             for nothing.
-        soon_partitions: how many partitions are read so soon that an estimate is worth its cost only when
-            twice as much was read. In a rest of so many, each mini-batch may be as large as all before it.
+        soon_partitions: how many partitions are read so soon that an estimate is worth its cost only once
+            twice as much was read. In a rest of so many, each mini-batch is as large as all before it.
 
     >>> batches = mini_batches(partition_order(100, seed=0), partition_bytes=1 << 20)
     >>> [len(batch.partitions) for batch in batches]
