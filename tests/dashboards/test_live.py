@@ -98,7 +98,7 @@ def test_pause_and_resume_keep_the_progress(serve: Serve, turnstile: Turnstile) 
         page.say("act", panel="p1", act="pause")
         paused = page.until_panel("p1", state="paused")
         assert paused["reason"] == "paused by you"
-        turnstile.let(4)  # what is underway is still folded
+        turnstile.let(2)  # what is underway is still folded
         page.say("act", panel="p1", act="resume")
         resumed = page.until_panel("p1", state="refining")
         assert resumed["fraction"] >= paused["fraction"] > 0
