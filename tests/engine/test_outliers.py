@@ -126,7 +126,7 @@ def test_one_row_a_million_times_larger_is_never_missed(tmp_path: Path, orders: 
     *_, last = world.estimates(plan)
     wrong = certified = 0
     for seed in range(orders):
-        for estimate in world.estimates(plan, seed=seed):
+        for estimate in world.estimates(plan, seed=seed, batches=14):
             group = 777 % 6
             for name in ("s", "a", "d"):
                 truth = last.table.column(name)[group].as_py()
@@ -139,7 +139,7 @@ def test_one_row_a_million_times_larger_is_never_missed(tmp_path: Path, orders: 
     # Its group's sum is the row and ten thousand others, of which the others alone are estimated: a 95 %
     # interval of those misses now and then, in all looks of an order. Three standard errors are allowed.
     # One that missed the row would be wrong every time.
-    assert certified > 15 * orders
+    assert certified > 20 * orders
     assert wrong < (0.05 + 3 * (0.05 * 0.95 / orders) ** 0.5) * certified
 
 

@@ -12,8 +12,8 @@ ROW_SECONDS = 3e-7
 FEW_ROWS = 50_000
 # An estimate may take this share of what was read since the last one.
 READ_SHARE = 0.5
-# One that takes more is made once this many times as much was read as at the last one: nearly twice, since
-# mini-batches that double the partitions read do not double the rows to the last one.
+# One that takes more is made once this many times as much was read as at the last one. That is nearly twice:
+# where mini-batches double the partitions, 1.99 times as many rows may be read.
 GROWTH = 1.95
 
 

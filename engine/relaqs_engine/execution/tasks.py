@@ -121,7 +121,7 @@ def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tu
 
 
 def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
-    """Return how many partitions one core reads within SOON_SECONDS, by the size of what a task reads."""
+    """Return of how many partitions one core reads what a task needs within SOON_SECONDS, by its size."""
     core_seconds = max(
         sum(_scan_core_seconds_per_partition(scan, catalog) for scan in each.partial.scans)
         for each in plan.task_plans
@@ -131,8 +131,8 @@ def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
 
 def _scan_core_seconds_per_partition(scan: StreamScan, catalog: Catalog) -> float:
     layout = catalog.table(scan.table)
-    used = sum(column.byte_count for column in layout.columns if column.name in scan.columns)
-    return scan.times * scan_core_seconds(used, layout.row_count) / len(layout.partitions)
+    seconds = scan_core_seconds(layout.bytes_of(scan.columns), layout.row_count)
+    return scan.times * seconds / len(layout.partitions)
 
 
 def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
@@ -148,8 +148,7 @@ def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
 def _bytes_per_partition(scan: StreamScan, catalog: Catalog) -> float:
     """Return the bytes of the columns that are read, as often as the query reads the table."""
     layout = catalog.table(scan.table)
-    used = [column for column in layout.columns if column.name in scan.columns]
-    return scan.times * sum(column.byte_count for column in used) / len(layout.partitions)
+    return scan.times * layout.bytes_of(scan.columns) / len(layout.partitions)
 
 
 def result_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -321,6 +322,10 @@ class Layout:
         """Return the absolute paths of the outlier index's files. Only where there is one."""
         assert self.outliers is not None
         return tuple(self.directory / each.file for each in self.outliers.files)
+
+    def bytes_of(self, columns: Container[str]) -> int:
+        """Return the compressed bytes of the columns of these names, over all partitions."""
+        return sum(column.byte_count for column in self.columns if column.name in columns)
 
     def column(self, name: str) -> Column:
         """Return the column of that name, compared without case, as SQL does. Raises KeyError."""

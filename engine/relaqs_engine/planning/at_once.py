@@ -39,4 +39,4 @@ def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int,
 
 
 def _size(layout: Layout, columns: tuple[str, ...]) -> tuple[int, int]:
-    return sum(each.byte_count for each in layout.columns if each.name in columns), layout.row_count
+    return layout.bytes_of(columns), layout.row_count

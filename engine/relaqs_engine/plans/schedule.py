@@ -113,8 +113,8 @@ def _growing_sizes(count: int, most: float, soon: float) -> list[int]:
     left, size = count, 1.0
     while left:
         take = max(1, count - left) if left <= soon else int(size)
-        # A rest smaller than half a mini-batch joins the last one: no snapshot for a sliver.
-        take = left if left < 1.5 * take else take
+        if left < 1.5 * take:  # a rest smaller than half a mini-batch joins it: no snapshot for a sliver
+            take = left
         sizes.append(take)
         left -= take
         size = min(max(1.0, most), size * BATCH_GROWTH)

@@ -44,15 +44,15 @@ def scan_of_tables(draft: Draft) -> exp.Select:
 
 def scan_sql(draft: Draft, scan: exp.Select, *, over_tables: bool) -> str:
     """Return FROM and WHERE of a scan, as a task runs them. over_tables: of the tables of the catalog."""
-    asked = scan if over_tables or not _can_ask_by_key(draft) else ask_rows_by_key(scan)
+    asked = ask_rows_by_key(scan)
+    if asked is not scan and (over_tables or not _can_be_asked_by_key(draft)):
+        asked = scan
     return asked.sql(DIALECT).removeprefix("SELECT").strip()
 
 
-def _can_ask_by_key(draft: Draft) -> bool:
-    """Whether DuckDB takes IN for EXISTS: `=` compares a number with a text, and IN does not."""
-    tables = scan_of_tables(draft)
-    if (asked := ask_rows_by_key(tables)) == tables:
-        return False
+def _can_be_asked_by_key(draft: Draft) -> bool:
+    """Whether DuckDB takes IN for EXISTS. `=` compares a number with a text, and IN does not."""
+    asked = ask_rows_by_key(scan_of_tables(draft))
     try:
         draft.binder.describe(asked.select("1").sql(DIALECT))
     except SqlError:

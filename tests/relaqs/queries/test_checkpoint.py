@@ -148,7 +148,7 @@ relaqs.queries.checkpoint.LARGEST_SHARE = 1.0
 from relaqs.opening import connect
 from relaqs.queries.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)
-query = db.start(db.plan({FLAGS!r}), QueryOptions(), checkpoint={str(path)!r})
+query = db.start(db.plan({FLAGS!r}), QueryOptions(batches=10), checkpoint={str(path)!r})
 for snapshot in query:
     if snapshot.fraction > 0.3:
         query.pause()
@@ -160,10 +160,9 @@ for snapshot in query:
         printed = float(process.stdout.readline())
         process.kill()
     age_seconds = aged(path)
-    again = start(db, FLAGS, path)
+    again = start(db, FLAGS, path, batches=10)
     assert again.latest is not None
-    # The newest mini-batch may not have been kept yet. In a small table it doubles what was read.
-    assert again.latest.fraction >= 0.45 * printed
+    assert again.latest.fraction >= printed - 0.11  # the newest mini-batch may not have been kept yet
     assert again.latest.elapsed_seconds >= age_seconds
     assert rows_of(again.result().estimate) == tpch_oracle.rows(FLAGS)
 
