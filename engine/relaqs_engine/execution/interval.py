@@ -199,7 +199,13 @@ class IntervalEstimator:
         return np.where(self._is_certifiable, influence, np.nan)
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of what a row adds to each group's sum (for moments: about the group's mean)."""
+        """Return the ends of what a row adds to each group's sum, if it adds anything.
+
+        To moments it adds its deviation from the group's mean. To a COUNT it adds 1: a row of avg(x) with the
+        value x adds (x, 1), so that it moves the average by (x − average)/n, and not by x/n.
+        """
+        if column.kind is Basis.COUNT:
+            return np.ones(len(groups.rows)), np.ones(len(groups.rows))
         if not column.is_moment:
             low, high = _or_nan(column.lowest), _or_nan(column.highest)
             return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
