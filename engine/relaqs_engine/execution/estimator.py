@@ -37,9 +37,9 @@ from relaqs_engine.plans.names import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
+    DISTINCT_TWICE,
     SCALE,
     SCALE_PARAMETER,
-    SHARE_OF_ONCE,
 )
 from relaqs_engine.plans.outputs import OutputKind
 
@@ -387,14 +387,18 @@ def _merged_sql(plan: MergePlan, merge: str = "") -> str:
 
 
 def _distinct_sql(scale: str) -> str:
-    """Return the first-order jackknife of the number of distinct values, d / (1 − (1 − f)·f₁/n).
+    """Return an estimate of the number of distinct values, d + f₁² / (2·f₂ + f₁·f/(1 − f)).
 
-    Where rows are drawn by units, f₁/n is the share of the rows whose value was met in one unit alone. It
-    falls short on skewed data; the interval does not rest on it.
-    Source: Haas, Naughton, Seshadri, Stokes 1995, Sampling-based estimation of the number of distinct values
-    of an attribute, estimator uj1.
+    f₁ and f₂ are the values met in one and in two sampling units, f is the scanned share. It is never more
+    than the upper end of `distinct_interval`, which it reaches where no value was met twice.
+    Source: Chao and Lin 2012, Nonparametric lower bounds for species richness and shared species richness
+    under sampling without replacement, Biometrics 68.
     """
-    return f"{DISTINCT_SEEN} / (1 - (1 - 1 / {scale}) * {SHARE_OF_ONCE})"
+    once, left = f"{DISTINCT_ONCE}::DOUBLE", f"({scale} - 1)"
+    return (
+        f"{DISTINCT_SEEN} + coalesce({once} * {once} * {left}"
+        f" / nullif(2 * {DISTINCT_TWICE} * {left} + {once}, 0), 0)"
+    )
 
 
 def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:

@@ -135,7 +135,7 @@ def present_estimate(
         sides.append((_end(output, low, kind), _end(output, high, kind), arrow_booleans(sure)))
         values.append(value)
         with np.errstate(invalid="ignore"):  # between infinities
-            halves.append((high - low) / 2)
+            halves.append(np.maximum(high - value, value - low))
         certified.append(sure)
     shape = (point.num_rows, len(sides))
     return _assemble(

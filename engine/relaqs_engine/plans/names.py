@@ -22,7 +22,7 @@ VALUE = "x"
 UNITS = "u"
 DISTINCT_SEEN = "distinct_seen"
 DISTINCT_ONCE = "distinct_once"
-SHARE_OF_ONCE = "share_of_once"
+DISTINCT_TWICE = "distinct_twice"
 DISTINCT_ESTIMATE = "distinct_estimate"
 # In the SQL around answers: which row of which answer it is, and the joined rows behind it.
 GROUP = "relaqs_group"

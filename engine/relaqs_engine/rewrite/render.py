@@ -15,13 +15,13 @@ from relaqs_engine.plans.names import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
+    DISTINCT_TWICE,
     HEAVY,
     OUTLIER_BLOCK,
     RIVALS,
     ROWS,
     SCALE,
     SCALE_PARAMETER,
-    SHARE_OF_ONCE,
     SHARED,
     SHARED_SCALE,
     STATE,
@@ -272,11 +272,10 @@ def _merge_values(draft: Draft) -> str:
     """Return the merge of a state with one row for each distinct value: first the values, then the groups."""
     if any(column.is_moment for column in draft.basis):
         raise NotOnlineError("it counts distinct values beside a variance")
-    once, known = f"{VALUE} IS NOT NULL AND {UNITS} = 1", f"{VALUE} IS NOT NULL"
     counts = [
         f"count({VALUE}) AS {DISTINCT_SEEN}",
         f"count({VALUE}) FILTER (WHERE {UNITS} = 1) AS {DISTINCT_ONCE}",
-        f"coalesce(sum({ROWS}) FILTER ({once}) / sum({ROWS}) FILTER ({known}), 0) AS {SHARE_OF_ONCE}",
+        f"count({VALUE}) FILTER (WHERE {UNITS} = 2) AS {DISTINCT_TWICE}",
     ]
     basis = [_merged(column) for column in _mergeable(draft)]
     rows = f"coalesce(sum({ROWS}), 0)::BIGINT AS {ROWS}"
