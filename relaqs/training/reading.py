@@ -16,7 +16,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.task_sql import partial_reads, partial_sql
-from relaqs_engine.execution.tasks import scan_order
+from relaqs_engine.execution.tasks import leading_stream, scan_order
 from relaqs_engine.layouts.reads import LaidOutRead
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.rows import RowsPlan
@@ -105,7 +105,7 @@ def _partition_read(
         files=partial_reads(plan, catalog, (index,)),
         names=names,
         target=target,
-        row_count=catalog.table(plan.leading).partitions[index].row_count,
+        row_count=leading_stream(plan, catalog).partitions[index].row_count,
         digest=_digest([sql, *contents]),
     )
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Layout, counted_together
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS, scan_core_seconds
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.folded import FoldedPlan, ResultShape, StreamScan
@@ -32,7 +32,7 @@ class BatchedPlan(Protocol):
     def streams(self) -> tuple[Stream, ...]: ...
 
     @property
-    def leading(self) -> str: ...
+    def measured_by(self) -> tuple[str, ...]: ...
 
     @property
     def method(self) -> Method: ...
@@ -52,8 +52,8 @@ class BatchedPlan(Protocol):
 
 
 def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
-    """Return the layout with the rows that measure what was scanned."""
-    return catalog.table(plan.leading)
+    """Return the layout with the rows that measure what was scanned: of several tables, counted together."""
+    return counted_together([catalog.table(name) for name in plan.measured_by])
 
 
 def scheduled_batches(
@@ -106,18 +106,21 @@ def fractions_after(batches: Sequence[MiniBatch], leading: Layout) -> tuple[floa
 def scan_order(plan: BatchedPlan, catalog: Catalog, seed: int) -> tuple[int, ...]:
     """Return the partitions that hold rows, in the order in which the query takes them.
 
-    A cluster key of few values leaves partitions empty. The first must hold rows of the leading stream: from
-    none nothing can be estimated.
+    A cluster key of few values leaves partitions empty. One without rows that count gives no joined rows.
     """
     return _scan_order((plan,), catalog, seed)
 
 
 def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tuple[int, ...]:
-    streams = [catalog.table(stream.table) for plan in plans for stream in plan.streams]
+    """Return the partitions that hold rows of any plan. The first holds rows of each, where there is one.
+
+    From no rows nothing can be estimated. The others stay in the random order.
+    """
     leading = [leading_stream(plan, catalog) for plan in plans]
     order = partition_order(len(leading[0].partitions), seed)
-    held = [i for i in order if any(stream.partitions[i].row_count for stream in streams)]
-    return tuple(sorted(held, key=lambda i: any(each.partitions[i].row_count == 0 for each in leading)))
+    held = {i: [each.partitions[i].row_count > 0 for each in leading] for i in order}
+    first = [i for i in order if all(held[i])][:1]
+    return (*first, *(i for i in order if any(held[i]) and i not in first))
 
 
 def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:

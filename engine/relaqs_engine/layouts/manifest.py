@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -347,6 +347,39 @@ class Layout:
             and [key_family(self.column(k).type) for k in self.cluster_key]
             == [key_family(other.column(k).type) for k in other.cluster_key]
         )
+
+
+def counted_together(layouts: Sequence[Layout]) -> Layout:
+    """Return one layout with the rows of several that have as many partitions. It measures, and has no files.
+
+    A unit has its rows of all of them. Of what is not known of it, this has what makes units look larger.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> both = counted_together([CATALOG.table("items"), CATALOG.table("orders")])
+    >>> both.row_count, both.max_unit_rows, both.partitions[0].row_count
+    (1280000, 18, 640000)
+    """
+    first = layouts[0]
+    if len(layouts) == 1:
+        return first
+    of_rows = sum(each.typical_unit_rows * each.row_count for each in layouts)
+    row_count = sum(each.row_count for each in layouts)
+    return replace(
+        first,
+        partitions=tuple(
+            Partition(
+                (),
+                sum(each.row_count for each in same),
+                max(each.unit_count for each in same),
+                tuple(map(sum, zip(*(each.block_rows for each in same), strict=True))),
+            )
+            for same in zip(*(each.partitions for each in layouts), strict=True)
+        ),
+        row_count=row_count,
+        unit_count=max(each.unit_count for each in layouts),
+        max_unit_rows=sum(each.max_unit_rows for each in layouts),
+        typical_unit_rows=of_rows / max(row_count, 1),
+    )
 
 
 def rows_in_words(row_count: int, *, is_counted: bool) -> str:

@@ -37,7 +37,7 @@ def first_part_plan(
         streams=sample.streams,
         hoists=sample.hoists,
         warnings=sample.warnings,
-        leading=sample.leading,
+        measured_by=sample.measured_by,
         part=part,
         sample=sample,
         whole=replace(whole, outputs=sample.outputs, reasons=()),

@@ -14,7 +14,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.membership import keep_numeric_deciders
 from relaqs_engine.rewrite.near import near_sql
 from relaqs_engine.rewrite.render import key_names, merged_columns, partial_query, partial_types, render
-from relaqs_engine.rewrite.scans import leading_table, streams_of
+from relaqs_engine.rewrite.scans import measuring_tables, streams_of
 
 
 def merge_plan(draft: Draft) -> MergePlan:
@@ -32,7 +32,7 @@ def merge_plan(draft: Draft) -> MergePlan:
         streams=streams_of(draft),
         hoists=draft.hoists,
         warnings=draft.notes,
-        leading=leading_table(draft),
+        measured_by=measuring_tables(draft),
         partial=partial_query(draft),
         columns=StateColumns(
             key_names(draft), draft.basis, draft.shared_basis, counts_distinct=draft.distinct is not None

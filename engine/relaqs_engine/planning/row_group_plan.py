@@ -217,7 +217,7 @@ def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_d
         streams=sample.streams,
         hoists=sample.hoists,
         warnings=sample.warnings,
-        leading=sample.leading,
+        measured_by=sample.measured_by,
         sample=sample,
         whole=replace(whole, outputs=sample.outputs),
         table=table,

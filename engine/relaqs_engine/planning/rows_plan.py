@@ -8,7 +8,7 @@ from relaqs_engine.rewrite.carried_types import check_types_travel
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.render import key_names
 from relaqs_engine.rewrite.rows import limit_rows, row_types, rows_final_sql, rows_query
-from relaqs_engine.rewrite.scans import leading_table, streams_of
+from relaqs_engine.rewrite.scans import measuring_tables, streams_of
 
 
 def rows_plan(draft: Draft) -> RowsPlan:
@@ -21,7 +21,7 @@ def rows_plan(draft: Draft) -> RowsPlan:
         reasons=("each row is final as soon as it is found", *layout_reasons(draft)),
         streams=streams,
         hoists=draft.hoists,
-        leading=leading_table(draft),
+        measured_by=measuring_tables(draft),
         partial=rows_query(draft),
         keys=key_names(draft),
         final_sql=rows_final_sql(draft),

@@ -84,7 +84,7 @@ def summary_plan(
         reasons=_reasons(sampled, table, with_lists),
         streams=sample.streams,
         hoists=sample.hoists,
-        leading=sample.leading,
+        measured_by=sample.measured_by,
         part=sampled,
         sample=sample,
         whole=replace(whole, outputs=outputs, reasons=()),

@@ -50,6 +50,9 @@ class BasisColumn:
         order: what a FIRST or LAST is ordered by, as SQL over the fields of its struct.
         lowest: a provable lower bound of one row's value, from the statistics; None where there is none.
         highest: likewise an upper bound.
+        counts_units: whether it counts sampling units, as COUNT(DISTINCT key) does. Partial results of such a
+            column add up only where each has all rows of its units. Those of other columns merge whatever
+            rows they come from.
     """
 
     name: str
@@ -63,6 +66,7 @@ class BasisColumn:
     order: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
+    counts_units: bool = False
 
     @property
     def is_additive(self) -> bool:

@@ -44,8 +44,9 @@ class OnlinePlan:
         streams: the layouts that it samples.
         hoists: the static sides that workers prepare for it.
         warnings: what every answer before the end says.
-        leading: the streamed table with the most rows. What was scanned is measured by its rows: "10 %" is a
-            tenth of them. "" where no table is streamed.
+        measured_by: the streamed tables whose rows measure what was scanned, that with the most rows first:
+            "10 %" is a tenth of them. Each unit that the query has rows of has rows there. None where no
+            table is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
 
     >>> from relaqs_engine.planning.example import planned
@@ -77,13 +78,18 @@ class OnlinePlan:
     streams: tuple[Stream, ...] = ()
     hoists: tuple[Hoist, ...] = ()
     warnings: tuple[str, ...] = ()
-    leading: str = ""
+    measured_by: tuple[str, ...] = ()
     is_ordered: bool = False
 
     @property
     def why_whole(self) -> tuple[str, ...]:
         """Return why it runs as a whole; nothing where it does not."""
         return ()
+
+    @property
+    def leading(self) -> str:
+        """Return the streamed table with the most rows, "" where no table is streamed."""
+        return self.measured_by[0] if self.measured_by else ""
 
     @property
     def plain_tables(self) -> tuple[str, ...]:

@@ -354,6 +354,7 @@ class _Splitter:
                 means=(name,) if kind is Basis.MEAN else means,
                 lowest=bounds.lowest,
                 highest=bounds.highest,
+                counts_units=isinstance(aggregate.this, exp.Distinct) and kind is not Basis.VALUES,
             )
         return self._columns[kind, sql].name
 

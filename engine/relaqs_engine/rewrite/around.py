@@ -73,7 +73,7 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         reasons=("the rest of the query is computed from the aggregates so far",),
         streams=tuple(streams),
         hoists=tuple(dict.fromkeys(hoist for part in parts for hoist in part.hoists)),
-        leading=leading.leading,
+        measured_by=leading.measured_by,
         parts=parts,
         draws=draws,
         texts=texts,
@@ -197,7 +197,11 @@ def _query(carved: Carved, level: Level) -> exp.Query:
 def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundTexts:
     parts, query = carved.parts, _query(carved, level)
     hidden = (GROUP, GROUP_ROWS) if level.query is not None else ()
-    units = [draft.catalog.table(part.leading).max_unit_rows for part in parts if part.leading]
+    units = [
+        sum(draft.catalog.table(name).max_unit_rows for name in part.measured_by)
+        for part in parts
+        if part.measured_by
+    ]
     if (placed := with_places(level, max(units))) is not None:
         query, hidden = placed, (*hidden, BEFORE, BEFORE_ONCE, IS_FIRST)
     if (ranking := _ranking(query, level, outputs)) is not None:

@@ -4,7 +4,9 @@
       sample:  … FROM partitions WHERE NOT fare > 80     scaled up
       index:   … FROM outliers   WHERE fare > 80         as it is
 
-Only sums that merge can be put together from both. `layouts/outliers.py` says what is in the index.
+The two are put together as two partitions are, but rows of one sampling unit may be in both. So every column
+of the state must merge whatever rows its partial results come from. COUNT(DISTINCT key) does not: it counts a
+key in each partition, and would count it in the index again. `layouts/outliers.py` says what is in the index.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ def _indexed_stream(draft: Draft) -> Source | None:
     if draft.bars.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
         return None
     if len(draft.streams) != 1 or draft.local_tables or draft.shared:
+        return None
+    if any(column.counts_units for column in draft.basis):
         return None
     (source,) = draft.streams
     is_plain = not source.is_derived and not source.nullable

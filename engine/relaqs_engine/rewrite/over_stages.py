@@ -26,7 +26,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.hoist import projection
 from relaqs_engine.rewrite.passed_keys import IsKey, is_key
-from relaqs_engine.rewrite.refine import all_streams
+from relaqs_engine.rewrite.refine import all_streams, measured_with_stages
 from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
 from relaqs_engine.sql.parse import DIALECT
 
@@ -57,6 +57,7 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
         OutputColumn(name, _kind(item, tree, maker), type_, "")
         for (name, type_), item in zip(draft.schema, _items(draft, tree), strict=True)
     )
+    largest = max(layouts, key=lambda layout: (layout.row_count, layout.table)).table
     picks = _picks_extremes(tree) or _compares(tree, maker)
     statics = tuple(dict.fromkeys(_statics(draft, tree, maker)))
     titles = ", ".join(stage.title for stage in maker.stages)
@@ -65,7 +66,7 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
         reasons=(f"it is computed anew each time from {titles}, which are estimated per group",),
         streams=streams,
         outputs=outputs,
-        leading=max(layouts, key=lambda layout: (layout.row_count, layout.table)).table,
+        measured_by=measured_with_stages((largest,), maker),
         stages=maker.stages,
         outer=OverStages(tree.sql(DIALECT), statics, picks),
         warnings=(f"computed from estimates of {titles}: rows may still enter or leave the answer",),

@@ -84,7 +84,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
         streams=streams,
         hoists=plan.hoists,
         warnings=warnings,
-        leading=plan.leading,
+        measured_by=measured_with_stages(plan.measured_by, maker),
         stages=maker.stages,
         outer=OuterRows(
             plan=replace(plan, streams=streams, warnings=warnings),
@@ -179,6 +179,12 @@ def all_streams(streams: Sequence[Stream], maker: StageMaker) -> tuple[Stream, .
     found = {stream.table: stream for stream in streams}
     found |= {stream.table: stream for stage in maker.stages for stream in stage.plan.streams}
     return tuple(found[table] for table in sorted(found))
+
+
+def measured_with_stages(own: Sequence[str], maker: StageMaker) -> tuple[str, ...]:
+    """Return the tables whose rows measure a query and its stages: own, then the stages'."""
+    of_stages = (table for stage in maker.stages for table in stage.plan.measured_by)
+    return tuple(dict.fromkeys((*own, *of_stages)))
 
 
 def _reason(late: Late, maker: StageMaker) -> str:

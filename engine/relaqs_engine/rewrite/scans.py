@@ -26,10 +26,31 @@ def streams_of(draft: Draft) -> tuple[Stream, ...]:
     )
 
 
-def leading_table(draft: Draft) -> str:
-    """Return the streamed table with the most rows: its rows are the measure of what was scanned."""
-    layouts = [source.layout for source in draft.streams if source.layout is not None]
-    return max(layouts, key=lambda layout: (layout.row_count, layout.table)).table
+def measuring_tables(draft: Draft) -> tuple[str, ...]:
+    """Return the streamed tables whose rows measure what was scanned, that with the most rows first.
+
+    Every joined row must have a row that counts. Else its unit would be of no size, though the answer varies
+    by it. An outer join gives rows without the largest table, so the tables that it keeps count as well.
+
+    >>> from relaqs_engine.planning.example import after
+    >>> from relaqs_engine.rewrite.sources import choose_streams
+    >>> def tables(join):
+    ...     sql = f"SELECT count(*) FROM orders {join} JOIN items ON id = order_id"
+    ...     return measuring_tables(after(choose_streams, sql))
+    >>> tables("INNER"), tables("RIGHT")
+    (('items',), ('items',))
+    >>> tables("LEFT"), tables("FULL")
+    (('items', 'orders'), ('items', 'orders'))
+    """
+    streams = [(source.layout, source.nullable) for source in draft.streams if source.layout is not None]
+    largest = max(
+        (layout for layout, _ in streams), key=lambda layout: (layout.row_count, layout.table)
+    ).table
+    always = {layout.table for layout, nullable in streams if not nullable}
+    if largest in always:
+        return (largest,)
+    counted = always or {layout.table for layout, _ in streams}
+    return (largest, *sorted(counted - {largest}))
 
 
 def scan_of_tables(draft: Draft) -> exp.Select:
