@@ -405,15 +405,22 @@ def list_literal(texts: Sequence[str]) -> str:
     return "[" + ", ".join(quote_text(text) for text in texts) + "]"
 
 
+MAY_HAVE_NAN = "can_have_nan"
+"""DuckDB's option for files whose footers may not count NaN among a column's values."""
+
+
 def parquet_rows(files: Iterable[Path | str]) -> str:
     """Return the table of the rows of Parquet files, with the columns that the files themselves have.
 
-    A folder of the user's may be called "year=2020", which DuckDB would else take for a column.
+    A folder of the user's may be called "year=2020", which DuckDB would else take for a column. The ends of a
+    column in a footer leave NaN out, unless DuckDB wrote the file. It would skip rows with NaN by them, if it
+    were not told that there may be some.
 
     >>> parquet_rows(["zone=1/a.parquet"])
-    "read_parquet(['zone=1/a.parquet'], hive_partitioning = false)"
+    "read_parquet(['zone=1/a.parquet'], can_have_nan = true, hive_partitioning = false)"
     """
-    return f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    paths = list_literal([str(file) for file in files])
+    return f"read_parquet({paths}, {MAY_HAVE_NAN} = true, hive_partitioning = false)"
 
 
 def one_file(path: str) -> str:

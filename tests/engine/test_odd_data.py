@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.errors import SqlError, UnsupportedError
-from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.layouts import add_static, append, compact, shuffle
 from relaqs_engine.plans.online_plan import Mode
 from relaqs_engine.plans.outputs import OutputKind
 
+from relaqs import connect
 from tests.conftest import Oracle
-from tests.engine.world import World
+from tests.engine.world import World, difference
+from tests.rows import rows_of
 
 # NaN, infinities, NULL and ordinary values fall into different groups of `kind`, and all into kind 5.
 VALUES = """
@@ -363,3 +368,92 @@ def test_estimates_that_overflow_are_unknown_and_do_not_fail(odd: World) -> None
         "SELECT kind, count(*) FROM figures GROUP BY kind ORDER BY (count(*) * 160)::SMALLINT, 1",
         ordered=True,
     )
+
+
+FLOAT_ROWS = 2_000
+FLOATS = f"""
+SELECT i AS id, i % 4 AS g,
+    CASE WHEN i % 97 = 0 THEN 'NaN'::DOUBLE WHEN i % 501 = 5 THEN 'Infinity'::DOUBLE
+         WHEN i % 701 = 7 THEN '-Infinity'::DOUBLE WHEN i % 333 = 11 THEN '-0.0'::DOUBLE
+         WHEN i % 20 = 3 THEN NULL ELSE i % 10 END AS x,
+    x::FLOAT AS y,
+    CASE WHEN i % 50 = 0 THEN 'NaN'::DOUBLE ELSE i % 50 END AS k,
+    {{'a': x}} AS nested
+FROM range({FLOAT_ROWS}) AS t(i)
+"""
+ASKED_OF_FLOATS = (
+    "count(*) FROM t WHERE x > 20",
+    "count(*) FROM t WHERE NOT x <= 9",
+    "count(*) FROM t WHERE x = 'NaN'::DOUBLE",
+    "count(*) FROM t WHERE x NOT BETWEEN -1000 AND 1000",
+    "count(*) FROM t WHERE isnan(x)",
+    "count(*), avg(x) FROM t WHERE NOT isnan(x) AND isfinite(x)",
+    "count(*) FROM t WHERE y > 20",
+    "count(*) FROM t WHERE x > y OR x < 5",
+    "max(x), min(x), max(y), count(DISTINCT x) FROM t",
+    "median(x) FROM t WHERE x < 1000",
+    "avg(nullif(x, 'NaN'::DOUBLE)) FROM t WHERE x < 100",
+    "avg(CASE WHEN isnan(x) THEN 0 ELSE y END) FROM t WHERE x >= 9",
+    "g, max(x), count(*) FILTER (WHERE x > 20) FROM t GROUP BY g ORDER BY g",
+    "id FROM t ORDER BY x DESC, id LIMIT 7",
+    "count(*) FROM t AS a JOIN t AS b USING (k)",
+    "count(*) FROM t WHERE k IN (SELECT k FROM dim)",
+    "count(*) FROM t JOIN dim USING (k)",
+)
+
+
+@pytest.fixture(scope="module")
+def float_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Return the same rows laid out in every way, and in plain files of two writers."""
+    folder = tmp_path_factory.mktemp("floats")
+    rows = duckdb.sql(FLOATS).to_arrow_table()
+    flat = rows.drop_columns(["nested"])
+    pq.write_table(rows, folder / "arrow.parquet", row_group_size=250)
+    duckdb.sql(f"COPY (FROM rows) TO '{folder / 'duck.parquet'}'")
+    made = folder / "made"
+    shuffle(folder / "arrow.parquet", made / "nested", partitions=4)
+    shuffle(flat, made / "by_rows", partitions=4)
+    shuffle(folder / "duck.parquet", made / "by_key", partitions=4, cluster_by="id")
+    shuffle(flat, made / "by_float", partitions=4, cluster_by="k")
+    add_static(folder / "arrow.parquet", made / "static")
+    for name in ("appended", "compacted"):
+        shuffle(flat.slice(0, FLOAT_ROWS // 2), made / name, partitions=4)
+        append(flat.slice(FLOAT_ROWS // 2), made / name)
+    compact(made / "compacted")
+    plain = {"arrow": folder / "arrow.parquet", "duck": folder / "duck.parquet"}
+    return plain | {path.name: path for path in made.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["arrow", "duck", "nested", "by_rows", "by_key", "by_float", "static", "appended", "compacted"],
+)
+def test_nan_is_never_skipped(float_tables: dict[str, object], table: str) -> None:
+    """Footers of Arrow leave NaN out of a column's ends, and DuckDB skips rows by such ends."""
+    dim = pa.table({"k": [1.0, float("nan"), 3.0]})
+    nested = ("count(*) FROM t WHERE nested.a > 20",) if table in ("arrow", "nested") else ()
+    truth = duckdb.connect()
+    truth.execute(f"CREATE TABLE t AS {FLOATS}")
+    truth.register("dim", dim)
+    with connect(tables={"t": float_tables[table], "dim": dim}) as session:
+        for sql in (*ASKED_OF_FLOATS, *nested):
+            answer = session.online_sql(f"SELECT {sql}").result().to_arrow()
+            expected = truth.sql(f"SELECT {sql}").to_arrow_table()
+            own = answer.select(answer.column_names[: expected.num_columns])
+            assert list(difference(own, expected, ordered=False)) == [], (table, sql)
+
+
+@pytest.mark.parametrize("folders", [["year=2022"], ["Year=2022"], ["year=2022", "year=2023"]])
+def test_a_folders_name_wins_over_the_files_own_column(tmp_path: Path, folders: list[str]) -> None:
+    for folder in folders:
+        (tmp_path / "t" / folder).mkdir(parents=True)
+        file = tmp_path / "t" / folder / "part.parquet"
+        pq.write_table(pa.table({"year": pa.array([1999] * 100), "x": range(100)}), file)
+    shuffle(tmp_path / "t", tmp_path / "made", partitions=2)
+    expected = [(int(folder[-4:]), 100) for folder in folders]
+    for source in (tmp_path / "t", tmp_path / "made"):
+        with connect(tables={"t": source}) as session:
+            answer = session.online_sql(
+                "SELECT year, count(*) AS n FROM t GROUP BY year ORDER BY year"
+            ).result()
+        assert rows_of(answer.to_arrow().select(["year", "n"])) == expected

@@ -49,7 +49,9 @@ class Encodings:
     def writer_options(self) -> dict[str, Any]:
         """Return how `pyarrow.parquet.ParquetWriter` is to write the files."""
         plain = [field for field in self.schema if field.name not in self.dictionaries]
+        bounded = [field.name for field in self.schema if not pa.types.is_floating(field.type)]
         return {
+            "write_statistics": bounded,  # Arrow's ends of floats leave NaN out
             "compression": "lz4",
             "use_dictionary": sorted(self.dictionaries),
             "column_encoding": {f.name: name for f in plain if (name := _encoding(f.type)) is not None},

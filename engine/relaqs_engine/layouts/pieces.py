@@ -104,7 +104,9 @@ def unreadable(file: Path, error: Exception) -> DataError:
 def pieces_of(source: ParquetSource) -> Pieces | None:
     """Return the pieces of a source; None where not all of its columns are known to be read exactly."""
     kept = {name: _arrow_type(type_text) for name, type_text in source.columns}
-    if any(found is None for found in kept.values()):
+    if any(found is None for found in kept.values()) or source.folder_columns & {
+        each.lower() for each in kept
+    }:
         return None
     pieces: list[Piece] = []
     nullable: set[str] = set()

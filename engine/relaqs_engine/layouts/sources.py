@@ -16,8 +16,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
+from urllib.parse import unquote
 
 from relaqs_engine.duck import (
+    MAY_HAVE_NAN,
     Cursor,
     FileState,
     file_state,
@@ -90,8 +92,19 @@ class ParquetSource:
     def sql(self) -> str:
         """Return what stands for the table after FROM."""
         option = ", hive_partitioning = false" if self.is_staged else ""
-        files = f"read_parquet({_list(self.files)}{option})"
+        files = f"read_parquet({_list(self.files)}, {MAY_HAVE_NAN} = true{option})"
         return f"(SELECT * EXCLUDE ({BLOCK_COLUMN}) FROM {files})" if self.has_blocks else files
+
+    @property
+    def folder_columns(self) -> frozenset[str]:
+        """Return the columns that DuckDB takes from the names of folders, in lower case: of Year=2022, year.
+
+        A file may have a column of that name as well. DuckDB takes the folder's value, never the file's.
+        """
+        if self.is_staged:
+            return frozenset()
+        folders = (part for file in self.files for part in file.parent.parts if "=" in part)
+        return frozenset(unquote(part.split("=", 1)[0]).lower() for part in folders)
 
     @property
     def row_identity(self) -> tuple[str, ...]:

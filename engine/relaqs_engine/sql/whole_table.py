@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relaqs_engine.duck import one_file
+from relaqs_engine.duck import MAY_HAVE_NAN, one_file
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.reads import columns_named
 
@@ -16,6 +16,7 @@ def rows_of(layout: Layout) -> exp.Expr:
         return exp.Table(this=exp.Var(this=layout.from_sql))
     paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
     arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
+    arguments.append(exp.EQ(this=exp.to_identifier(MAY_HAVE_NAN), expression=exp.true()))
     if not layout.has_hive_columns:
         arguments.append(exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false()))
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
