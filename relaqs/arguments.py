@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 from typing import TypeGuard
@@ -31,6 +32,21 @@ def share_of_weight(value: float | str) -> float:
     if not is_number(number) or not 0 < number <= 1:
         raise refusal("share", value, 'a share above 0 and up to 1, such as 0.95 or "95%"')
     return float(number)
+
+
+def check_zone(name: str, zone: str) -> str:
+    """Return the time zone of that name as DuckDB spells it: "Europe/Paris" for "europe/paris"."""
+    from relaqs_engine.duck import is_zone_of_arrow, zone_names  # who names no zone need not wait for DuckDB
+
+    known = zone_names()
+    wanted = str(zone).lower().replace(" ", "_")
+    if isinstance(zone, str) and wanted in known and is_zone_of_arrow(known[wanted]):
+        return known[wanted]
+    near = [each for each in known if each.endswith(f"/{wanted}")]
+    near = [*near, *difflib.get_close_matches(wanted, known.keys() - {wanted, *near})]
+    found = [known[each] for each in near if is_zone_of_arrow(known[each])][:3]
+    hint = f"; did you mean {' or '.join(found)}?" if found else ""
+    raise refusal(name, zone, f'the name of a time zone, such as "Europe/Paris" or "UTC"{hint}')
 
 
 def check_priority(priority: float) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import CivilTime, ReadingDatabase
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
@@ -18,7 +19,7 @@ from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.inspection import with_tables_shown
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count, check_seconds
+from relaqs.arguments import ArgumentError, check_count, check_seconds, check_zone
 from relaqs.executors import Executor, open_executor
 from relaqs.memory import memory_bytes, result_bytes, usual_memory_bytes
 from relaqs.policies import DEFAULT_POLICY
@@ -48,6 +49,7 @@ def connect(
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
     exact_below_seconds: float | None = None,
+    timezone: str | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -85,11 +87,14 @@ def connect(
             that asks for a target, a timeout, batches or other steps has estimates all the same. The default
             is 0.3 where the cache has a layout of your files, which must make no query slower. It is 0 for
             all other tables and on a cluster: estimates wherever there can be any.
+        timezone: by which moments are read and shown, such as "Europe/Paris", in this process and on all
+            workers of a cluster. By default it is this process's own, as DuckDB takes it.
 
     Raises:
         LayoutError: a table cannot be used.
         DataError: a table cannot be read.
         ClusterError: the cluster cannot be used.
+        ArgumentError: another argument is not accepted.
         PolicyError: there is no such policy.
 
     >>> import duckdb, relaqs
@@ -108,6 +113,7 @@ def connect(
     usual = usual_memory_bytes(on_cluster=cluster is not None)
     limit = usual if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
+    civil_time = None if timezone is None else CivilTime(check_zone("timezone", timezone))
     with ExitStack() as undo:
         use = CacheUse(Cache(cache_directory))
         undo.callback(use.release)
@@ -116,7 +122,7 @@ def connect(
             cluster, cores=cores, policy=policy, slot_policy=slot_policy, security=security
         )
         undo.callback(executor.close)
-        catalog = _open_catalog(sources, use, None if cluster is None else executor)
+        catalog = _open_catalog(sources, use, None if cluster is None else executor, civil_time)
         check_views(with_tables_shown(views or {}, catalog.tables), catalog.tables)
         session = Session(
             catalog,
@@ -128,6 +134,7 @@ def connect(
             background_layouts=background_layouts,
             exact_below_seconds=exact_below_seconds,
             cache_use=use,
+            civil_time=civil_time,
         )
         undo.pop_all()
     if "opentelemetry.trace" in sys.modules:  # this process draws spans
@@ -169,6 +176,7 @@ _CONNECT_OPTIONS = {
     "security",
     "background_layouts",
     "exact_below_seconds",
+    "timezone",
 }
 
 
@@ -192,9 +200,11 @@ def _sources(data: TableSource | None, tables: Mapping[str, TableSource], cache_
     return _Sources(laid_out, {**found, **tables})
 
 
-def _open_catalog(sources: _Sources, use: CacheUse, cluster: Executor | None) -> Catalog:
+def _open_catalog(
+    sources: _Sources, use: CacheUse, cluster: Executor | None, civil_time: CivilTime | None
+) -> Catalog:
     """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
-    how = Opening(use, notices.announce)
+    how = Opening(use, notices.announce, reading=ReadingDatabase(civil_time))
     with closing(how.reading):
         if cluster is None:
             opened = Catalog.of_sources(sources.found, how)

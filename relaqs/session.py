@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.layouts.cache_use import CacheUse
@@ -18,7 +20,7 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.pivot_values import with_pivot_values
 from relaqs_engine.sql.written import WrittenSql
 
-from relaqs.arguments import relative_error, share_of_weight
+from relaqs.arguments import check_zone, relative_error, share_of_weight
 from relaqs.executors import Executor
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.running import RunningJobs
@@ -77,7 +79,9 @@ class Session(HoldsTables, PacesLoops):
         background_layouts: bool = True,
         exact_below_seconds: float | None = None,
         cache_use: CacheUse | None = None,
+        civil_time: CivilTime | None = None,
     ) -> None:
+        self._civil_time = civil_time
         self._exact_below_seconds = exact_below_seconds
         self._catalog = catalog
         self._executor = executor
@@ -88,7 +92,7 @@ class Session(HoldsTables, PacesLoops):
         self._open(catalog)
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
-        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
+        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open, civil_time)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
         close = background_thread(partial(let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
@@ -99,7 +103,19 @@ class Session(HoldsTables, PacesLoops):
         databases = self._databases
         databases.read(catalog)
         self._catalog = catalog  # the planner is changed last: others plan now
-        self._planner = Planner(catalog, self._views, databases.state_bytes, databases.whole.threads)
+        cores = databases.whole.threads
+        self._planner = Planner(catalog, self._views, databases.state_bytes, cores, self._civil_time)
+
+    @property
+    def timezone(self) -> str:
+        """The time zone by which moments are read and shown.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> relaqs.connect("data", threads=1, timezone="europe/paris").timezone
+        'Europe/Paris'
+        """
+        return self._planner.civil_time.zone
 
     @property
     def views(self) -> Mapping[str, str]:
@@ -191,7 +207,13 @@ class Session(HoldsTables, PacesLoops):
         return self.submit(sql, options, params=params)
 
     def submit(
-        self, sql: str, options: QueryOptions, *, params: Parameters | None = None, intervals: bool = True
+        self,
+        sql: str,
+        options: QueryOptions,
+        *,
+        params: Parameters | None = None,
+        intervals: bool = True,
+        timezone: str | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
@@ -200,6 +222,7 @@ class Session(HoldsTables, PacesLoops):
             params: values of its parameters, as `online_sql` takes them.
             options: what `online_sql` takes as keyword arguments.
             intervals: False leaves error bars out, so that their cost can be measured.
+            timezone: by which this query reads and shows moments. The default is that of the session.
 
         Raises:
             SqlError: the SQL is wrong.
@@ -212,10 +235,7 @@ class Session(HoldsTables, PacesLoops):
         True
         """
         submitted_at = time.perf_counter()
-        written = self._written(sql, params)
-        plan = self._planner.plan(
-            written, intervals=intervals, timeout=options.timeout, begun_at=submitted_at
-        )
+        plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
         if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
@@ -231,6 +251,7 @@ class Session(HoldsTables, PacesLoops):
         params: Parameters | None = None,
         intervals: bool = True,
         timeout: float | None = None,
+        timezone: str | None = None,
     ) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
@@ -241,6 +262,7 @@ class Session(HoldsTables, PacesLoops):
             params: values of its parameters, as `online_sql` takes them.
             intervals: False leaves error bars out.
             timeout: how many seconds planning may take.
+            timezone: by which this query reads and shows moments. The default is that of the session.
 
         Raises:
             SqlError: the SQL is wrong.
@@ -253,9 +275,7 @@ class Session(HoldsTables, PacesLoops):
         >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
         'mergeable'
         """
-        begun_at = time.perf_counter()
-        written = self._written(sql, params)
-        return self._planner.plan(written, intervals=intervals, timeout=timeout, begun_at=begun_at)
+        return self._planned(sql, params, intervals, timeout, time.perf_counter(), timezone)
 
     def start(
         self,
@@ -379,8 +399,9 @@ class Session(HoldsTables, PacesLoops):
         options = TrainingOptions(
             priority, target_loss, timeout, max_steps, chart_pixels, goals, batch, parameters, parts
         )
-        plan, databases = planned_rows(job, self), self._databases.tasks
-        run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running)
+        plan = planned_rows(job, self)
+        config = replace(self._databases.tasks, civil_time=plan.civil_time)
+        run = training_run(job, plan, self._catalog, config, self._executor, options, self._running)
         run.start()
         return run
 
@@ -398,8 +419,13 @@ class Session(HoldsTables, PacesLoops):
         self._planner.check_open()
         return self._executor.status()
 
-    def explain(self, sql: str, *, params: Parameters | None = None) -> str:
-        """Return how a SELECT would be answered, in words and SQL. params: as `online_sql` takes them.
+    def explain(self, sql: str, *, params: Parameters | None = None, timezone: str | None = None) -> str:
+        """Return how a SELECT would be answered, in words and SQL.
+
+        Args:
+            sql: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
+            timezone: by which it reads and shows moments. The default is that of the session.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -409,7 +435,8 @@ class Session(HoldsTables, PacesLoops):
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self._planner.at_once(self.plan(sql, params=params), self._exact_below_seconds))
+        plan = self.plan(sql, params=params, timezone=timezone)
+        return explain(self._planner.at_once(plan, self._exact_below_seconds))
 
     def advise(self, sql: str, *, params: Parameters | None = None) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -424,16 +451,39 @@ class Session(HoldsTables, PacesLoops):
         >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
         No further layout is needed: ...
         """
-        return self._planner.advise(self._written(sql, params))
+        return self._planner.advise(self._written(sql, params, None))
 
-    def _written(self, sql: str, params: Parameters | None) -> WrittenSql:
+    def _planned(
+        self,
+        sql: str,
+        params: Parameters | None,
+        intervals: bool,
+        timeout: float | None,
+        begun_at: float,
+        timezone: str | None,
+    ) -> OnlinePlan:
+        civil_time = self._civil_time_of(timezone)
+        written = self._written(sql, params, civil_time)
+        return self._planner.plan(
+            written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
+        )
+
+    def _civil_time_of(self, timezone: str | None) -> CivilTime | None:
+        if timezone is None:
+            return None
+        return replace(self._planner.civil_time, zone=check_zone("timezone", timezone))
+
+    def _written(self, sql: str, params: Parameters | None, civil_time: CivilTime | None) -> WrittenSql:
         """Return the SELECT to plan. A PIVOT that names no values is given those of the data, by a query."""
-        return with_pivot_values(self._planner.submitted(sql, params), self._texts_of)
+        written = self._planner.submitted(sql, params, civil_time)
+        return with_pivot_values(written, partial(self._texts_of, civil_time=civil_time))
 
-    def _texts_of(self, written: WrittenSql) -> list[str]:
+    def _texts_of(self, written: WrittenSql, *, civil_time: CivilTime | None) -> list[str]:
         """Return the texts in the first column of an exact answer."""
         options, begun_at = QueryOptions(), time.perf_counter()
-        plan = self._planner.plan(written, intervals=True, timeout=None, begun_at=begun_at)
+        plan = self._planner.plan(
+            written, intervals=True, timeout=None, begun_at=begun_at, civil_time=civil_time
+        )
         plan = self._planner.chosen(plan, options, self._exact_below_seconds)
         answer = self.start(plan, options, submitted_at=begun_at).result().estimate
         return [text for text in answer.column(0).to_pylist() if text is not None]

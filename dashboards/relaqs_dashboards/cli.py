@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import cluster_option, data_option, tls_options
+from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
 from relaqs.cli.watching import watch, watching_options
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _RESULT_LIMIT_BYTES = 64 << 20
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
 @cluster_option
 @tls_options
+@timezone_option
 @click.option(
     "--interval",
     type=click.Choice(["pointwise", "anytime"]),
@@ -66,6 +67,7 @@ def dashboard(
     host: str,
     cluster: str | None,
     security: dict[str, str] | None,
+    timezone: str | None,
     interval: Interval,
     users: tuple[str, ...],
     state: Path | None,
@@ -96,7 +98,13 @@ def dashboard(
     place = state or default_state(data)
     with (
         ExitStack() as watching,  # is closed last, so that it hears of queries that the end stops
-        connect(data, cluster=cluster, security=security, result_limit=_RESULT_LIMIT_BYTES) as session,
+        connect(
+            data,
+            cluster=cluster,
+            security=security,
+            result_limit=_RESULT_LIMIT_BYTES,
+            timezone=timezone,
+        ) as session,
     ):
         watch(session, metrics_host, metrics_port, query_log, watching)
         board = Dashboard(session, place, data=str(data), given=pages, interval=interval)

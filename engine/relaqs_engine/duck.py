@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -71,9 +71,35 @@ class AttachedFile:
 
 Lent: TypeAlias = LentData | AttachedFile
 
+
+@dataclass(frozen=True, slots=True)
+class CivilTime:
+    """How moments are read and shown as days and hours. DuckDB takes it from the environment of its process.
+
+    Attributes:
+        zone: DuckDB's TimeZone.
+        calendar: DuckDB's Calendar.
+    """
+
+    zone: str
+    calendar: str = "gregorian"
+
+
+UTC = CivilTime("UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMoment:
+    """A value of TIMESTAMP WITH TIME ZONE whose text has no zone: it is in that of the session."""
+
+    text: str
+
+
 _BELOW_JOINS = "partial_aggregate_pushdown"  # DuckDB's name of the optimizer that aggregates before it joins
 
 _TYPED_TEXT = "SELECT typeof(value), CAST(value AS VARCHAR) FROM (SELECT ? AS value)"
+_LOCAL_TEXT = "SELECT CAST(timezone('UTC', CAST(? AS TIMESTAMPTZ)) AS VARCHAR) || '+00'"
+_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean):?\s*(.*)", re.DOTALL)
 _GLOBS = re.compile(r"[*?\[]")
@@ -107,6 +133,8 @@ class DatabaseConfig:
         owner: whom it belongs to alone. Configurations of two owners never share a database.
         aggregates_below_joins: whether DuckDB may aggregate rows before it joins them. Some queries cost
             less by it as a whole. Mini-batches gain nothing, and those of TPC-H 3 took 2.3 times as long.
+        civil_time: of its statements. None: that of the process. One database serves configurations that
+            differ in nothing else, see `Database.cursor`.
     """
 
     readable: tuple[str, ...]
@@ -118,6 +146,7 @@ class DatabaseConfig:
     lent: tuple[Lent, ...] = ()
     aggregates_below_joins: bool = False
     owner: str = ""
+    civil_time: CivilTime | None = None
 
     def __post_init__(self) -> None:
         if self.memory_limit_bytes < 64 << 20:
@@ -132,6 +161,7 @@ class Database:
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
+        self._civil_time = config.civil_time
         self._connection = duckdb.connect(":memory:", config={"threads": config.threads})
         temp = config.temp_directory
         Cursor(self._connection).borrow(each for each in config.lent if isinstance(each, AttachedFile))
@@ -150,14 +180,28 @@ class Database:
             f"SET allowed_directories = {list_literal(_readable(config))}",
             f"SET allowed_paths = {list_literal(_spellings(config.files))}",
             "SET enable_external_access = false",
+            *_civil_time_statements(config.civil_time, "SET GLOBAL"),
+            "SET allowed_configs = ['TimeZone', 'Calendar']",
             "SET lock_configuration = true",
         ):
             self._connection.execute(statement)
 
-    def cursor(self) -> Cursor:
+    @property
+    def civil_time(self) -> CivilTime:
+        """Return the zone and the calendar of statements that name no other."""
+        if self._civil_time is None:
+            self._civil_time = Cursor(self._connection.cursor()).civil_time
+        return self._civil_time
+
+    def cursor(self, civil_time: CivilTime | None = None) -> Cursor:
+        """Return a new cursor. civil_time: of its statements. None: that of the configuration."""
         cursor = Cursor(
-            self._connection.cursor(), self.config.result_limit_bytes, relations_kept=RELATIONS_KEPT
+            self._connection.cursor(),
+            self.config.result_limit_bytes,
+            relations_kept=RELATIONS_KEPT,
+            civil_time=self.config.civil_time,
         )
+        cursor.keep_time(civil_time)
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
         return cursor
 
@@ -183,13 +227,39 @@ class Cursor:
         result_limit_bytes: int | None = None,
         *,
         relations_kept: int = 0,
+        civil_time: CivilTime | None = None,
     ) -> None:
-        """relations_kept: none where statements can name variables of Python, which a relation keeps."""
+        """Keep a connection.
+
+        Args:
+            connection: of one thread.
+            result_limit_bytes: what one result may take.
+            relations_kept: none where statements can name variables of Python, which a relation keeps.
+            civil_time: that the connection has. None: that of the process.
+        """
         self._connection = connection
         self._result_limit_bytes = result_limit_bytes
         self._most_kept = relations_kept
         self._others: list[Cursor] = []
         self._kept: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()  # by SQL, the newest last
+        self._civil_time = civil_time
+
+    @property
+    def civil_time(self) -> CivilTime:
+        """Return the zone and the calendar by which statements read and show moments here."""
+        if self._civil_time is None:
+            (found,) = self.rows("SELECT current_setting('TimeZone'), current_setting('Calendar')")
+            self._civil_time = CivilTime(*found)
+        return self._civil_time
+
+    def keep_time(self, civil_time: CivilTime | None) -> None:
+        """Read and show moments by another zone and calendar from now on. None changes nothing."""
+        if civil_time is None or civil_time == self._civil_time:
+            return
+        for statement in _civil_time_statements(civil_time, "SET"):
+            self.run(statement)
+        self._kept.clear()
+        self._civil_time = civil_time
 
     def table(self, sql: str) -> pa.Table:
         """Return the statement's result as an Arrow table. Raises DataError if it is over the limit."""
@@ -221,15 +291,33 @@ class Cursor:
             return self._connection.execute(sql).fetchall()
 
     def typed_text(self, value: object) -> tuple[str, str | None]:
-        """Return a Python value as DuckDB has it: its type and text. Raises SqlError if it has none."""
+        """Return a Python value as DuckDB has it: its type and text. Raises SqlError if it has none.
+
+        Moments are written in UTC: in zones of old, DuckDB leaves the seconds of the offset out.
+        """
         try:
+            if isinstance(value, LocalMoment):
+                ((text,),) = self._connection.execute(_LOCAL_TEXT, [value.text]).fetchall()
+                return _WITH_ZONE, text
             rows = self._connection.execute(_TYPED_TEXT, [value]).fetchall()
+            if _WITH_ZONE in rows[0][0]:
+                with self._in_utc():
+                    rows = self._connection.execute(_TYPED_TEXT, [value]).fetchall()
         except (duckdb.Error, OverflowError, UnicodeError):
             raise SqlError(
                 f"{value!r} cannot be a parameter: DuckDB has no type for a {type(value).__name__}; "
                 "give a number, a text, a date, a list of them or None"
             ) from None
         return cast("tuple[str, str | None]", rows[0])
+
+    @contextmanager
+    def _in_utc(self) -> Iterator[None]:
+        before = self.civil_time
+        self.keep_time(UTC)
+        try:
+            yield
+        finally:
+            self.keep_time(before)
 
     def typed_texts_of(self, expressions: Sequence[str]) -> list[tuple[str, str | None]]:
         """Return the values of constant expressions, all of one moment, as `typed_text` does."""
@@ -294,6 +382,7 @@ class Cursor:
         It closes with this one.
         """
         cursor = Cursor(self._connection.cursor())
+        cursor.keep_time(self._civil_time)
         self._others.append(cursor)
         return cursor
 
@@ -323,11 +412,19 @@ def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
 
 
 def open_for_writing(
-    temp_directory: Path, *, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES, threads: int | None = None
+    temp_directory: Path,
+    *,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    threads: int | None = None,
+    civil_time: CivilTime | None = None,
 ) -> Cursor:
     """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out.
 
-    threads: as many as this machine has cores, if it is not said.
+    Args:
+        temp_directory: where it spills.
+        memory_limit_bytes: beyond it.
+        threads: as many as this machine has cores, if it is not said.
+        civil_time: by which texts are read as moments. None: that of the process.
     """
     connection = duckdb.connect(":memory:", config={"threads": threads or os.cpu_count() or 1})
     for statement in (
@@ -338,22 +435,29 @@ def open_for_writing(
         "SET scheduler_process_partial = true",  # DuckDB looks for ctrl-C between tasks: make them short
     ):
         connection.execute(statement)
-    return Cursor(connection)
+    return _in_time(Cursor(connection), civil_time)
+
+
+def _in_time(cursor: Cursor, civil_time: CivilTime | None) -> Cursor:
+    cursor.keep_time(civil_time)
+    return cursor
 
 
 class ReadingDatabase:
     """An open DuckDB for looking into many files, one after another. It is opened when it is first needed.
 
     Opening one takes 25 ms. Nothing may be attached to it, since that would be there for all who use it.
+    civil_time: by which texts are read as moments. None: that of the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, civil_time: CivilTime | None = None) -> None:
+        self.civil_time = civil_time
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def cursor(self) -> Cursor:
         if self._connection is None:
             self._connection = duckdb.connect(":memory:", config={"threads": 1})
-        return Cursor(self._connection.cursor())
+        return _in_time(Cursor(self._connection.cursor()), self.civil_time)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -361,9 +465,50 @@ class ReadingDatabase:
             self._connection = None
 
 
-def open_for_reading(*, threads: int = 1) -> Cursor:
-    """Return a cursor of an open DuckDB, which may read any source, for looking into it."""
-    return Cursor(duckdb.connect(":memory:", config={"threads": threads}))
+def open_for_reading(*, threads: int = 1, civil_time: CivilTime | None = None) -> Cursor:
+    """Return a cursor of an open DuckDB, which may read any source, for looking into it.
+
+    civil_time: by which texts are read as moments. None: that of the process.
+    """
+    return _in_time(Cursor(duckdb.connect(":memory:", config={"threads": threads})), civil_time)
+
+
+def _civil_time_statements(civil_time: CivilTime | None, set_: str) -> Iterator[str]:
+    if civil_time is not None:
+        yield f"{set_} TimeZone = {quote_text(civil_time.zone)}"
+        yield f"{set_} Calendar = {quote_text(civil_time.calendar)}"
+
+
+@cache
+def zone_names() -> Mapping[str, str]:
+    """Return the time zones that DuckDB knows, by their names in lower case."""
+    with _connection_that_parses().cursor() as connection:
+        rows = connection.execute("SELECT name FROM pg_timezone_names() ORDER BY name").fetchall()
+    return {name.lower(): name for (name,) in rows}
+
+
+def is_zone_of_arrow(zone: str) -> bool:
+    """Return whether Arrow knows a time zone. DuckDB knows some more, such as PST."""
+    try:
+        pa.lib.string_to_tzinfo(zone)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def in_zone(moments: pa.Array, zone: str) -> pa.Array:
+    """Return what the clocks of a time zone show at moments with a zone: timestamps without one.
+
+    >>> import datetime as dt
+    >>> moments = pa.array([dt.datetime(2024, 3, 10, 7, tzinfo=dt.UTC)], pa.timestamp("us", "UTC"))
+    >>> print(in_zone(moments, "America/New_York")[0])
+    2024-03-10 03:00:00
+    """
+    table = pa.table({"moment": moments})
+    with _connection_that_parses().cursor() as connection:
+        connection.register("moments", table)
+        shown = connection.sql(f"SELECT timezone({quote_text(zone)}, moment) AS shown FROM moments")
+        return shown.to_arrow_table().column("shown").combine_chunks()
 
 
 def file_state(path: str) -> FileState:

@@ -102,6 +102,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     pairs = list(zip(values, types, strict=False))
     named = [f"{value} ({type_text})" for value, type_text in pairs] or types
     accepted = re.sub(r"->.*", "", message[found.end() :])
+    if (count := _other_count(found[1], accepted, len(types))) is not None:
+        return count
     target = next((each for each in _CAST_TARGETS if each in accepted), "DOUBLE")
     if _TAKES_LISTS.fullmatch(accepted.split("\n\n")[0].strip()) and not any(
         "[" in type_text for type_text in types
@@ -113,6 +115,26 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"
     return f"{_SIGNS_IN_WORDS.get(found[1], found[1])} does not take {' with '.join(named)}; try {attempt}"
+
+
+def _other_count(function: str, candidates: str, given: int) -> str | None:
+    """Return how many values a function takes, None where some form of it may take as many as were given."""
+    forms = re.findall(rf'^\s*"?{re.escape(function)}"?\((.*)\)\s*$', candidates, re.MULTILINE)
+    if not forms or any("*" in form for form in forms):
+        return None
+    counts = sorted({_count_of(form) for form in forms})
+    if given in counts:
+        return None
+    said = f"{function} takes {' or '.join(map(str, counts))} value{'' if counts == [1] else 's'}"
+    if function == "date_trunc" and given == 3:
+        return f"{said}; in time zone Z it is timezone(Z, date_trunc('day', timezone(Z, moment)))"
+    return f"{said}, and was given {given}"
+
+
+def _count_of(form: str) -> int:
+    """Return how many values a function takes that DuckDB shows as f(x DECIMAL(18,3), y DOUBLE, /)."""
+    named = re.sub(r"\([^()]*\)", "", form).removesuffix("/").strip().removesuffix(",")
+    return named.count(",") + 1 if named else 0
 
 
 def about_syntax(message: str, sql: str, place: tuple[int, int] | None) -> str | None:

@@ -16,7 +16,7 @@ import click
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.stores.address import Address, check_path
 
-from relaqs.arguments import ArgumentError, relative_error, seconds_in
+from relaqs.arguments import ArgumentError, check_zone, relative_error, seconds_in
 from relaqs.memory import memory_bytes
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
@@ -213,6 +213,21 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
 
 cluster_option = click.option(
     "--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process."
+)
+
+
+def _known_zone(context: click.Context, parameter: click.Parameter, zone: str | None) -> str | None:
+    try:
+        return None if zone is None else check_zone("timezone", zone)
+    except ArgumentError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+timezone_option = click.option(
+    "--timezone",
+    callback=_known_zone,
+    metavar="ZONE",
+    help="Read and show moments in this time zone, such as Europe/Paris. The default is the system's.",
 )
 
 

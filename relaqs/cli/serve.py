@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
-from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size
+from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size, timezone_option
 from relaqs.cli.watching import watch, watching_options
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _USERS = click.option(
 @click.option("--memory-limit", type=memory_size, metavar="SIZE", help="Of all queries, such as 4GB.")
 @click.option("--threads", type=click.IntRange(min=1), help="That answer queries. One for each core.")
 @cluster_option
+@timezone_option
 @watching_options
 @click.pass_context
 def serve(
@@ -57,6 +58,7 @@ def serve(
     memory_limit: int | None,
     threads: int | None,
     cluster: str | None,
+    timezone: str | None,
     metrics_host: str,
     metrics_port: int | None,
     query_log: Path | None,
@@ -85,6 +87,7 @@ def serve(
             memory_limit=_shared_bytes(memory_limit, door, on_cluster=cluster is not None),
             threads=threads,
             exact_below_seconds=None if cluster else SOON_SECONDS,
+            timezone=timezone,
         ) as session,
     ):
         watch(session, metrics_host, metrics_port, query_log, watching)

@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
-from relaqs.cli.parameters import cluster_option, data_option, tls_options
+from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
 
 
 @click.command("shell")
 @data_option
 @cluster_option
 @tls_options
-def shell(data: Path, cluster: str | None, security: dict[str, str] | None) -> None:
+@timezone_option
+def shell(data: Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
     """Answer SELECTs at a prompt. Each sharpens on screen until it is exact.
 
     A semicolon ends a SELECT, which may have several lines. Ctrl-C stops a SELECT that runs, with its last
@@ -30,7 +31,9 @@ def shell(data: Path, cluster: str | None, security: dict[str, str] | None) -> N
     from relaqs.opening import connect
 
     with opening_shown(data):
-        session = connect(data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS)
+        session = connect(
+            data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS, timezone=timezone
+        )
     with session:
         click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")
         Prompt(session).run()

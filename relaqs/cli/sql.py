@@ -16,6 +16,7 @@ from relaqs.cli.parameters import (
     param_option,
     seconds,
     share,
+    timezone_option,
     tls_options,
 )
 from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @param_option
 @cluster_option
 @tls_options
+@timezone_option
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
 @click.option(
     "--within",
@@ -109,6 +111,7 @@ def sql(
     params: dict[str | int, Any] | None,
     cluster: str | None,
     security: dict[str, str] | None,
+    timezone: str | None,
     target: float | None,
     within: float | None,
     judged_by: Weighting,
@@ -173,7 +176,9 @@ def sql(
     shows_the_last_only = not (every or output == "jsonl" or (sys.stdout.isatty() and not is_file))
     at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
     with opening_shown(data):
-        session = connect(data, cluster=cluster, security=security, exact_below_seconds=at_once)
+        session = connect(
+            data, cluster=cluster, security=security, exact_below_seconds=at_once, timezone=timezone
+        )
     with session, output_to(destination, output, every=every) as write:
         if statements is None:
             assert query is not None

@@ -11,13 +11,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from relaqs_engine.duck import (
     ROW_GROUP_PROTOCOL,
+    CivilTime,
     Cursor,
     Database,
     DatabaseConfig,
@@ -229,10 +230,14 @@ class OpenDatabase:
         self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
         self.uses = 0
 
-    def cursor(self) -> Cursor:
-        """Return the calling thread's cursor; it closes when the thread or the database goes."""
+    def cursor(self, civil_time: CivilTime | None = None) -> Cursor:
+        """Return the calling thread's cursor; it closes when the thread or the database goes.
+
+        civil_time: of the statements that it runs next. None: that of the process.
+        """
         if self._of_thread.cursor is None:
             self._of_thread.cursor = self._database.cursor()
+        self._of_thread.cursor.keep_time(civil_time or self._database.civil_time)
         return self._of_thread.cursor
 
     def serve_row_groups(self) -> None:
@@ -273,7 +278,7 @@ class Runtime:
             self._ahead.add(work.ahead)
             if ROW_GROUP_PROTOCOL in sql:
                 database.serve_row_groups()
-            cursor = database.cursor()
+            cursor = database.cursor(config.civil_time)
             interruptible = partial(self.statements.running, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check)
             with held, unchanged(work.reads), interruptible():
@@ -285,6 +290,7 @@ class Runtime:
 
     def close_database(self, config: DatabaseConfig) -> None:
         """Free the database and its hoists, unless a task uses it now."""
+        config = _in_any_time(config)
         with self._lock:
             database = self._open.get(config)
             if database is not None and not database.uses:
@@ -292,6 +298,7 @@ class Runtime:
 
     @contextmanager
     def _using(self, config: DatabaseConfig) -> Iterator[OpenDatabase]:
+        config = _in_any_time(config)
         with self._lock:
             if config not in self._open:
                 self._open[config] = OpenDatabase(config)
@@ -309,6 +316,11 @@ class Runtime:
         idle = [config for config, database in self._open.items() if not database.uses]
         for config in idle[: max(0, len(self._open) - DATABASE_COUNT)]:
             self._open.pop(config).close()
+
+
+def _in_any_time(config: DatabaseConfig) -> DatabaseConfig:
+    """Return how the database is opened that also serves other time zones: each cursor has one of its own."""
+    return replace(config, civil_time=None)
 
 
 _RUNTIME = Runtime()

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import cluster_option, data_option, tls_options
+from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
 
 
 @click.command("mcp")
 @data_option
 @cluster_option
 @tls_options
-def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None) -> None:
+@timezone_option
+def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
     """Let an agent ask the tables of PATH, over the Model Context Protocol.
 
     The agent's client starts this program and speaks with it over standard input and output. The agent lists
@@ -28,5 +29,5 @@ def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None) 
         ) from None
     from relaqs.opening import connect
 
-    with connect(data, cluster=cluster, security=security) as session:
+    with connect(data, cluster=cluster, security=security, timezone=timezone) as session:
         agent_server(session).run("stdio")

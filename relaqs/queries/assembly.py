@@ -17,7 +17,7 @@ from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.asker import asking_user
 from relaqs.queries.checkpoint import Keeper
-from relaqs.queries.databases import Databases
+from relaqs.queries.databases import Databases, QueryDatabases
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions, watched_columns
@@ -63,9 +63,9 @@ def assembled_query(
         asked_sql: as it was written, if it had parameters.
     """
     asker = asking_user()
-    databases = databases.of(asker)
+    own = databases.of(asker, plan.civil_time)
     names = watched_columns(plan, options.watch)
-    job = _job(plan, options, names, catalog, databases)
+    job = _job(plan, options, names, catalog, own)
     keeper = Keeper.of(job, plan, catalog, options, checkpoint)
     if resume:
         stopwatch.earlier_seconds = keeper.resume()
@@ -81,12 +81,12 @@ def assembled_query(
         stopwatch,
         executor,
         keeper=keeper,
-        fallback=WholeFallback(planner, plan, options, asker, job.id, databases.whole),
+        fallback=WholeFallback(planner, plan, options, asker, job.id, own.whole),
         running=running,
         telling=Telling(witnesses, asking, stopwatch.seconds),
         asked_sql=asked_sql or plan.sql,
     )
-    description = query_description(job.id, plan, options, asker, exact_cores=databases.whole.threads)
+    description = query_description(job.id, plan, options, asker, exact_cores=own.whole.threads)
     return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)
 
 
@@ -95,7 +95,7 @@ def _job(
     options: QueryOptions,
     watch: tuple[str, ...] | None,
     catalog: Catalog,
-    databases: Databases,
+    databases: QueryDatabases,
 ) -> QueryJob:
     """Return the job of a plan. watch: the columns whose error counts, None for all."""
     return query_job(
@@ -111,6 +111,6 @@ def _job(
             options.judge,
             may_run_whole=options.fallback != "error" and options.batches is None,
         ),
-        state_cursor=databases.states.cursor() if plan.is_estimated else None,
+        state_cursor=databases.state_cursor() if plan.is_estimated else None,
         exact_config=databases.whole,
     )

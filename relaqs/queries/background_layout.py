@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from relaqs_engine.duck import Cursor, FileState, Interrupted
+from relaqs_engine.duck import CivilTime, Cursor, FileState, Interrupted
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.cache_use import CacheUse
@@ -89,6 +89,7 @@ class BackgroundLayouts:
         adopt: called with a table and what takes its place, on the thread that lays it out: the plain table
             with the first part of its layout, then the layout. If that fails, the plain table without.
         use: what the session uses of the cache.
+        civil_time: by which texts are read as moments. None: that of the process.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class BackgroundLayouts:
         announce: Callable[[str], None],
         adopt: Callable[[Layout, Layout], None],
         use: CacheUse,
+        civil_time: CivilTime | None = None,
     ) -> None:
         self._cores = cores
+        self._civil_time = civil_time
         self._announce = announce
         self._adopt = adopt
         self._use = use
@@ -186,6 +189,7 @@ class BackgroundLayouts:
             ended=self._ended,
             progress=self._note,
             first_there=show,
+            civil_time=self._civil_time,
         )
         try:
             layout = lay_out(table, how, self._use)

@@ -6,16 +6,35 @@ A user with memory of their own has three more.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.duck import CivilTime, Cursor, DatabaseConfig
 
 from relaqs.executors import duck_process as worker
 from relaqs.queries.asker import AskingUser
 from relaqs.queries.state_database import StateDatabase, closed_config
 
 _STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDatabases:
+    """What one query runs on.
+
+    Attributes:
+        tasks: the database that reads partitions.
+        whole: the database of queries that run as a whole.
+        states: the database of merged states.
+    """
+
+    tasks: DatabaseConfig
+    whole: DatabaseConfig
+    states: StateDatabase
+
+    def state_cursor(self) -> Cursor:
+        """Return a new cursor, for the state of the query."""
+        return self.states.cursor(self.tasks.civil_time)
 
 
 class Databases:
@@ -53,8 +72,16 @@ class Databases:
         self._changing = threading.Lock()
         self._of_users: dict[tuple[str, int], Databases] = {}
 
-    def of(self, asker: AskingUser) -> Databases:
-        """Return those that answer the asker's queries: their own if they have memory of their own."""
+    def of(self, asker: AskingUser, civil_time: CivilTime | None) -> QueryDatabases:
+        """Return what a query of the asker runs on: databases of their own if they have memory of their own.
+
+        civil_time: by which the query reads and shows moments.
+        """
+        own = self._of(asker)
+        tasks, whole = (replace(config, civil_time=civil_time) for config in (own.tasks, own.whole))
+        return QueryDatabases(tasks, whole, own.states)
+
+    def _of(self, asker: AskingUser) -> Databases:
         if asker.memory_bytes is None:
             return self
         with self._changing:

@@ -59,7 +59,7 @@ class HoldsTables:
         plain = [read_of_table(table, None) for table in self.tables.values() if table.is_plain]
         check_unchanged(plain)
         with unchanged(plain):
-            return all_measured(self.tables, self._databases.whole.threads)
+            return all_measured(self.tables, self._databases.whole.threads, self._planner.civil_time)
 
     @property
     def layout_progress(self) -> LayoutProgress | None:

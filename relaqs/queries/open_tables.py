@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import ReadingDatabase
+from relaqs_engine.duck import CivilTime, ReadingDatabase
 from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
@@ -36,22 +36,31 @@ class OpenTables:
         use: what they are read from in the cache.
         cores: how many read a plain table whole. None: none is laid out behind the questions.
         changed: the session's method that is called with a new catalog. The session is not kept by it.
+        civil_time: by which texts are read as moments. None: that of the process.
 
     Attributes:
         catalog: the tables as they are now.
     """
 
     def __init__(
-        self, catalog: Catalog, use: CacheUse, cores: int | None, changed: Callable[[Catalog], None]
+        self,
+        catalog: Catalog,
+        use: CacheUse,
+        cores: int | None,
+        changed: Callable[[Catalog], None],
+        civil_time: CivilTime | None = None,
     ) -> None:
         self.catalog = catalog
         self._use = use
+        self._civil_time = civil_time
         self._changed = weakref.WeakMethod(changed)  # the thread below must not keep a forgotten session
         self._changing = threading.Lock()
         self._is_closed = False
         self._said_at = float("-inf")
         self._behind = (
-            None if cores is None else BackgroundLayouts(cores, notices.announce, self._replace, use)
+            None
+            if cores is None
+            else BackgroundLayouts(cores, notices.announce, self._replace, use, civil_time)
         )
 
     @property
@@ -86,7 +95,8 @@ class OpenTables:
         from relaqs.laying_out import on_threads
 
         with on_threads() as spread:
-            layout = lay_out(table, LayingOut(notices.announce, spread=spread), self._use)
+            how = LayingOut(notices.announce, spread=spread, civil_time=self._civil_time)
+            layout = lay_out(table, how, self._use)
         self._replace(table, layout)
         return layout
 
@@ -94,7 +104,7 @@ class OpenTables:
         """Return a table as its files are now. All of its layouts are read anew."""
         old = self.catalog.all_of(name)
         settle(layout.directory for layout in old if not layout.is_plain)
-        opening = Opening(self._use, notices.announce)
+        opening = Opening(self._use, notices.announce, reading=ReadingDatabase(self._civil_time))
         with closing(opening.reading):
             self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
         return self.catalog.table(name)
@@ -131,7 +141,7 @@ class OpenTables:
             if self._is_closed or all(_opening_of(each) not in place for each in layouts):
                 return
             changed_to = Catalog(tuple(place.get(_opening_of(each), each) for each in layouts))
-            with closing(ReadingDatabase()) as reading:
+            with closing(ReadingDatabase(self._civil_time)) as reading:
                 self.catalog = changed_to.measured(reading)
             if (changed := self._changed()) is not None:
                 changed(self.catalog)

@@ -7,9 +7,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
 PLANS_KEPT = 256  # the least recently used go first
+_Question: TypeAlias = tuple[str, CivilTime | None, int, int | None]
 
 
 class Planner:
@@ -49,25 +51,46 @@ class Planner:
         views: name → SELECT.
         state_bytes: what the merged state of a query may take.
         cores: that a query which runs as a whole has.
+        civil_time: of SELECTs that name no other. None: that of the process.
     """
 
-    def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        views: Mapping[str, str],
+        state_bytes: int,
+        cores: int = 1,
+        civil_time: CivilTime | None = None,
+    ) -> None:
         self._catalog = catalog
         self._views = with_tables_shown(views, catalog.tables)
         self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
-        self._binder = Binder(catalog)
+        self._binder = Binder(catalog, civil_time)
         self._state_bytes = state_bytes
         self._row_groups = RowGroupRules(cores)
-        self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
-        self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
-        self._ran_whole: OrderedDict[tuple[str, int, int | None], WholePlan] = OrderedDict()  # see note_whole
+        # By SQL, and with intervals.
+        self._plans: OrderedDict[tuple[str, bool, CivilTime], OnlinePlan] = OrderedDict()
+        self._at_once: OrderedDict[tuple[str, CivilTime | None], WholePlan] = OrderedDict()  # by SQL
+        self._ran_whole: OrderedDict[_Question, WholePlan] = OrderedDict()  # see note_whole
         self._is_closed = False
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
-    def submitted(self, sql: str, params: Parameters | None = None) -> WrittenSql:
+    @property
+    def civil_time(self) -> CivilTime:
+        """Return the time zone and calendar of SELECTs that name no other."""
+        return self._binder.civil_time
+
+    def submitted(
+        self, sql: str, params: Parameters | None = None, civil_time: CivilTime | None = None
+    ) -> WrittenSql:
         """Return the SELECT to plan: with constants in the place of its parameters, and of now().
 
         SHOW TABLES, DESCRIBE, SUMMARIZE and other statements that give rows come back as SELECTs.
+
+        Args:
+            sql: as it was written.
+            params: values of its parameters.
+            civil_time: by which today is the day that it is. None: that of the planner.
 
         Raises:
             ArgumentError: the SQL is no text.
@@ -79,7 +102,7 @@ class Planner:
         written = WrittenSql(sql)
         if self._views_tell_the_time:
             written = written.anew(expand_views(sql, self._views))
-        written = self._binder.with_constants(written, params)
+        written = self._binder.at(civil_time).with_constants(written, params)
         return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
@@ -88,7 +111,13 @@ class Planner:
             return binder.describe(parse_query(expanded, self._catalog.tables, effort).sql)
 
     def plan(
-        self, written: WrittenSql, *, intervals: bool, timeout: float | None, begun_at: float
+        self,
+        written: WrittenSql,
+        *,
+        intervals: bool,
+        timeout: float | None,
+        begun_at: float,
+        civil_time: CivilTime | None = None,
     ) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.
 
@@ -96,6 +125,7 @@ class Planner:
             written: one SELECT, as `submitted` returns it.
             intervals: whether its answers have error bars.
             timeout: seconds from `begun_at` on, a reading of `time.perf_counter`; None for no limit.
+            civil_time: by which it reads and shows moments. None: that of the planner.
 
         Raises:
             SqlError: if the SQL is wrong.
@@ -103,11 +133,11 @@ class Planner:
             QueryTimeoutError: when the time is over.
         """
         self.check_open()
-        sql = written.sql
-        plan = self._plans.pop((sql, intervals), None)
+        sql, binder = written.sql, self._binder.at(civil_time)
+        plan = self._plans.pop((sql, intervals, binder.civil_time), None)
         with written.placing(), placing_failures(written.asked):
-            plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
-        self._plans[sql, intervals] = plan
+            plan = plan or self._plan_anew(sql, intervals, binder, self._effort(timeout, begun_at))
+        self._plans[sql, intervals, binder.civil_time] = plan
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return plan
@@ -144,8 +174,9 @@ class Planner:
         seconds = whole_core_seconds(plan, self._catalog)
         if seconds >= below_seconds:
             return plan
-        if (kept := self._at_once.get(plan.sql)) is None:
-            kept = self._at_once[plan.sql] = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+        if (kept := self._at_once.get((plan.sql, plan.civil_time))) is None:
+            kept = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            self._at_once[plan.sql, plan.civil_time] = kept
             while len(self._at_once) > PLANS_KEPT:
                 self._at_once.popitem(last=False)
         return kept
@@ -172,18 +203,18 @@ class Planner:
         if self._is_closed:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
 
-    def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
+    def _plan_anew(self, sql: str, intervals: bool, binder: Binder, effort: Effort) -> OnlinePlan:
         with self._expanded(sql, effort) as expanded:
             plan = plan_query(
                 expanded,
                 self._catalog,
-                self._binder,
+                binder,
                 intervals=intervals,
                 state_bytes=self._state_bytes,
                 effort=effort,
                 row_groups=self._row_groups,
             )
-        return replace(plan, sql=sql)
+        return replace(plan, sql=sql, civil_time=binder.civil_time)
 
     @contextmanager
     def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:
@@ -211,6 +242,6 @@ class Planner:
         return Effort(still_wanted)
 
 
-def _question(plan: OnlinePlan, options: QueryOptions) -> tuple[str, int, int | None]:
+def _question(plan: OnlinePlan, options: QueryOptions) -> _Question:
     """Return what decides which rows a query reads first: its text, its seed and its mini-batches."""
-    return plan.sql, options.seed, options.batches
+    return plan.sql, plan.civil_time, options.seed, options.batches

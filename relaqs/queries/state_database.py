@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from tempfile import gettempdir
 
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig
+from relaqs_engine.duck import CivilTime, Cursor, Database, DatabaseConfig
 
 from relaqs.jobs.executor import user_name
 
@@ -19,11 +19,11 @@ class StateDatabase:
         self._opening = threading.Lock()
         self._database: Database | None = None
 
-    def cursor(self) -> Cursor:
-        """Return a new cursor, for the state of one query."""
+    def cursor(self, civil_time: CivilTime | None = None) -> Cursor:
+        """Return a new cursor, for the state of one query. civil_time: of the query."""
         with self._opening:
             self._database = self._database or Database(self._config)
-            return self._database.cursor()
+            return self._database.cursor(civil_time)
 
     def close(self) -> None:
         """Close what is open. The second call does nothing."""

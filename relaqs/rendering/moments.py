@@ -60,7 +60,7 @@ def microseconds_between(earlier: Moment, later: Moment) -> int | None:
     start, end = _full(earlier), _full(later)
     if (start.tzinfo is None) != (end.tzinfo is None):
         return None
-    return (end - start) // datetime.timedelta(microseconds=1)
+    return (_since_year_one(end) - _since_year_one(start)) // datetime.timedelta(microseconds=1)
 
 
 def seconds_of(moment: Moment) -> float:
@@ -73,8 +73,7 @@ def seconds_of(moment: Moment) -> float:
         return _length(moment) / _SECOND
     if isinstance(moment, datetime.time):
         return _of_day(moment) / _SECOND
-    full = _full(moment)
-    return (full - datetime.datetime.min.replace(tzinfo=full.tzinfo)).total_seconds()
+    return _since_year_one(_full(moment)).total_seconds()
 
 
 def show_moment(value: Moment, low: Moment, high: Moment) -> tuple[str, str] | None:
@@ -140,6 +139,12 @@ def _full(moment: datetime.datetime | datetime.date) -> datetime.datetime:
     if isinstance(moment, datetime.datetime):
         return moment
     return datetime.datetime.combine(moment, datetime.time())
+
+
+def _since_year_one(moment: datetime.datetime) -> datetime.timedelta:
+    """Return the time since the year 1. In one zone, Python's own difference is that of what clocks show."""
+    offset = moment.utcoffset() or datetime.timedelta()
+    return moment.replace(tzinfo=None) - datetime.datetime.min - offset
 
 
 def _length(duration: Duration) -> int:

@@ -124,7 +124,7 @@ class Answering:
         rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
         if rewritten is not None:
             return await self._in_thread(self._metadata_columns, rewritten)
-        plan = await self._in_thread(self._plan, select, values)
+        plan = await self._in_thread(self._plan, select, values, asker)
         return _columns(plan, asker.settings)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
@@ -138,12 +138,12 @@ class Answering:
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
         rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
         if rewritten is not None:
-            return await self._about_the_server(rewritten)
+            return await self._about_the_server(rewritten, asker)
         async with asker.quota.running():
             return await self._about_tables(select, values, asker)
 
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
-        plan = await self._in_thread(self._plan, select, values)
+        plan = await self._in_thread(self._plan, select, values, asker)
         columns = _columns(plan, asker.settings)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
@@ -162,8 +162,8 @@ class Answering:
         table = _table(snapshot, plan, columns, asker.settings)
         return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)))
 
-    async def _about_the_server(self, rewritten: str) -> Reply:
-        cursor = self._metadata.cursor()
+    async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
+        cursor = self._metadata.cursor(asker.settings.timezone)
         stop = asyncio.get_running_loop().call_later(METADATA_SECONDS, cursor.interrupt)
         try:
             described, table = await self._in_thread(answer, cursor, rewritten)
@@ -189,15 +189,16 @@ class Answering:
         """Return the SQL for a question about the server itself, None for one about tables."""
         if not may_ask_metadata(select.sql):
             return None
-        cursor: Cursor = self._metadata.cursor()
+        cursor: Cursor = self._metadata.cursor(asker.settings.timezone)
         try:
             sql = with_values(WrittenSql(select.sql), list(values) or None, cursor.typed_text).sql
         finally:
             cursor.close()
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
-    def _plan(self, select: Select, values: Sequence[Any]) -> OnlinePlan:
-        return self._session.plan(self._own_sql(select), params=values or None)
+    def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> OnlinePlan:
+        timezone = asker.settings.timezone
+        return self._session.plan(self._own_sql(select), params=values or None, timezone=timezone)
 
     def _submitted(
         self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
@@ -208,13 +209,15 @@ class Answering:
                 options,
                 params=values or None,
                 intervals=not asker.settings.is_exact,
+                timezone=asker.settings.timezone,
             )
 
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once where it must be exact anyway."""
         if asker.settings.is_exact:
-            return self._session.explain(self._own_sql(select), params=values or None)
-        return explain(self._plan(select, values))
+            sql, timezone = self._own_sql(select), asker.settings.timezone
+            return self._session.explain(sql, params=values or None, timezone=timezone)
+        return explain(self._plan(select, values, asker))
 
     def _own_sql(self, select: Select) -> str:
         return with_moments(without_schema(select.sql, self._session.tables))

@@ -99,6 +99,7 @@ class Conversation:
         self._status = TransactionStatus.IDLE
         self._running: asyncio.Task[None] | None = None
         self._skips_to_sync = False
+        self._reported = self._reportable()
 
     @property
     def user(self) -> str:
@@ -193,6 +194,10 @@ class Conversation:
     def _ready(self) -> None:
         if self._status is TransactionStatus.IDLE:
             self._portals.clear()
+        for name, value in self._reportable().items():
+            if self._reported[name] != value:
+                self._stream.send(ParameterStatus(name, value))
+                self._reported[name] = value
         self._stream.send(ReadyForQuery(self._status))
 
     async def _simple(self, sql: str) -> None:
@@ -323,7 +328,6 @@ class Conversation:
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
             case Set():
                 settings.set(request.name, request.value, is_local=request.is_local)
-                self._report(request.name)
                 return "SET" if request.value is not None else "RESET"
             case Reset():
                 settings.reset_all()
@@ -355,11 +359,9 @@ class Conversation:
             return f"MOVE {rows.num_rows}"
         return replace(self._cursors.reply(request.name), table=rows)
 
-    def _report(self, name: str) -> None:
-        if (shown := REPORTED.get(name.lower())) is not None:
-            self._stream.send(ParameterStatus(shown, self._asker.settings.show(name)))
-        if name.lower() == "timezone" and self._asker.settings.show(name).upper() not in _UTC:
-            self._notice("dates and times are computed and shown in UTC, whatever the time zone", "WARNING")
+    def _reportable(self) -> dict[str, str]:
+        """Return the settings whose changes clients are told, by the names that they are told."""
+        return {shown: self._asker.settings.show(name) for name, shown in REPORTED.items()}
 
     def _shown(self, request: Show) -> Reply:
         settings = self._asker.settings
@@ -419,7 +421,7 @@ class Conversation:
         if not is_described:
             self._stream.send(row_description(answer.columns, formats))
         kinds = [column.kind for column in answer.columns]
-        portal.rows = values.rows(answer.table, kinds, formats)
+        portal.rows = values.rows(answer.table, kinds, formats, self._asker.settings.timezone)
 
     async def _send_rows(self, portal: Portal, most_rows: int, tag: str) -> None:
         assert portal.rows is not None
@@ -456,7 +458,6 @@ class Conversation:
 
 
 _TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
-_UTC = {"UTC", "ETC/UTC", "GMT", "Z", "0", "+00:00", "ETC/UCT", "UCT", "ZULU"}
 
 
 def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:

@@ -68,8 +68,10 @@ class Guest:
     settings: Settings
 
 
-async def enter(stream: Stream, door: Door) -> Guest | CancelRequest | None:
+async def enter(stream: Stream, door: Door, timezone: str) -> Guest | CancelRequest | None:
     """Return who was let in, or the wish to cancel a query; None where the client has gone.
+
+    timezone: of clients that name none.
 
     Raises:
         RefusedError: they were not let in.
@@ -82,7 +84,8 @@ async def enter(stream: Stream, door: Door) -> Guest | CancelRequest | None:
     name = startup.params.get("user", "")
     if not name:
         raise RefusedError(NOT_LET_IN, "the connection names no user; give one", is_fatal=True)
-    settings = Settings(_settings_at_start(startup.params))  # a wrong one is told before the password
+    # A wrong setting is told before the password.
+    settings = Settings(_settings_at_start(startup.params), timezone)
     user = User(name) if door.users is None else await _user_with_password(stream, door.users, name)
     if user is None:
         return None

@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
+from relaqs_engine.duck import LocalMoment
+
 from relaqs.arguments import ArgumentError
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ARRAYS, ColumnType
@@ -95,9 +97,9 @@ def _moment(raw: bytes) -> datetime:
     return datetime.fromisoformat(raw.decode().strip()).replace(tzinfo=None)
 
 
-def _moment_with_zone(raw: bytes) -> datetime:
+def _moment_with_zone(raw: bytes) -> datetime | LocalMoment:
     value = datetime.fromisoformat(raw.decode().strip())
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return value if value.tzinfo else LocalMoment(value.isoformat(" "))
 
 
 def _date_binary(raw: bytes) -> date:

@@ -42,6 +42,7 @@ class Server:
 
     def __init__(self, session: Session, door: Door) -> None:
         self._door = door
+        self._timezone = session.timezone
         self._metadata = _metadata(session, door)
         self._threads = ThreadPoolExecutor(PLANNING_THREADS, "relaqs-serve")
         self._answering = Answering(session, self._metadata, self._threads)
@@ -97,7 +98,7 @@ class Server:
             )
         try:
             async with asyncio.timeout(ENTRY_SECONDS):
-                guest = await enter(stream, self._door)
+                guest = await enter(stream, self._door, self._timezone)
         except TimeoutError:
             raise RefusedError(
                 PROTOCOL_VIOLATION, f"nobody said who they are within {ENTRY_SECONDS:g} s", is_fatal=True
@@ -193,4 +194,4 @@ def _metadata(session: Session, door: Door) -> Metadata:
         shown = (ShownColumn(column, kind.oid, kind.modifier, kind.sql_name) for column, kind in kinds)
         tables.append(ShownTable(name, layout.row_count, tuple(shown)))
     users = [user.name for user in door.users] if door.users is not None else ["relaqs"]
-    return Metadata(tables, types, users, dict(Settings({})))
+    return Metadata(tables, types, users, dict(Settings({}, session.timezone)))

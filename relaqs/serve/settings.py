@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaqs.arguments import ArgumentError, relative_error, share_of_weight
+from relaqs.arguments import ArgumentError, check_zone, relative_error, share_of_weight
 from relaqs.queries.options import QueryOptions
 from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"
 
 _OFF = {"", "off", "none", "default", "0"}
+_HOURS_AHEAD = re.compile(
+    r"([+-]?\d{1,2})(?:\.0*)?|interval\s*'([+-]?\d{1,2})(?::?00)?(?:\s*hours?)?'.*", re.IGNORECASE
+)
+_HOURS_BEHIND = re.compile(r"(?:UTC|GMT|<\w*[+-]?\d*>)([+-]\d{1,2})(?::?00)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,24 @@ def _switch(text: str) -> str:
     if word in {"off", "false", "no", "0"}:
         return "off"
     raise ValueError("it must be on or off")
+
+
+def _zone(text: str) -> str:
+    """Return a time zone as DuckDB spells it. As in Postgres, UTC+3 is three hours behind, and 3 ahead."""
+    if (hours := _HOURS_AHEAD.fullmatch(text)) is not None:
+        return _hours_behind(-int(hours[1] or hours[2]))
+    if (behind := _HOURS_BEHIND.fullmatch(text)) is not None:
+        return _hours_behind(int(behind[1]))
+    try:
+        return check_zone("TimeZone", text)
+    except ArgumentError as error:
+        raise ValueError(str(error).partition("; ")[2]) from None
+
+
+def _hours_behind(hours: int) -> str:
+    if not -14 <= hours <= 12:
+        raise ValueError("it must be at most 14 hours ahead of UTC, or 12 behind")
+    return f"Etc/GMT{hours:+d}" if hours else "UTC"
 
 
 def _target(text: str) -> str:
@@ -132,10 +155,10 @@ _OF_POSTGRES = {
     "bytea_output": _Setting("hex", _one_of("hex")),
     "default_transaction_read_only": _Setting("on", _switch),
     "statement_timeout": _Setting("0", _milliseconds),
+    "timezone": _Setting("UTC", _zone),
     **{
         name: _Setting(default, _any)
         for name, default in (
-            ("timezone", "UTC"),
             ("application_name", ""),
             ("search_path", '"$user", public'),
             ("extra_float_digits", "1"),
@@ -189,7 +212,11 @@ class KeptSettings:
 
 
 class Settings:
-    """The settings of one connection. at_start: what the client gave when it connected.
+    """The settings of one connection.
+
+    Args:
+        at_start: what the client gave when it connected.
+        timezone: where it gave none.
 
     >>> settings = Settings({})
     >>> settings.set("relaqs.target", "5%")
@@ -197,8 +224,9 @@ class Settings:
     ('5%', 0.05)
     """
 
-    def __init__(self, at_start: Mapping[str, str]) -> None:
+    def __init__(self, at_start: Mapping[str, str], timezone: str = "UTC") -> None:
         self._at_start = {name: setting.default for name, setting in _CHANGEABLE.items()}
+        self._at_start["timezone"] = timezone
         for name, value in at_start.items():
             if name.lower() in _CHANGEABLE:
                 self._at_start[name.lower()] = _checked(name, value)
@@ -258,6 +286,11 @@ class Settings:
     def wants_intervals(self) -> bool:
         """Whether answers have columns for their intervals."""
         return self._now["relaqs.intervals"] == "on"
+
+    @property
+    def timezone(self) -> str:
+        """The time zone by which answers read and show moments."""
+        return self._now["timezone"]
 
     @property
     def statement_seconds(self) -> float | None:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from relaqs_engine.duck import in_zone
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.python_values import nested_values, python_values
@@ -38,22 +39,30 @@ _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 _UNSENDABLE = re.compile(r"\bUHUGEINT\b")
 
 
-def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[RowBytes]]:
+def rows(
+    table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int], timezone: str
+) -> Iterator[list[RowBytes]]:
     """Yield an answer's rows, some at once, with each value encoded.
 
     Args:
         table: the answer.
         kinds: the types that its columns were announced with.
         formats: TEXT or BINARY for each.
+        timezone: in which moments are written as texts.
 
     Raises:
         UnsupportedError: a value has no form in the type.
     """
     encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
+    in_local_time = [each is _timestamptz_text for each in encode]
     for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+        values = [
+            _with_local_time(column, timezone) if is_local else _python_values(column)
+            for is_local, column in zip(in_local_time, batch.columns, strict=True)
+        ]
         columns = [
-            [None if value is None else each(value) for value in _python_values(column)]
-            for each, column in zip(encode, batch.columns, strict=True)
+            [None if value is None else each(value) for value in of_column]
+            for each, of_column in zip(encode, values, strict=True)
         ]
         yield [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * batch.num_rows
 
@@ -95,6 +104,14 @@ def _microseconds(column: pa.Array) -> pa.Array:
     if column.type.unit != "us":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     return column.view(pa.int64())
+
+
+def _with_local_time(column: pa.Array, timezone: str) -> list[tuple[int, int] | None]:
+    """Return moments as microseconds since 1970, and what the clocks of the time zone show then."""
+    moments = column.cast(pa.timestamp("us", "UTC"), safe=False)
+    shown = in_zone(moments, timezone).view(pa.int64()).to_pylist()
+    pairs = zip(moments.view(pa.int64()).to_pylist(), shown, strict=True)
+    return [None if moment is None else (moment, local) for moment, local in pairs]
 
 
 def _text(value: Any) -> bytes:
@@ -152,8 +169,18 @@ def _timestamp_text(value: int, zone: str = "") -> bytes:
     return f"{date_} {_clock(time)}{zone}{era}".encode()
 
 
-def _timestamptz_text(value: int) -> bytes:
-    return _timestamp_text(value, "+00")
+def _timestamptz_text(value: tuple[int, int]) -> bytes:
+    moment, local = value
+    return _timestamp_text(local, _offset((local - moment) // 1_000_000))
+
+
+def _offset(seconds: int) -> str:
+    """Return how far a zone is ahead of UTC, as Postgres writes it: +00, +05:30, -04:56:02."""
+    sign, seconds = "-" if seconds < 0 else "+", abs(seconds)
+    parts = [seconds // 3600, seconds // 60 % 60, seconds % 60]
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return sign + ":".join(f"{part:02}" for part in parts)
 
 
 def _interval_text(value: Any) -> bytes:

@@ -21,7 +21,7 @@ _OF_A_CONNECTION = ("target", "within", "intervals")
 _OPTIONS = {
     *_OF_A_CONNECTION,
     *("cluster", "threads", "memory_limit", "cache_directory", "policy", "result_limit"),
-    *("background_layouts", "exact_below_seconds"),
+    *("background_layouts", "exact_below_seconds", "timezone"),
 }
 _KINDS = {"threads": int, "intervals": bool, "background_layouts": bool, "exact_below_seconds": float}
 

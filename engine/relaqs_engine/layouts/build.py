@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, open_for_writing
+from relaqs_engine.duck import DUCKDB_VERSION, CivilTime, Cursor, FileState, open_for_writing
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
@@ -142,14 +142,25 @@ def building(
     memory_limit_bytes: int,
     threads: int | None,
     waits: bool = False,
+    civil_time: CivilTime | None = None,
 ) -> Iterator[Build]:
     """Open a source and the place that it is laid out into, and clean up afterwards, whatever happened.
 
-    waits: for another process that writes the folder, instead of raising LayoutError.
+    Args:
+        source: what is laid out.
+        into: the place.
+        force: whether what is there may be replaced.
+        memory_limit_bytes: of DuckDB.
+        threads: of DuckDB.
+        waits: for another process that writes the folder, instead of raising LayoutError.
+        civil_time: by which texts are read as moments. None: that of the process.
     """
     with _target(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
-            target.scratch / "spill", memory_limit_bytes=memory_limit_bytes, threads=threads
+            target.scratch / "spill",
+            memory_limit_bytes=memory_limit_bytes,
+            threads=threads,
+            civil_time=civil_time,
         )
         with closing(cursor):
             given = given_files(source)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.duck import (
     DEFAULT_MEMORY_LIMIT_BYTES,
+    CivilTime,
     Cursor,
     ReadingDatabase,
     file_state,
@@ -84,6 +85,12 @@ class Opening:
     processes: Spread | None = None
     reading: ReadingDatabase = field(default_factory=ReadingDatabase)
 
+    @property
+    def zone(self) -> str:
+        """Return the time zone that texts without one are read in, and views of DuckDB files."""
+        with closing(self.reading.cursor()) as cursor:
+            return cursor.civil_time.zone
+
 
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
@@ -107,7 +114,12 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
         with _about(table):
             return _of_session(table, source, how)
     cached, open_as_it_lies = recognised
-    return _found_layout(cached, how.use) or open_as_it_lies()
+    if (found := _found_layout(cached, how.use)) is not None:
+        return found
+    opened = open_as_it_lies()
+    if opened.cached in (None, cached):
+        return opened
+    return _found_layout(opened.cached, how.use) or opened
 
 
 def reopened_table(table: Layout, how: Opening) -> Layout:
@@ -146,6 +158,7 @@ def _recognised(
         source = duck_table(Path(os.path.abspath(source)), table)
     if isinstance(source, DuckTable):
         cached = CachedFiles.of_part(table, source, cache)
+        cached = cached.in_zone(how.zone) if source.is_view else cached
         return cached, partial(table_in_file, source, cached)
     if not is_path(source):
         return None
@@ -178,7 +191,7 @@ def _of_text(kind: FileKind, cached: CachedFiles, source: TableSource, how: Open
     """Return CSV or JSON files as they lie, or else a copy of them."""
     with closing(how.reading.cursor()) as cursor:
         found = table_of_text(kind, cached, cursor)
-    return found or _staged(cached, source, how)
+    return found or _staged(cached.in_zone(how.zone), source, how)
 
 
 def _of_session(table: str, source: object, how: Opening) -> PlainTable:
@@ -205,7 +218,10 @@ def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
     opened = opened_table(table, source, how)
     if not isinstance(opened, PlainTable):
         return opened
-    return lay_out(opened, LayingOut(how.announce, spread=how.spread, processes=how.processes), how.use)
+    laying_out = LayingOut(
+        how.announce, spread=how.spread, processes=how.processes, civil_time=how.reading.civil_time
+    )
+    return lay_out(opened, laying_out, how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +241,7 @@ class LayingOut:
         processes: other processes to do so on. Where they do not see the files or the cache, it is done here.
         first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
             one, which makes the whole less work.
+        civil_time: by which texts are read as moments. None: that of the process.
     """
 
     announce: Announce
@@ -237,6 +254,7 @@ class LayingOut:
     spread: Spread = in_turn
     processes: Spread | None = None
     first_there: Callable[[FirstPart], None] | None = None
+    civil_time: CivilTime | None = None
 
 
 def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
@@ -293,7 +311,12 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
     for path, *_ in table.states:
         fetch_whole(path)
     with building(
-        table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
+        table.origin,
+        cached.layout,
+        force=True,
+        memory_limit_bytes=memory,
+        threads=threads,
+        civil_time=how.civil_time,
     ) as build:
         if table.states != tuple(file_state(path) for path, *_ in table.states):
             raise DataError(
@@ -354,7 +377,8 @@ def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTabl
         with one_at_a_time(cached.home, wait=True):
             if not use.hold(cached.staged):
                 announce(f"copying {cached.in_words} once into {cached.staged}")
-                _make(cached, cached.staged, lambda: _stage(cached, source), announce, use)
+                civil_time = how.reading.civil_time
+                _make(cached, cached.staged, lambda: _stage(cached, source, civil_time), announce, use)
     use.reads(cached)
     with closing(how.reading.cursor()) as cursor:
         files = find_files(cached.staged)
@@ -362,13 +386,13 @@ def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTabl
     return plain_table(cached, opened, fingerprint(files))
 
 
-def _stage(cached: CachedFiles, source: TableSource) -> None:
+def _stage(cached: CachedFiles, source: TableSource, civil_time: CivilTime | None) -> None:
     """Copy the source to one Parquet file, in a folder that appears whole or not at all."""
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
         with write_errors(cached.home, scratch):
-            with closing(open_for_writing(scratch / "spill")) as cursor:
+            with closing(open_for_writing(scratch / "spill", civil_time=civil_time)) as cursor:
                 open_source(source, cursor, scratch)
             if fingerprint([Path(path) for path, *_ in cached.states]) != cached.states:
                 raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -74,6 +74,12 @@ class CachedFiles:
         states = fingerprint(lake.files)
         home = _home(cache_directory, states, lake.address, lake.state)
         return cls(table, lake.in_words, (), states, home, lake.address)
+
+    def in_zone(self, zone: str) -> CachedFiles:
+        """Return these files as they are read in a time zone: what is made of them is kept elsewhere."""
+        stem, _, digest = self.home.name.rpartition("-")
+        other = hashlib.sha256(f"{digest} {zone}".encode()).hexdigest()[:16]
+        return replace(self, home=self.home.with_name(f"{stem}-{other}"))
 
     @property
     def source_in_words(self) -> str:

@@ -21,6 +21,7 @@ from relaqs_engine.layouts.sources import bad_source, check_names
 from relaqs_engine.layouts.text_files import checked_read
 
 _BYTES_OF_A_VALUE = 8
+_HAS_A_ZONE = "WITH TIME ZONE"
 _TEXT_BYTES_PER_CORE_SECOND = 1e8
 """Measured: a core reads that much of CSV or JSON a second."""
 
@@ -134,6 +135,8 @@ def table_of_text(kind: FileKind, cached: CachedFiles, cursor: Cursor) -> LentTa
         read = checked_read(kind, cached.files, cursor, source)
     if read is None:
         return None
+    if any(_HAS_A_ZONE in type_text for _, type_text in read.columns):  # some texts may have none
+        cached = cached.in_zone(cursor.civil_time.zone)
     byte_count = sum(byte_count for _, byte_count, _ in cached.states)
     row_count = 1 + byte_count // (_BYTES_OF_A_VALUE * len(read.columns))
     return LentTable(

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from relaqs_engine.duck import Cursor, FileState, Lent, ReadingDatabase, file_state, open_for_reading
+from relaqs_engine.duck import (
+    CivilTime,
+    Cursor,
+    FileState,
+    Lent,
+    ReadingDatabase,
+    file_state,
+    open_for_reading,
+)
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.first_part import FirstPart
@@ -199,9 +207,17 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     return replace(table, columns=found)
 
 
-def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout]:
-    """Return tables by name, the plain ones with the statistics of their columns. threads: to read them."""
-    with closing(open_for_reading(threads=threads)) as cursor:
+def all_measured(
+    tables: Mapping[str, Layout], threads: int, civil_time: CivilTime | None = None
+) -> dict[str, Layout]:
+    """Return tables by name, the plain ones with the statistics of their columns.
+
+    Args:
+        tables: by name.
+        threads: to read them.
+        civil_time: by which moments are read and written. None: that of the process.
+    """
+    with closing(open_for_reading(threads=threads, civil_time=civil_time)) as cursor:
         return {
             name: measured(table, cursor) if isinstance(table, PlainTable) else table
             for name, table in tables.items()

@@ -52,6 +52,7 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Who
         reasons=(reason,),
         warnings=plan.warnings,
         is_ordered=plan.is_ordered,
+        civil_time=plan.civil_time,
         exact_sql=_over_whole_tables(parsed, catalog, names),
         exact_reads=_whole_reads(parsed, catalog, names),
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.reads import plain_tables
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.outputs import OutputColumn
@@ -48,6 +49,7 @@ class OnlinePlan:
             "10 %" is a tenth of them. Each unit that the query has rows of has rows there. None where no
             table is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
+        civil_time: the time zone and calendar that its statements run with. None: those of the process.
 
     >>> from relaqs_engine.planning.example import planned
     >>> plan = planned("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
@@ -80,6 +82,7 @@ class OnlinePlan:
     warnings: tuple[str, ...] = ()
     measured_by: tuple[str, ...] = ()
     is_ordered: bool = False
+    civil_time: CivilTime | None = None
 
     @property
     def why_whole(self) -> tuple[str, ...]:

@@ -27,8 +27,8 @@ class Hoist:
     """A static side that a worker prepares once: projected, filtered, reduced.
 
     Attributes:
-        name: the table that it becomes. It is a digest of the SQL and of the data that the SQL reads, so that
-            queries share equal hoists.
+        name: the table that it becomes. It is a digest of the SQL, of the data that the SQL reads and of the
+            time zone, so that queries share equal hoists.
         sql: the query that makes it.
         tables: the names of the tables that it reads, for people.
         reads: the files that it reads.

@@ -73,7 +73,7 @@ SELECT name AS usename, oid AS usesysid, false AS usecreatedb, false AS usesuper
 FROM shown_user;
 
 CREATE VIEW pg.pg_settings AS
-SELECT name, value AS setting, NULL::VARCHAR AS unit, '' AS category, '' AS short_desc, 'user' AS context,
+SELECT name, if(name = 'timezone', current_setting('TimeZone'), value) AS setting, NULL::VARCHAR AS unit, '' AS category, '' AS short_desc, 'user' AS context,
     'string' AS vartype, 'default' AS source, NULL::VARCHAR AS min_val, NULL::VARCHAR AS max_val,
     NULL::VARCHAR[] AS enumvals, value AS boot_val, value AS reset_val, false AS pending_restart
 FROM shown_setting;

@@ -18,7 +18,7 @@ from importlib.resources import files
 import pyarrow as pa
 from sqlglot import exp
 
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name, quote_text
+from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
 from relaqs_engine.sql.effort import Effort
@@ -164,9 +164,12 @@ class Metadata:
             raise SqlError(f"there is no relation {others[0]} in the catalog of this server")
         return self._as_duckdb(tree, constant).sql(DIALECT)
 
-    def cursor(self) -> Cursor:
-        """Return a cursor for one thread, on which the rewritten SQL is run."""
-        return self._database.cursor()
+    def cursor(self, timezone: str = UTC.zone) -> Cursor:
+        """Return a cursor for one thread, on which the rewritten SQL is run.
+
+        timezone: of the connection.
+        """
+        return self._database.cursor(CivilTime(timezone))
 
     def close(self) -> None:
         """Free the memory."""

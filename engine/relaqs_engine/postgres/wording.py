@@ -20,7 +20,7 @@ _METADATA = re.compile(
     re.IGNORECASE,
 )
 
-_MOMENT_FUNCTION = re.compile(r"\bto_(date|timestamp)\b", re.IGNORECASE)
+_MOMENT_FUNCTION = re.compile(r"\b(to_(date|timestamp)|date_trunc)\b", re.IGNORECASE)
 _TWO_TEXTS = (TokenType.L_PAREN, TokenType.STRING, TokenType.COMMA, TokenType.STRING, TokenType.R_PAREN)
 _DAY, _SECOND = r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _MOMENT_FORMS = {
@@ -28,6 +28,10 @@ _MOMENT_FORMS = {
     "YYYY-MM-DD HH24:MI:SS": re.compile(_SECOND),
     "YYYY-MM-DD HH24:MI:SS.MS": re.compile(rf"{_SECOND}(\.\d{{1,3}})?"),
     "YYYY-MM-DD HH24:MI:SS.US": re.compile(rf"{_SECOND}(\.\d{{1,6}})?"),
+}
+_DEPTHS = {
+    **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
+    **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
 }
 _Edit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
 
@@ -52,14 +56,19 @@ def without_schema(sql: str, tables: Collection[str]) -> str:
 
 
 def with_moments(sql: str) -> str:
-    """Return the SQL with the moments that tools write by Postgres's own functions as plain literals.
+    """Return the SQL with what tools write of moments by Postgres's own functions as DuckDB has it.
+
+    Literals become plain ones. A date_trunc in a time zone truncates what the clocks there show.
 
     >>> with_moments("SELECT 1 WHERE day > TO_DATE('2024-01-01', 'YYYY-MM-DD')")
     "SELECT 1 WHERE day > DATE '2024-01-01'"
+    >>> with_moments("SELECT date_trunc('day', at, 'Asia/Tokyo')")
+    "SELECT timezone('Asia/Tokyo', date_trunc('day', timezone('Asia/Tokyo', CAST(at AS TIMESTAMPTZ))))"
     """
     if _MOMENT_FUNCTION.search(sql) is None:
         return sql
-    return _edited(sql, _moments(_tokens(sql)))
+    tokens = _tokens(sql)
+    return _edited(sql, iter(sorted([*_moments(tokens), *_truncated_in_zones(sql, tokens)])))
 
 
 def _moments(tokens: Sequence[Token]) -> Iterator[_Edit]:
@@ -72,6 +81,32 @@ def _moments(tokens: Sequence[Token]) -> Iterator[_Edit]:
         if form is not None and form.fullmatch(text.text):
             kind, size = ("DATE", 10) if token.text.lower() == "to_date" else ("TIMESTAMP", 26)
             yield token.start, closed.end + 1, f"{kind} '{text.text[:size]}'"
+
+
+def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[_Edit]:
+    for i, token in enumerate(tokens[:-1]):
+        opened = tokens[i + 1]
+        if not _is_name(token, {"date_trunc"}) or opened.token_type is not TokenType.L_PAREN:
+            continue
+        commas, closed = _commas(tokens, i + 1)
+        if len(commas) == 2 and closed is not None:
+            zone = sql[commas[1].end + 1 : closed.start].strip()
+            yield token.start, opened.end + 1, f"timezone({zone}, date_trunc("
+            after = commas[0].end + 1 + (sql[commas[0].end + 1] == " ")
+            yield after, after, f"timezone({zone}, CAST("
+            yield commas[1].start, closed.end + 1, " AS TIMESTAMPTZ))))"
+
+
+def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], Token | None]:
+    """Return the commas between the arguments of a call, and the bracket that closes it."""
+    depth, commas = 0, list[Token]()
+    for token in tokens[opened:]:
+        depth += _DEPTHS.get(token.token_type, 0)
+        if not depth:
+            return commas, token
+        if depth == 1 and token.token_type is TokenType.COMMA:
+            commas.append(token)
+    return commas, None
 
 
 def without_postgres_words(sql: str) -> str:

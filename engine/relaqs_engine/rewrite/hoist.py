@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import sqlglot
 from sqlglot import exp
 
+from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.reads import PlainRead, Read, read_of_table
 from relaqs_engine.plans.streams import Hoist
@@ -41,11 +42,13 @@ class _Work:
     """The hoists made so far.
 
     Attributes:
+        civil_time: by which they read moments.
         hoists: by their names.
         of_alias: by the alias of the table in the query.
         reduced: the aliases of tables that lost rows.
     """
 
+    civil_time: CivilTime
     hoists: dict[str, Hoist] = field(default_factory=dict)
     of_alias: dict[str, Hoist] = field(default_factory=dict)
     reduced: set[str] = field(default_factory=set)
@@ -62,7 +65,7 @@ def hoist_statics(draft: Draft) -> Draft:
     >>> print(shown(draft.scan))
     SELECT FROM partitions_of_trips AS trips CROSS JOIN hoist_0 AS zones WHERE trips.zone = zones.zone
     """
-    work = _Work()
+    work = _Work(draft.binder.civil_time)
     pushed: set[int] = set()
     statics = [source for source in draft.sources if not source.streams]
     for source in sorted(statics, key=_row_count):
@@ -173,17 +176,17 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
 
 
 def _add(work: _Work, sql: str, tables: tuple[str, ...], reads: tuple[Read, ...]) -> Hoist:
-    name = hoist_name(sql, reads)
+    name = hoist_name(sql, reads, work.civil_time)
     return work.hoists.setdefault(name, Hoist(name, sql, tables, reads))
 
 
-def hoist_name(sql: str, reads: Sequence[Read]) -> str:
-    """Return the name of a hoist, another one for another state of its data.
+def hoist_name(sql: str, reads: Sequence[Read], civil_time: CivilTime) -> str:
+    """Return the name of a hoist, another one for another state of its data and for another time zone.
 
     A layout's files have another path after each write. A plain file has not, so its state is in the name.
     """
     plain = [repr(read.files) for read in reads if isinstance(read, PlainRead)]
-    return "hoist_" + hashlib.sha256("".join([sql, *plain]).encode()).hexdigest()[:16]
+    return "hoist_" + hashlib.sha256("".join([repr(civil_time), sql, *plain]).encode()).hexdigest()[:16]
 
 
 def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
@@ -251,7 +254,7 @@ def over_hoists(draft: Draft, values: str) -> str:
     if not _asked_by_values(draft):
         return values
     select = sqlglot.parse_one(f"SELECT {values}", dialect=DIALECT)
-    _read_hoists(draft, select, _Work())
+    _read_hoists(draft, select, _Work(draft.binder.civil_time))
     return select.sql(DIALECT).removeprefix("SELECT ")
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.schema import MappingSchema
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
+from relaqs_engine.duck import CivilTime, Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.constants import Parameters, at_one_moment, with_values
 from relaqs_engine.sql.effort import Effort
@@ -29,11 +29,18 @@ class Binder:
     >>> from relaqs_engine.planning.example import CATALOG
     >>> Binder(CATALOG).describe("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
     [('zone', 'INTEGER'), ('mean', 'DOUBLE')]
+
+    Attributes:
+        civil_time: of the statements that it is asked about.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
+    def __init__(self, catalog: Catalog, civil_time: CivilTime | None = None) -> None:
+        """civil_time: of all statements that name no other. None: that of the process."""
+        self._database = Database(
+            DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES, civil_time=civil_time)
+        )
         self._cursor: Cursor = self._database.cursor()
+        self.civil_time = self._cursor.civil_time
         self.effort = Effort()
         self._described: dict[str, list[tuple[str, str]]] = {}
         self._types = TypesByName(catalog)
@@ -44,6 +51,14 @@ class Binder:
             columns = ", ".join(f"{quote_name(column.name)} {column.type}" for column in layout.columns)
             self._cursor.run(f"CREATE TABLE {quote_name(name)} ({columns})")
 
+    def at(self, civil_time: CivilTime | None) -> Binder:
+        """Return this binder for statements by another zone and calendar. None: itself."""
+        if civil_time in (None, self.civil_time):
+            return self
+        other = copy(self)
+        other.civil_time = civil_time
+        return other
+
     @contextmanager
     def spending(self, effort: Effort) -> Iterator[Binder]:
         """Yield this binder for one statement, with a cursor of its own, so that many can be planned at once.
@@ -52,7 +67,7 @@ class Binder:
             effort: counts the cost of each call, and may end the planning between two calls.
         """
         own = copy(self)
-        own.effort, own._cursor = effort, self._database.cursor()
+        own.effort, own._cursor = effort, self._database.cursor(self.civil_time)
         try:
             yield own
         finally:
