@@ -92,7 +92,7 @@ def _low_halves(values: pa.Array, kept: pa.DataType) -> pa.Array:
 
 
 def _is_of_bytes(kept: pa.DataType) -> bool:
-    return pa.types.is_string(kept) or pa.types.is_binary(kept) or pa.types.is_fixed_size_binary(kept)
+    return bool(pa.types.is_string(kept) or pa.types.is_binary(kept) or pa.types.is_fixed_size_binary(kept))
 
 
 def _encoding(kept: pa.DataType) -> str | None:
