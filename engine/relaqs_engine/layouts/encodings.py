@@ -49,17 +49,23 @@ class Encodings:
     def writer_options(self) -> dict[str, Any]:
         """Return how `pyarrow.parquet.ParquetWriter` is to write the files."""
         plain = [field for field in self.schema if field.name not in self.dictionaries]
-        bounded = [field.name for field in self.schema if not pa.types.is_floating(field.type)]
         return {
-            "write_statistics": bounded,  # Arrow's ends of floats leave NaN out
+            "write_statistics": [f.name for f in self.schema if self._has_sound_ends(f)],
             "compression": "lz4",
             "use_dictionary": sorted(self.dictionaries),
             "column_encoding": {f.name: name for f in plain if (name := _encoding(f.type)) is not None},
-            # DuckDB 2.0 takes texts whose least is their greatest for all equal, and forgets NULLs among them.
-            "write_statistics": [f.name for f in self.schema if f not in plain or not _is_of_bytes(f.type)],
             "store_schema": False,  # else Arrow reads the texts of our dictionaries as codes
             "store_decimal_as_integer": True,
         }
+
+    def _has_sound_ends(self, field: pa.Field) -> bool:
+        """Whether DuckDB may go by the ends of a column in a footer.
+
+        Arrow's ends of floats leave NaN out. Of texts without a dictionary and with one value for both ends,
+        DuckDB 2.0 forgets the NULLs.
+        """
+        has_texts = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+        return not pa.types.is_floating(field.type) and (field.name in self.dictionaries or not has_texts)
 
 
 def probed(source: Pieces, key: Sequence[str]) -> Encodings:
@@ -89,10 +95,6 @@ def _low_halves(values: pa.Array, kept: pa.DataType) -> pa.Array:
     valid, halves = values.buffers()
     low = pa.Array.from_buffers(pa.int64(), 2 * len(values), [None, halves]).to_numpy()[::2].copy()
     return pa.Array.from_buffers(kept, len(values), [valid, pa.py_buffer(low)], values.null_count)
-
-
-def _is_of_bytes(kept: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kept) or pa.types.is_binary(kept) or pa.types.is_fixed_size_binary(kept))
 
 
 def _encoding(kept: pa.DataType) -> str | None:
