@@ -190,7 +190,7 @@ class Database:
     def civil_time(self) -> CivilTime:
         """Return the zone and the calendar of statements that name no other."""
         if self._civil_time is None:
-            self._civil_time = Cursor(self._connection.cursor()).civil_time
+            self._civil_time = _time_of_process(self._connection)
         return self._civil_time
 
     def cursor(self, civil_time: CivilTime | None = None) -> Cursor:
@@ -199,7 +199,7 @@ class Database:
             self._connection.cursor(),
             self.config.result_limit_bytes,
             relations_kept=RELATIONS_KEPT,
-            civil_time=self.config.civil_time,
+            civil_time=self.civil_time,
         )
         cursor.keep_time(civil_time)
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
@@ -235,26 +235,25 @@ class Cursor:
             connection: of one thread.
             result_limit_bytes: what one result may take.
             relations_kept: none where statements can name variables of Python, which a relation keeps.
-            civil_time: that the connection has. None: that of the process.
+            civil_time: that new connections of the database have. None: that of the process.
         """
         self._connection = connection
         self._result_limit_bytes = result_limit_bytes
         self._most_kept = relations_kept
         self._others: list[Cursor] = []
         self._kept: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()  # by SQL, the newest last
-        self._civil_time = civil_time
+        self._usual_time = self._civil_time = civil_time
 
     @property
     def civil_time(self) -> CivilTime:
         """Return the zone and the calendar by which statements read and show moments here."""
         if self._civil_time is None:
-            (found,) = self.rows("SELECT current_setting('TimeZone'), current_setting('Calendar')")
-            self._civil_time = CivilTime(*found)
+            self._civil_time = _time_of_process(self._connection)
         return self._civil_time
 
     def keep_time(self, civil_time: CivilTime | None) -> None:
         """Read and show moments by another zone and calendar from now on. None changes nothing."""
-        if civil_time is None or civil_time == self._civil_time:
+        if civil_time is None or civil_time == self.civil_time:
             return
         for statement in _civil_time_statements(civil_time, "SET"):
             self.run(statement)
@@ -381,7 +380,7 @@ class Cursor:
 
         It closes with this one.
         """
-        cursor = Cursor(self._connection.cursor())
+        cursor = Cursor(self._connection.cursor(), civil_time=self._usual_time)
         cursor.keep_time(self._civil_time)
         self._others.append(cursor)
         return cursor
@@ -471,6 +470,21 @@ def open_for_reading(*, threads: int = 1, civil_time: CivilTime | None = None) -
     civil_time: by which texts are read as moments. None: that of the process.
     """
     return _in_time(Cursor(duckdb.connect(":memory:", config={"threads": threads})), civil_time)
+
+
+def _time_of_process(connection: duckdb.DuckDBPyConnection) -> CivilTime:
+    """Return how DuckDB reads and shows moments in this process, where it is told nothing else.
+
+    connection: a new one, which is asked where that is not known yet: to ask takes two milliseconds.
+    """
+    if not _FOUND:
+        (found,) = connection.execute(_TIME_SETTINGS).fetchall()
+        _FOUND.append(CivilTime(*found))
+    return _FOUND[0]
+
+
+_TIME_SETTINGS = "SELECT current_setting('TimeZone'), current_setting('Calendar')"
+_FOUND: list[CivilTime] = []  # the time of the process, once it is known
 
 
 def _civil_time_statements(civil_time: CivilTime | None, set_: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,15 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.duck import (
     RELATIONS_KEPT,
+    CivilTime,
     Cursor,
     Database,
     DatabaseConfig,
     Interrupted,
     ReadingDatabase,
+    open_for_reading,
 )
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import DataError, RelaqsError
 
 CONFIG = DatabaseConfig((), memory_limit_bytes=64 << 20)
 
@@ -127,3 +130,23 @@ def test_a_database_with_a_running_statement_may_be_closed() -> None:
         cursor.interrupt()
         with pytest.raises(Interrupted):
             running.result(10)
+
+
+def test_cursors_of_one_database_have_civil_times_of_their_own() -> None:
+    """Each says what it does, whatever the database has, and so do the cursors made of it."""
+    zones = ("Asia/Tokyo", "America/New_York", "UTC")
+    for of_database in (None, *zones):
+        with closing(
+            Database(replace(CONFIG, civil_time=of_database and CivilTime(of_database)))
+        ) as database:
+            usual = database.cursor()
+            assert usual.civil_time.zone == (of_database or open_for_reading().civil_time.zone)
+            for zone in (*zones, usual.civil_time.zone):
+                cursor = database.cursor(CivilTime(zone))
+                for each in (cursor, cursor.another()):
+                    assert each.rows("SELECT current_setting('TimeZone')") == [(zone,)]
+                    assert each.civil_time.zone == zone
+                cursor.keep_time(usual.civil_time)
+                assert cursor.rows("SELECT current_setting('TimeZone')") == [(usual.civil_time.zone,)]
+            with pytest.raises(DataError, match="locked"):
+                usual.run("SET threads = 2")
