@@ -284,6 +284,11 @@ class Layout:
         return False
 
     @property
+    def hides_nan(self) -> bool:
+        """Whether the ends of floats in its files' footers may leave NaN out. DuckDB's own do not."""
+        return True
+
+    @property
     def files(self) -> tuple[StoredFile, ...]:
         """Return the files of all partitions, in order."""
         return tuple(each for partition in self.partitions for each in partition.files)

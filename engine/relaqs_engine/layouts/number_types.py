@@ -11,6 +11,7 @@ FLOATS = frozenset(("FLOAT", "DOUBLE", "REAL"))
 """Names without their parameters."""
 
 # BIGNUM is none of them: Arrow gets its bytes, and not a number.
+_FLOAT = re.compile(r"\b(FLOAT|DOUBLE)\b")
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT)$")
 
 
@@ -21,3 +22,12 @@ def is_number(duckdb_type: str) -> bool:
     (True, False)
     """
     return bool(_NUMBER.match(duckdb_type))
+
+
+def has_floats(duckdb_type: str) -> bool:
+    """Whether values of a type, as DuckDB writes it, are floats or may have floats in them.
+
+    >>> has_floats("STRUCT(x DOUBLE)[]"), has_floats("DECIMAL(9,2)")
+    (True, False)
+    """
+    return _FLOAT.search(duckdb_type) is not None

@@ -55,16 +55,22 @@ class PlainTable(Layout):
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
         first_part: of the layout that is being made of it. None where there is none yet.
+        is_by_duckdb: whether DuckDB wrote all files.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
     first_part: FirstPart | None = None
+    is_by_duckdb: bool = False
 
     @property
     def has_hive_columns(self) -> bool:
         return not self.is_staged
+
+    @property
+    def hides_nan(self) -> bool:
+        return not self.is_by_duckdb
 
     @property
     def is_remote(self) -> bool:
@@ -103,7 +109,13 @@ class PlainTable(Layout):
         row_counts = tuple(part.row_count for part in self.partitions)
         byte_count = sum(part.byte_count for part in self.partitions)
         return ParquetSource(
-            self.paths, columns, row_counts, byte_count, self.source, is_staged=self.is_staged
+            self.paths,
+            columns,
+            row_counts,
+            byte_count,
+            self.source,
+            is_staged=self.is_staged,
+            is_by_duckdb=self.is_by_duckdb,
         )
 
     @property
@@ -162,6 +174,7 @@ def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[Fil
         modified_ns=tuple(modified_ns for _, _, modified_ns in states),
         is_staged=source.is_staged,
         cached=cached,
+        is_by_duckdb=source.is_by_duckdb,
     )
 
 

@@ -73,6 +73,7 @@ class ParquetSource:
         is_staged: the names of the files' folders say nothing about columns: the files are our own, or those
             of a lake.
         has_blocks: they are a layout's partitions, which have one column of ours beside the table's.
+        is_by_duckdb: DuckDB wrote all of them. In its footers a column with NaN has no ends.
     """
 
     files: tuple[Path, ...]
@@ -82,6 +83,7 @@ class ParquetSource:
     description: str
     is_staged: bool = False
     has_blocks: bool = False
+    is_by_duckdb: bool = False
 
     @property
     def row_count(self) -> int:
@@ -91,8 +93,9 @@ class ParquetSource:
     @property
     def sql(self) -> str:
         """Return what stands for the table after FROM."""
-        option = ", hive_partitioning = false" if self.is_staged else ""
-        files = f"read_parquet({_list(self.files)}, {MAY_HAVE_NAN} = true{option})"
+        options = "" if self.is_by_duckdb else f", {MAY_HAVE_NAN} = true"
+        options += ", hive_partitioning = false" if self.is_staged else ""
+        files = f"read_parquet({_list(self.files)}{options})"
         return f"(SELECT * EXCLUDE ({BLOCK_COLUMN}) FROM {files})" if self.has_blocks else files
 
     @property
@@ -312,13 +315,23 @@ def parquet_source(
     with _parquet_errors(files[0]) if len(files) == 1 else nullcontext():
         columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
     check_names(columns)
-    return replace(opened, columns=columns, row_counts=_row_counts(files, cursor))
+    found = cursor.rows(f"SELECT file_name, num_rows, created_by FROM parquet_file_metadata({_list(files)})")
+    row_counts = {name: rows for name, rows, _ in found}
+    return replace(
+        opened,
+        columns=columns,
+        row_counts=tuple(row_counts[str(file)] for file in files),
+        is_by_duckdb=all(is_duckdb(writer) for *_, writer in found),
+    )
 
 
-def _row_counts(files: Sequence[Path], cursor: Cursor) -> tuple[int, ...]:
-    """Return the rows of each Parquet file, by its footer."""
-    found = dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({_list(files)})"))
-    return tuple(found[str(file)] for file in files)
+def is_duckdb(writer: str | None) -> bool:
+    """Whether a file's footer says that DuckDB wrote it. Versions before 1.1 say "DuckDB" alone.
+
+    >>> is_duckdb("DuckDB version v2.0.0 (build d54cbbe3df)"), is_duckdb("parquet-cpp-arrow version 26.0.1")
+    (True, False)
+    """
+    return writer is not None and writer.startswith("DuckDB version ")
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:

@@ -11,7 +11,7 @@ from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.names import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
-from relaqs_engine.sql.whole_table import whole_table
+from relaqs_engine.sql.whole_table import find_greatest_floats_in_rows, whole_table
 
 
 def whole_plan(
@@ -67,6 +67,7 @@ def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[s
     for table in list(tree.find_all(exp.Table)):
         if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
             _read_whole(table, catalog, names)
+    find_greatest_floats_in_rows(tree, map(catalog.table, parsed.tables))
     return tree.sql(DIALECT)
 
 

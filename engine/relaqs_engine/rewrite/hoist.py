@@ -34,7 +34,7 @@ from relaqs_engine.rewrite.draft import (
     tables_in,
 )
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.sql.whole_table import rows_of, whole_table
+from relaqs_engine.sql.whole_table import find_greatest_floats_in_rows, rows_of, whole_table
 
 
 @dataclass(slots=True)
@@ -165,13 +165,16 @@ def _whole(layout: Layout) -> Layout:
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     """Put whole layouts in the place of the catalog tables below a node, and return what that reads."""
     reads: list[Read] = []
+    layouts: list[Layout] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
             layout = _whole(draft.catalog.table(table.name))
+            layouts.append(layout)
             reads.append(read_of_table(layout, draft.names))
             derived = whole_table(layout)
             derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))
             table.replace(derived)
+    find_greatest_floats_in_rows(node, layouts)
     return tuple(dict.fromkeys(reads))
 
 

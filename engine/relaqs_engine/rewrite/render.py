@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
+from relaqs_engine.layouts.number_types import FLOATS
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.folded import PartialQuery
 from relaqs_engine.plans.merge import MergeTexts
@@ -138,9 +141,10 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
         keys.append(exp.alias_(draft.distinct.copy(), VALUE))
     if block is not None:
         keys.append(exp.alias_(block, BLOCK))
+    basis = draft.basis if keys else tuple(map(_found_in_rows, draft.basis))
     select = ", ".join(
         [key.sql(DIALECT) for key in keys]
-        + [f"{_partial_basis(column, draft)} AS {column.name}" for column in draft.basis]
+        + [f"{_partial_basis(column, draft)} AS {column.name}" for column in basis]
         + ([f"{_units(draft)} AS {UNITS}"] if draft.distinct is not None else [])
         + [f"COUNT(*) AS {ROWS}"]
     )
@@ -201,6 +205,16 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
     if column.kind is Basis.MEAN:
         return _partial_mean(column.sql)
     return column.sql
+
+
+def _found_in_rows(column: BasisColumn) -> BasisColumn:
+    """Return a column of which no MAX of floats is answered from footers (see `sql/whole_table.py`)."""
+    if column.kind is not Basis.MAX or column.type not in FLOATS:
+        return column
+    aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
+    if isinstance(aggregate, exp.Filter):
+        return column
+    return replace(column, sql=exp.Filter(this=aggregate, expression=exp.Where(this=exp.true())).sql(DIALECT))
 
 
 def _partial_mean(average: str) -> str:
