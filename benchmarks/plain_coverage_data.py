@@ -82,9 +82,12 @@ ROWS = (
 
 
 def written(rows: Rows, row_groups: int, folder: Path, lineitem: Path, flights: Path) -> Path:
-    """Return a Parquet file of the rows in so many row groups."""
+    """Return a Parquet file of the rows in so many row groups.
+
+    Floats are written as decimals: nothing is certified of floats whose footers may leave NaN out.
+    """
     path = folder / f"{abs(hash((rows.name, row_groups)))}.parquet"
-    table = _table(rows, lineitem, flights)
+    table = _without_floats(_table(rows, lineitem, flights))
     edges = _edges(table.num_rows, row_groups, rows.are_unequal)
     with pq.ParquetWriter(path, table.schema) as writer:
         for begin, end in pairwise(edges):
@@ -104,6 +107,17 @@ def _table(rows: Rows, lineitem: Path, flights: Path) -> pa.Table:
     with duckdb.connect() as connection:
         sql = rows.sql.format(lineitem=f"'{lineitem}'", flights=f"'{flights}'")
         return connection.sql(sql).to_arrow_table()
+
+
+def _without_floats(table: pa.Table) -> pa.Table:
+    return pa.table(
+        {
+            field.name: column.cast(pa.decimal128(18, 9), safe=False)
+            if pa.types.is_floating(field.type)
+            else column
+            for field, column in zip(table.schema, table.columns, strict=True)
+        }
+    )
 
 
 def _edges(row_count: int, row_groups: int, are_unequal: bool) -> list[int]:

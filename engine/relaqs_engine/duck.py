@@ -568,6 +568,15 @@ MAY_HAVE_NAN = "can_have_nan"
 """DuckDB's option for files whose footers may not count NaN among a column's values."""
 
 
+def is_duckdb(writer: str | None) -> bool:
+    """Whether a footer says that DuckDB wrote the file. Versions before 1.1 say "DuckDB" alone.
+
+    >>> is_duckdb("DuckDB version v2.0.0 (build d54cbbe3df)"), is_duckdb("parquet-cpp-arrow version 26.0.1")
+    (True, False)
+    """
+    return writer is not None and writer.startswith("DuckDB version ")
+
+
 def parquet_rows(files: Iterable[Path | str]) -> str:
     """Return the table of the rows of Parquet files, with the columns that the files themselves have.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from relaqs_engine.plans.row_groups import RowGroupPlan
 
 from relaqs.queries import row_groups
 from tests.conftest import Oracle
-from tests.engine.row_group_files import write_trips
+from tests.engine.row_group_files import decimals, write_trips
 from tests.engine.world import World
 from tests.few_and_many import few_and_many
 
@@ -182,7 +183,7 @@ def test_row_groups_with_values_far_out_are_counted_exactly(tmp_path: Path) -> N
     """All rows are alike but for three, in three row groups. An estimate without these would be far off."""
     values = np.random.default_rng(1).uniform(0, 1, 200_000)
     values[[5_000, 50_000, 95_000]] = 1e6
-    pq.write_table(pa.table({"x": values}), tmp_path / "spikes.parquet", row_group_size=1_000)
+    pq.write_table(pa.table({"x": decimals(values, 9)}), tmp_path / "spikes.parquet", row_group_size=1_000)
     world = opened(tmp_path, spikes=tmp_path / "spikes.parquet")
     sql = "SELECT sum(x) AS s, avg(x) AS a, count(*) AS n FROM spikes"
     plan = planned(world, sql)
@@ -191,8 +192,8 @@ def test_row_groups_with_values_far_out_are_counted_exactly(tmp_path: Path) -> N
         [row] = each.table.to_pylist()
         assert (row["n"], row["n_certified"]) == (200_000, True)
         assert row["s_certified"]
-        assert row["s_low"] <= values.sum() <= row["s_high"]
-        assert row["s"] == pytest.approx(values.sum(), rel=1e-2)
+        assert float(row["s_low"]) <= values.sum() <= float(row["s_high"])
+        assert float(row["s"]) == pytest.approx(values.sum(), rel=1e-2)
         assert row["a"] == pytest.approx(values.mean(), rel=1e-2)
     world.check(sql)
 
@@ -323,9 +324,8 @@ def test_row_groups_without_values_are_counted_exactly(
 ) -> None:
     """From some day on a column is NULL, or 0, in ten row groups of 200."""
     early = np.arange(40_000) < 38_000
-    values = pa.array(np.random.default_rng(1).uniform(1, 2, 40_000), mask=~early)
-    values = values if late is None else values.fill_null(late)
-    pq.write_table(pa.table({"x": values}), tmp_path / "t.parquet", row_group_size=200)
+    values = np.where(early, np.random.default_rng(1).uniform(1, 2, 40_000), np.nan if late is None else late)
+    pq.write_table(pa.table({"x": decimals(values, 9)}), tmp_path / "t.parquet", row_group_size=200)
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     sql = "SELECT sum(x) AS s FROM t"
     assert sorted(each.position for each in planned(world, sql).table.certain) == list(range(190, 200))
@@ -371,3 +371,57 @@ def test_totals_of_groups_that_luck_has_certified_are_covered(mean_found: int) -
     wider = intervals_wider_by((runs > 0).sum(axis=1).astype(float), 24)
     assert np.mean(away <= reach * wider) > 0.93
     assert mean_found > 18 or np.mean(away <= reach) < 0.93
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Return rows of three writers in 100 row groups. The last column has one NaN, the others have none."""
+    folder = tmp_path_factory.mktemp("measured")
+    values = np.random.default_rng(1).uniform(0, 1, 204_800)
+    rows = pa.table({"i": np.arange(204_800), "x": values, "y": values.astype(np.float32), "z": values})
+    late = pa.array(np.where(np.arange(204_800) == 190_000, np.nan, values))
+    rows = rows.append_column("nan", late)
+    pq.write_table(rows, folder / "arrow.parquet", row_group_size=2_048)
+    pl.from_arrow(rows).write_parquet(folder / "polars.parquet", row_group_size=2_048)
+    (folder / "truth").mkdir()
+    for name in ("duck", "truth/arrow", "truth/polars", "truth/duck"):
+        duckdb.sql(f"COPY (FROM rows) TO '{folder / name}.parquet' (ROW_GROUP_SIZE 2048)")
+    files = {name: folder / f"{name}.parquet" for name in ("arrow", "polars", "duck")}
+    found = World.of_files(Oracle(folder / "truth"), folder / "cache", RULES, **files)
+    with closing(found.states), closing(found.oracle):
+        yield found
+
+
+@pytest.mark.parametrize("column", ["x", "y", "nan"])
+@pytest.mark.parametrize("writer", ["arrow", "polars", "duck"])
+def test_floats_are_certified_where_footers_count_nan(measured: World, writer: str, column: str) -> None:
+    """Of files of others nobody knows before the end whether they have NaN, which makes a sum NaN."""
+    sql = f"SELECT sum({column}) AS s, avg({column}) AS a, avg(i) AS i FROM {writer}"
+    is_known = writer == "duck" and column != "nan"
+    for each in before_the_end(measured, sql):
+        assert each.certified.tolist() == [[is_known, is_known, True]]
+    measured.check(sql)
+    warnings = " ".join(planned(measured, sql).warnings)
+    assert (f"footers do not say whether {column} has NaN" in warnings) is (writer != "duck")
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_without"),
+    [
+        ("isfinite(nan)", True),
+        ("NOT isnan(nan)", True),
+        ("nan < 2", True),
+        ("2.5 >= nan AND i >= 0", True),
+        ("nan BETWEEN -1 AND 2", True),
+        ("nan > -1", False),
+        ("nan < 'NaN'::DOUBLE OR i > 5", False),
+        ("nan <= x", False),
+        ("isfinite(x)", False),
+        ("nan <> 3", False),
+        ("NOT nan > 3", False),
+    ],
+)
+def test_rows_without_nan_are_certified(measured: World, condition: str, is_without: bool) -> None:
+    sql = f"SELECT avg(nan) AS a FROM arrow WHERE {condition}"
+    assert all(each.certified.all() == is_without for each in before_the_end(measured, sql))
+    measured.check(sql)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relaqs_engine.duck import FileState, file_state
+from relaqs_engine.duck import FileState, file_state, is_duckdb
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.thrift import LIST, Reader
 
@@ -35,12 +35,14 @@ class Zone:
         low: a value that none is below; None where that is not known.
         high: a value that none is above, likewise.
         null_count: how many values are NULL, None where that is not known.
+        hides_nan: whether there may be NaN, which is above all numbers, beside values between the ends.
     """
 
     byte_count: int
     low: End | None
     high: End | None
     null_count: int | None
+    hides_nan: bool = False
 
 
 @lru_cache(maxsize=_FILES_KEPT)
@@ -74,16 +76,18 @@ def flat_columns(state: FileState) -> dict[str, int]:
 def zones(state: FileState, position: int) -> tuple[Zone, ...]:
     """Return what the footer says of a column, row group by row group."""
     found = footer(state)
-    return tuple(_zone(found.row_group(i).column(position)) for i in range(found.num_row_groups))
+    by_duckdb = is_duckdb(found.created_by)
+    chunks = (found.row_group(i).column(position) for i in range(found.num_row_groups))
+    return tuple(_zone(chunk, by_duckdb) for chunk in chunks)
 
 
-def _zone(chunk: Any) -> Zone:
+def _zone(chunk: Any, by_duckdb: bool) -> Zone:
     known = chunk.statistics
     if known is None:
         return Zone(chunk.total_compressed_size, None, None, None)
     nulls = known.null_count if known.has_null_count else None
     low, high = _ends(known) if known.has_min_max else (None, None)
-    return Zone(chunk.total_compressed_size, low, high, nulls)
+    return Zone(chunk.total_compressed_size, low, high, nulls, isinstance(low, float) and not by_duckdb)
 
 
 def _ends(known: Any) -> tuple[End | None, End | None]:

@@ -6,7 +6,7 @@ The row group is the sampling unit. Those that were drawn are the blocks that er
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -108,9 +108,21 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
 
 
 def drawn_from(
-    table: RowGroupTable, groups: tuple[RowGroup, ...], certain: tuple[RowGroup, ...], columns: Sequence[str]
+    table: RowGroupTable,
+    groups: tuple[RowGroup, ...],
+    certain: tuple[RowGroup, ...],
+    columns: Sequence[str],
+    without_nan: Container[str] = (),
 ) -> RowGroupTable:
-    """Return the table with other row groups to draw from, and with what is then known of the columns."""
+    """Return the table with other row groups to draw from, and with what is then known of the columns.
+
+    Args:
+        table: the table.
+        groups: the row groups.
+        certain: those that every estimate reads.
+        columns: those that are read.
+        without_nan: those of which no row that counts has NaN.
+    """
     rows = sum(group.row_count for group in groups)
     return replace(
         table,
@@ -121,7 +133,8 @@ def drawn_from(
         max_unit_rows=max((group.row_count for group in groups), default=1),
         typical_unit_rows=sum(group.row_count**2 for group in groups) / max(rows, 1),
         columns=tuple(
-            _column(each, groups, rows) if each.name in columns else each for each in table.columns
+            _column(each, groups, rows, each.name in without_nan) if each.name in columns else each
+            for each in table.columns
         ),
     )
 
@@ -174,12 +187,13 @@ def _is_simple(type_text: str) -> bool:
     return (is_number or type_text in _TIMES) and not type_text.endswith("]")
 
 
-def _column(column: Column, groups: Sequence[RowGroup], rows: int) -> Column:
+def _column(column: Column, groups: Sequence[RowGroup], rows: int, is_without_nan: bool) -> Column:
     """Return what the footers say of a column in some row groups together."""
     found = [group.zone(column.name) for group in groups]
     nulls = [zone.null_count for zone in found]
     filled = [zone for zone, group in zip(found, groups, strict=True) if zone.null_count != group.row_count]
-    low, high = ends(column.type, filled)
+    hides_nan = not is_without_nan and any(zone.hides_nan for zone in filled)
+    low, high = (None, None) if hides_nan else ends(column.type, filled)
     return replace(
         column,
         minimum=low,

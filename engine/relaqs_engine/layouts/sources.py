@@ -23,6 +23,7 @@ from relaqs_engine.duck import (
     Cursor,
     FileState,
     file_state,
+    is_duckdb,
     is_kept_by_arrow,
     list_literal,
     one_file,
@@ -323,15 +324,6 @@ def parquet_source(
         row_counts=tuple(row_counts[str(file)] for file in files),
         is_by_duckdb=all(is_duckdb(writer) for *_, writer in found),
     )
-
-
-def is_duckdb(writer: str | None) -> bool:
-    """Whether a file's footer says that DuckDB wrote it. Versions before 1.1 say "DuckDB" alone.
-
-    >>> is_duckdb("DuckDB version v2.0.0 (build d54cbbe3df)"), is_duckdb("parquet-cpp-arrow version 26.0.1")
-    (True, False)
-    """
-    return writer is not None and writer.startswith("DuckDB version ")
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:

@@ -35,7 +35,7 @@ from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.choosing import are_mixed, choosing_columns, has_ends
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
 from relaqs_engine.rewrite.shape import check_aggregates
-from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of
+from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of, without_nan
 
 ALL_STATISTICS, SOME_STATISTICS = 8, 20
 """In how many row groups a group must be found: with ends of all columns that choose rows, and without."""
@@ -105,7 +105,8 @@ def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[D
     summed = _summed(draft.select, source, table)
     certain, are_alike = _certain(groups, edges(groups, wanted, summed), most // 2)
     certain += far_out(_without(groups, certain), summed, most // 2 - len(certain))
-    framed = drawn_from(table, _without(groups, certain), certain, columns)
+    no_nan = without_nan(draft.conjuncts, source.alias, table)
+    framed = drawn_from(table, _without(groups, certain), certain, columns, no_nan)
     choosing = choosing_columns(draft.select, draft.conjuncts, source.alias, table)
     are_mixed_in = (are_mixed(groups, name, table.column(name).type) for name in choosing)
     framed = replace(framed, are_alike=are_alike and all(are_mixed_in))
@@ -166,6 +167,13 @@ def _by_row_group(draft: Draft) -> Draft:
 def _notes(draft: Draft) -> Iterable[str]:
     if draft.keys:
         yield "groups that lie only in row groups not read yet are missing"
+    source = draft.streams[0]
+    table = source.layout
+    assert isinstance(table, RowGroupTable)
+    for name in _summed(draft.select, source, table):
+        is_unknown = table.column(name).maximum is None
+        if is_unknown and any(group.zone(name).hides_nan for group in table.drawn_from):
+            yield f"footers do not say whether {name} has NaN; with isfinite({name}) in WHERE it has none"
 
 
 def _check_sums(draft: Draft) -> None:

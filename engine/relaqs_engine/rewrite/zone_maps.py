@@ -158,6 +158,41 @@ def wanted_by(condition: exp.Expr, alias: str, layout: Layout) -> Wanted | None:
     return None if asked is None else replace(asked, is_open=kind in (exp.LT, exp.GT))
 
 
+def without_nan(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> frozenset[str]:
+    """Return the floats of a table of which no row that meets all conditions has NaN.
+
+    NaN is above all numbers, so `x < 5` and `x BETWEEN 1 AND 5` leave it out, and `x > 5` does not.
+    """
+    floats = {column.name.lower(): column.name for column in layout.columns if column.type in FLOATS}
+    found = (_is_no_nan(condition.unnest()) for condition in conditions)
+    named = {column.name.lower() for column in found if column is not None and column.table == alias}
+    return frozenset(name for lower, name in floats.items() if lower in named)
+
+
+def _is_no_nan(condition: exp.Expr) -> exp.Column | None:
+    """Return the column that is a number, and not NaN, where a condition is met."""
+    of: exp.Expr = condition.this if isinstance(condition.this, exp.Expr) else condition
+    below: Sequence[exp.Expr] = ()
+    match condition:
+        case exp.Between():
+            below = [condition.args["low"], condition.args["high"]]
+        case exp.In():
+            below = condition.expressions
+        case exp.LT() | exp.LTE() | exp.EQ():
+            below = [condition.expression]
+        case exp.GT() | exp.GTE():
+            of, below = condition.expression, [condition.this]
+        case exp.Not() if isinstance(inner := of.unnest(), exp.IsNan):
+            return inner.this if isinstance(inner.this, exp.Column) else None
+        case exp.Anonymous() if condition.name.lower() == "isfinite" and len(condition.expressions) == 1:
+            (argument,) = condition.expressions
+            return argument if isinstance(argument, exp.Column) else None
+    is_below = bool(below) and all(isinstance(each.unnest(), exp.Literal | exp.Neg) for each in below)
+    is_number = not any(literal.is_string for each in below for literal in each.find_all(exp.Literal))
+    of = of.unnest()
+    return of if is_below and is_number and isinstance(of, exp.Column) else None
+
+
 def _hull(found: Sequence[Wanted]) -> Wanted:
     low = min(each.low for each in found)  # type: ignore[type-var]
     high = max(each.high for each in found)  # type: ignore[type-var]
