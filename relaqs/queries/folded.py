@@ -104,7 +104,7 @@ class FoldedQueryJob:
     def restore(self, saved: SavedState) -> None:
         """Go on from a state that a job of the same query over the same data saved. Only at the beginning."""
         assert not self._issued, "only a job that has not begun can go on from a saved state"
-        self._state.restore(saved.rows, saved.block_rows)
+        self._state.restore(saved.rows, saved.block_rows, self._batches[: saved.folded])
         self._issued = self._folded = saved.folded
         self.latest = self.estimator.estimate()
 

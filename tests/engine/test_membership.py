@@ -17,6 +17,7 @@ from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.deciders import Decider, MembershipRules
+from relaqs_engine.plans.error_bars import ErrorBars
 from relaqs_engine.plans.folded import PartialQuery
 from relaqs_engine.plans.merge import GroupFacts, MergePlan, MergeTexts, StateColumns
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
@@ -34,6 +35,7 @@ PLAN = MergePlan(
     partial=PartialQuery(""),
     columns=StateColumns(basis=(COUNT,)),
     texts=MergeTexts(""),
+    bars=ErrorBars(joined=("t",)),
 )
 ABOVE_100 = Decider(TOTAL, ranks=False, threshold=100.0, passes="", side="above")
 BY_TOTAL, BY_MEAN = Decider(TOTAL, ranks=True), Decider(MEAN, ranks=True)

@@ -25,7 +25,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.execution.membership import Membership, Places, most_rows_of_unit
+from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
@@ -40,6 +40,7 @@ from relaqs_engine.plans.names import (
     DISTINCT_TWICE,
     SCALE,
     SCALE_PARAMETER,
+    UNIT_SCALE_PARAMETER,
 )
 from relaqs_engine.plans.outputs import OutputKind
 
@@ -124,15 +125,15 @@ class Estimator:
     @property
     def rows_of_unit(self) -> float:
         """Return the most joined rows that one sampling unit may have."""
-        return most_rows_of_unit(self._plan, self._leading)
+        return float(self._leading.max_unit_rows)
 
     @property
     def scanned_fraction(self) -> float:
-        return Scan(self._state.block_rows, self._leading.row_count).fraction
+        return Scan.of(self._state, self._leading).row_fraction
 
     def group_count(self) -> GroupCount:
         """Return how many groups were seen, and about how many there will be."""
-        return count_groups(self._plan, self._cursor, self.scanned_fraction)
+        return count_groups(self._plan, self._cursor, Scan.of(self._state, self._leading).fraction)
 
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
@@ -148,7 +149,7 @@ class Estimator:
             so_far.point,
             so_far.found,
             so_far.bounds,
-            fraction=so_far.scan.fraction,
+            fraction=so_far.scan.row_fraction,
             unseen_groups=so_far.unseen_groups,
             certain_rows=so_far.certain,
             rows_are_settled=so_far.rows_are_settled,
@@ -164,7 +165,7 @@ class Estimator:
             is_scaled: False for the values as they were seen.
             most_groups: how many groups to return at most, in the answer's order.
         """
-        plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
+        plan, scan = self._plan, Scan.of(self._state, self._leading)
         rules = plan.membership
         most = None if rules.has_limit else most_groups
         scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
@@ -188,7 +189,7 @@ class Estimator:
             point=shown,
             groups=groups.first(shown.num_rows),
             found=self._as_shown(found, groups, places, scan),
-            bounds=self._bounds(shown, scan, places.certain),
+            bounds=self._bounds(shown, groups.rows[: shown.num_rows], scan, places.certain),
             scan=scan,
             is_scaled=not so_far,
             unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
@@ -268,7 +269,7 @@ class Estimator:
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
         self._prepare(name, f"WITH merged AS ({_merged_sql(self._plan)}) {self._plan.texts.estimate}{limit}")
-        return self._cursor.table(f"EXECUTE {name}({scale!r})").slice(0, self._plan.membership.shown_rows)
+        return self._executed(name, scale).slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
         """Return the point estimate. Where LIMIT picks groups, it has their rivals and the crowd as well."""
@@ -277,7 +278,14 @@ class Estimator:
         name = _RANKED if np.isinf(self._state.unseen_most) else f"{_RANKED}_with_heavy"
         merge = "" if name == _RANKED else self._plan.texts.early_merge
         self._prepare(name, candidates_sql(self._plan, _merged_sql(self._plan, merge)))
-        return self._cursor.table(f"EXECUTE {name}({scale!r})")
+        return self._executed(name, scale)
+
+    def _executed(self, name: str, scale: float) -> pa.Table:
+        """Return the table of a prepared statement. Where totals are as seen, so are numbers of values."""
+        given = [scale]
+        if self._plan.columns.counts_distinct:
+            given += [1.0 if scale == 1.0 else 1.0 / Scan.of(self._state, self._leading).least_fraction]
+        return self._cursor.table(f"EXECUTE {name}({', '.join(map(repr, given))})")
 
     def _prepare(self, name: str, sql: str) -> None:
         if name not in self._prepared:
@@ -344,15 +352,20 @@ class Estimator:
         # The groups are complete. What varies is the inner stage that they are compared with.
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
-    def _bounds(self, point: pa.Table, scan: Scan, decided: BoolArray) -> BoundsByColumn:
-        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer."""
+    def _bounds(self, point: pa.Table, rows: FloatArray, scan: Scan, decided: BoolArray) -> BoundsByColumn:
+        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer.
+
+        Values that one unit alone has may come all at once. So they are certified once there are more rows
+        than a unit may have.
+        """
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}
         if not self._plan.columns.counts_distinct:
             return found
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
-        low, high = distinct_interval(seen, once, scan.fraction, self._request.confidence)
-        sides = CellBounds(low, high, decided)
+        low, high = distinct_interval(seen, once, scan.least_fraction, self._request.confidence)
+        one_at_most = self._leading.max_unit_rows
+        sides = CellBounds(low, high, decided & ((rows >= one_at_most) | (one_at_most == 1)))
         kinds = enumerate(output.kind for output in self._plan.outputs)
         return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
@@ -382,19 +395,20 @@ def _merged_sql(plan: MergePlan, merge: str = "") -> str:
     merge: how the groups are merged, "" for the plan's usual way.
     """
     scale, merge_sql = SCALE_PARAMETER, merge or plan.texts.weighted_merge or plan.texts.merge
-    distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.columns.counts_distinct else ""
+    counted = f", {_distinct_sql(UNIT_SCALE_PARAMETER)} AS {DISTINCT_ESTIMATE}"
+    distinct = counted if plan.columns.counts_distinct else ""
     return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
 
-def _distinct_sql(scale: str) -> str:
+def _distinct_sql(unit_scale: str) -> str:
     """Return an estimate of the number of distinct values, d + f₁² / (2·f₂ + f₁·f/(1 − f)).
 
-    f₁ and f₂ are the values met in one and in two sampling units, f is the scanned share. It is never more
-    than the upper end of `distinct_interval`, which it reaches where no value was met twice.
+    f₁ and f₂ are the values met in one and in two sampling units, f is the scanned share of the units. It is
+    never more than the upper end of `distinct_interval`, which it reaches where no value was met twice.
     Source: Chao and Lin 2012, Nonparametric lower bounds for species richness and shared species richness
     under sampling without replacement, Biometrics 68.
     """
-    once, left = f"{DISTINCT_ONCE}::DOUBLE", f"({scale} - 1)"
+    once, left = f"{DISTINCT_ONCE}::DOUBLE", f"({unit_scale} - 1)"
     return (
         f"{DISTINCT_SEEN} + coalesce({once} * {once} * {left}"
         f" / nullif(2 * {DISTINCT_TWICE} * {left} + {once}, 0), 0)"

@@ -25,7 +25,7 @@ def count_groups(plan: MergePlan, cursor: Cursor, fraction: float, *, by_value: 
     Args:
         plan: of the aggregation.
         cursor: sees its state.
-        fraction: the share of the rows that was scanned.
+        fraction: the share of the sampling units that was scanned.
         by_value: count each value of a group that COUNT(DISTINCT) counts.
     """
     keys = (*plan.columns.keys, VALUE) if by_value else plan.columns.keys

@@ -181,7 +181,7 @@ class IntervalEstimator:
 
     def _unit_ceiling(self) -> FloatArray:
         """Return the most one sampling unit can add to each total, NaN where a join may multiply rows."""
-        alone = not self._plan.hoists and len(self._plan.streams) == 1
+        alone = not self._plan.hoists and self._plan.bars.joins_one_stream
         most = [
             column.highest if column and column.highest is not None else np.nan for column in self._totals
         ]

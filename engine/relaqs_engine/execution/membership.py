@@ -158,10 +158,11 @@ class Membership:
         self._plan = plan
         self._confidence = request.confidence
         self._first = sum(output.kind is OutputKind.ESTIMATE for output in plan.outputs)
-        alone = not plan.hoists and len(plan.streams) == 1
+        alone = not plan.hoists and plan.bars.joins_one_stream
         usual = UNIT_FACTOR * leading.row_count / max(1, leading.unit_count)
         self._rows_of_unit = min(leading.max_unit_rows, usual) * (1.0 if alone else UNIT_FACTOR)
-        self._enough_rows = most_rows_of_unit(plan, leading)
+        # So many rows of a group may have been met at once, and another unit of such a group be missed.
+        self._enough_rows = leading.max_unit_rows
         self._rules = plan.membership
         self._columns = {column.name: column for column in plan.columns.basis}
 
@@ -395,14 +396,6 @@ class Membership:
             if column is not None and self._most(column, np.zeros(1), fraction)[0] < margin.threshold:
                 return True
         return False
-
-
-def most_rows_of_unit(plan: MergePlan, leading: Layout) -> float:
-    """Return the most joined rows that one sampling unit may have.
-
-    So many rows of a group may have been met at once, and another unit of such a group be missed.
-    """
-    return leading.max_unit_rows * (UNIT_FACTOR if len(plan.streams) > 1 else 1.0)
 
 
 @np.errstate(invalid="ignore")

@@ -13,8 +13,6 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.stage import StagesSoFar
-from relaqs_engine.execution.variance import Scan
-from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.refined import OverStages, RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
@@ -26,10 +24,9 @@ class OverStagesAnswer:
 
     kept_row_count = 0
 
-    def __init__(self, plan: RefinedPlan, outer: OverStages, leading: Layout, cursor: Cursor) -> None:
+    def __init__(self, plan: RefinedPlan, outer: OverStages, cursor: Cursor) -> None:
         self._plan = plan
         self._outer = outer
-        self._leading = leading
         self._cursor = cursor
 
     def fetch(self, tables: Sequence[pa.Table]) -> None:
@@ -57,7 +54,7 @@ class OverStagesAnswer:
             answer,
             CellIntervals.unknown(np.empty((answer.num_rows, 0))),
             {},
-            fraction=Scan(stages.block_rows, self._leading.row_count).fraction,
+            fraction=stages.row_fraction,
             unseen_groups=None,
             certain_rows=np.zeros(answer.num_rows, dtype=bool),
             rows_are_settled=False,

@@ -33,6 +33,7 @@ class Counted:
 
     def __init__(self, block_count: int) -> None:
         self.block_rows: NDArray[np.int64] = np.zeros(block_count, dtype=np.int64)
+        self.unit_count = 0
         self.in_arrow: pa.Table | None = None
         self.unseen_most = np.inf
 
@@ -85,7 +86,7 @@ class OuterRowsAnswer:
         """Return the answer so far."""
         belonging = self._outer.belonging
         self._variance.replicates = stages.replicates
-        scale = Scan(self._kept.block_rows, self._leading.row_count).scale
+        scale = Scan.of(self._kept, self._leading).scale
         with self._counting(belonging.sql if belonging else None, stages.answers, scale):
             return self._estimator.estimate()
 
@@ -106,6 +107,7 @@ class OuterRowsAnswer:
             with self._kept_cursor.registered(**answers):
                 tables[STATE] = self._counted.in_arrow = self._kept_cursor.table(sql)
             self._counted.block_rows = self._kept.block_rows
+            self._counted.unit_count = self._kept.unit_count
         with self._cursor.registered(**tables):
             yield
 

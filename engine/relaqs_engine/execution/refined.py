@@ -91,7 +91,7 @@ class RefinedAnswer:
         self._stages = {
             stage.name: StageState(stage, leading, cursor.another(), request) for stage in plan.stages
         }
-        self._so_far = StagesSoFar({}, {}, np.zeros(1, dtype=np.int64), are_as_seen=False)
+        self._so_far = StagesSoFar({}, {}, 0.0, are_as_seen=False)
         self._compared: frozenset[str] = frozenset()
         self._block_count = 1
         self._outer: OuterAnswer
@@ -99,7 +99,7 @@ class RefinedAnswer:
             self._compared, self._block_count = plan.outer.compared, plan.outer.plan.block_count
             self._outer = OuterRowsAnswer(plan.outer, plan.stages, leading, cursor, request)
         else:
-            self._outer = OverStagesAnswer(plan, plan.outer, leading, cursor)
+            self._outer = OverStagesAnswer(plan, plan.outer, cursor)
 
     def forget_kept(self) -> None:
         """Drop the kept rows of the outer query, so that they can be read again."""
@@ -124,7 +124,7 @@ class RefinedAnswer:
             if name in self._compared
         }
         first = next(iter(self._stages.values()))
-        self._so_far = StagesSoFar(answers, replicates, first.block_rows, are_as_seen)
+        self._so_far = StagesSoFar(answers, replicates, first.row_fraction, are_as_seen)
 
     def fold_kept(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch's rows of the outer query."""

@@ -32,7 +32,7 @@ class RowsEstimator:
 
     @property
     def scanned_fraction(self) -> float:
-        return Scan(self._state.block_rows, self._leading.row_count).fraction
+        return Scan.of(self._state, self._leading).row_fraction
 
     def rows(self) -> pa.Table:
         """Return those of the rows found so far that the answer would have."""
@@ -43,7 +43,7 @@ class RowsEstimator:
 
     def estimate(self) -> Estimate:
         rows = self.rows()
-        scan = Scan(self._state.block_rows, self._leading.row_count)
+        scan = Scan.of(self._state, self._leading)
         found = self._state.row_count
         expected = None if self._plan.has_limit else round(found * scan.scale)
         total = "the first of them" if expected is None else f"about {expected:,} in all"
@@ -52,7 +52,7 @@ class RowsEstimator:
             rows,
             CellIntervals.unknown(np.empty((rows.num_rows, 0))),
             {},
-            fraction=scan.fraction,
+            fraction=scan.row_fraction,
             unseen_groups=None if expected is None else expected - found,
             certain_rows=np.full(rows.num_rows, not self._plan.has_limit or self.is_complete),
             rows_are_settled=False,

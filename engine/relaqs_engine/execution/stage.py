@@ -68,13 +68,13 @@ class StagesSoFar:
         answers: the answer so far of each stage, by name.
         replicates: how the one value of a stage varies, None where it has no error bars. Only for stages that
             rows or groups are compared with.
-        block_rows: rows scanned of each block, shape (blocks,).
+        row_fraction: the share of the rows that was scanned.
         are_as_seen: whether some answer has totals as they were seen, not scaled.
     """
 
     answers: Mapping[str, pa.Table]
     replicates: Mapping[str, Replicates | None]
-    block_rows: NDArray[np.int64]
+    row_fraction: float
     are_as_seen: bool
 
 
@@ -90,8 +90,9 @@ class StageState:
         self._evaluate = CellEvaluator(stage.plan, cursor)
 
     @property
-    def block_rows(self) -> NDArray[np.int64]:
-        return self._state.block_rows
+    def row_fraction(self) -> float:
+        """Return the share of the rows that was scanned."""
+        return self._scan.row_fraction
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         self._state.fold(batch, partials)
@@ -147,7 +148,7 @@ class StageState:
 
     @property
     def _scan(self) -> Scan:
-        return Scan(self._state.block_rows, self._leading.row_count)
+        return Scan.of(self._state, self._leading)
 
 
 def coarser(of_blocks: NDArray[Any], stored: int, block_count: int) -> NDArray[Any]:

@@ -6,7 +6,7 @@ the cursor sees. Beyond its memory limit, DuckDB spills it to its temporary fold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,11 @@ class PartialRows(Protocol):
         ...
 
     @property
+    def unit_count(self) -> int:
+        """The sampling units scanned."""
+        ...
+
+    @property
     def in_arrow(self) -> pa.Table | None:
         """Return the partial rows, None once they are in DuckDB."""
         ...
@@ -53,6 +58,7 @@ class GroupState:
 
     Attributes:
         block_rows: the rows scanned in each block, whether they match or not, shape (blocks,).
+        unit_count: the sampling units scanned.
         unseen_most: see `PartialRows`.
     """
 
@@ -66,6 +72,7 @@ class GroupState:
         self._row_count = 0
         self._compacted_row_count = 0
         self.unseen_most = np.inf
+        self.unit_count = 0
         self.block_rows: NDArray[np.int64] = np.zeros(plan.block_count, dtype=np.int64)
 
     @property
@@ -89,6 +96,7 @@ class GroupState:
             self._keep_heavy(heavy, found)
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
+            self.unit_count += sum(p.unit_count for p in rows)
             if batch.by_block:
                 stored = np.sum([p.block_rows for p in rows], axis=0)
                 self.block_rows[:blocks] += stored.reshape(-1, blocks).sum(axis=0)
@@ -110,10 +118,12 @@ class GroupState:
             return self._cursor.table(f"FROM {STATE}")
         return pa.table({}) if self._in_arrow is None else self._in_arrow
 
-    def restore(self, rows: pa.Table, block_rows: NDArray[np.int64]) -> None:
+    def restore(self, rows: pa.Table, block_rows: NDArray[np.int64], folded: Iterable[MiniBatch]) -> None:
         """Become a state that was saved. This works only before the first fold."""
         assert not self._row_count, "a state that has folded something cannot become another"
         self.block_rows = block_rows
+        partitions = (i for batch in folded for i in batch.partitions)
+        self.unit_count = sum(self._leading.partitions[i].unit_count for i in partitions)
         self._append(rows.select(self._columns))
 
     def _aligned(self, partial: pa.Table) -> pa.Table:

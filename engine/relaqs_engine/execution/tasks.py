@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
+from math import prod
 from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
@@ -35,6 +37,9 @@ class BatchedPlan(Protocol):
     def measured_by(self) -> tuple[str, ...]: ...
 
     @property
+    def joined(self) -> tuple[str, ...]: ...
+
+    @property
     def method(self) -> Method: ...
 
     @property
@@ -52,8 +57,20 @@ class BatchedPlan(Protocol):
 
 
 def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
-    """Return the layout with the rows that measure what was scanned: of several tables, counted together."""
-    return counted_together([catalog.table(name) for name in plan.measured_by])
+    """Return the layout with the rows that measure what was scanned: of several tables, counted together.
+
+    Where several tables are joined, its largest unit is as large as that of the joined rows can be: each row
+    of a unit may meet all others of it.
+    """
+    measured = counted_together([catalog.table(name) for name in plan.measured_by])
+    if len(plan.joined) < 2:
+        return measured
+    joined = [catalog.table(name) for name in plan.joined]
+    return replace(
+        measured,
+        max_unit_rows=prod(layout.max_unit_rows for layout in joined),
+        typical_unit_rows=prod(layout.typical_unit_rows for layout in joined),
+    )
 
 
 def scheduled_batches(
@@ -163,7 +180,7 @@ def result_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
     shape = plan.result_shape
     if shape is None:
         return 0.0
-    leading = leading_stream(plan, catalog)
-    read = leading.row_count / len(leading.partitions)
+    largest = max((catalog.table(each.table) for each in plan.streams), key=lambda layout: layout.row_count)
+    read = largest.row_count / len(largest.partitions)
     rows = read if shape.most_rows is None else min(read, shape.most_rows)
     return VALUE_BYTES * (read * shape.lists + rows * shape.columns)

@@ -63,10 +63,18 @@ class Scan:
     Attributes:
         block_rows: the rows of each block, whether they match the query or not, shape (blocks,).
         population_rows: the rows of the whole table.
+        units: the sampling units.
+        population_units: those of the whole table.
     """
 
     block_rows: NDArray[np.int64]
     population_rows: int
+    units: int
+    population_units: int
+
+    @classmethod
+    def of(cls, rows: PartialRows, leading: Layout) -> Scan:
+        return cls(rows.block_rows, leading.row_count, rows.unit_count, leading.unit_count)
 
     @property
     def rows(self) -> int:
@@ -79,7 +87,21 @@ class Scan:
 
     @property
     def fraction(self) -> float:
+        """Return the share of the sampling units: how likely each of them was to be scanned.
+
+        One unit may have half of the rows. They say little of how many units are still to come.
+        """
+        return self.units / self.population_units
+
+    @property
+    def row_fraction(self) -> float:
+        """Return the share of the rows, which is how far the scan is."""
         return self.rows / self.population_rows
+
+    @property
+    def least_fraction(self) -> float:
+        """Return the lesser share. Of values that each row has anew, rows say how many are still to come."""
+        return min(self.fraction, self.row_fraction)
 
     @property
     def scale(self) -> float:

@@ -369,19 +369,20 @@ def counted_together(layouts: Sequence[Layout]) -> Layout:
         return first
     of_rows = sum(each.typical_unit_rows * each.row_count for each in layouts)
     row_count = sum(each.row_count for each in layouts)
+    partitions = tuple(
+        Partition(
+            (),
+            sum(each.row_count for each in same),
+            max(each.unit_count for each in same),
+            tuple(map(sum, zip(*(each.block_rows for each in same), strict=True))),
+        )
+        for same in zip(*(each.partitions for each in layouts), strict=True)
+    )
     return replace(
         first,
-        partitions=tuple(
-            Partition(
-                (),
-                sum(each.row_count for each in same),
-                max(each.unit_count for each in same),
-                tuple(map(sum, zip(*(each.block_rows for each in same), strict=True))),
-            )
-            for same in zip(*(each.partitions for each in layouts), strict=True)
-        ),
+        partitions=partitions,
         row_count=row_count,
-        unit_count=max(each.unit_count for each in layouts),
+        unit_count=sum(each.unit_count for each in partitions),
         max_unit_rows=sum(each.max_unit_rows for each in layouts),
         typical_unit_rows=of_rows / max(row_count, 1),
     )

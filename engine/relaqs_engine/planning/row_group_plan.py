@@ -149,6 +149,7 @@ def _by_row_group(draft: Draft) -> Draft:
     bars = ErrorBars(
         draft.bars.method,
         BLOCK_COUNT,
+        joined=draft.bars.joined,
         counts_every_row=draft.bars.counts_every_row,
         least_row_groups=_least_row_groups(draft),
     )

@@ -22,8 +22,8 @@ class ErrorBars:
         method: where they come from.
         block_count: how many blocks the partial query by block tells apart.
         rows_are_units: each joined row is a sampling unit of its own.
-        joins_one_stream: FROM has one table that is sampled. Others are only asked about its rows, as EXISTS
-            does.
+        joined: the sampled tables of FROM, each as often as its rows are joined. Others are only asked about
+            these rows, as EXISTS does.
         counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
             nearly all row groups that were read, and these are so many at least. 0 where they are not.
@@ -32,6 +32,11 @@ class ErrorBars:
     method: Method = Method.NONE
     block_count: int = 1
     rows_are_units: bool = False
-    joins_one_stream: bool = False
+    joined: tuple[str, ...] = ()
     counts_every_row: bool = False
     least_row_groups: int = 0
+
+    @property
+    def joins_one_stream(self) -> bool:
+        """Whether FROM has one table that is sampled, once."""
+        return len(self.joined) == 1

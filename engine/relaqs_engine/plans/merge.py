@@ -136,6 +136,10 @@ class MergePlan(FoldedPlan):
         return self.groups.are_local and not self.membership.rows_may_leave
 
     @property
+    def joined(self) -> tuple[str, ...]:
+        return self.bars.joined
+
+    @property
     def reads_outliers(self) -> bool:
         return bool(self.texts.weighted_merge)
 
@@ -149,7 +153,7 @@ class MergePlan(FoldedPlan):
 
     @property
     def groups_of_a_row(self) -> int | None:
-        known = len(self.streams) == 1 and not self.groups_are_local
+        known = self.bars.joins_one_stream and not self.groups_are_local
         return max(1, self.groups.sets) if known else None
 
     @property

@@ -12,9 +12,10 @@ OUTLIER_BLOCK = -1
 HEAVY = "heavy_groups"
 FAN_OUT = "fan_out"
 # The factor that turns a total over the rows scanned into one over the table: rows in the table / rows
-# scanned. In the SQL of an estimate it is called `scale`. It is the one parameter of the prepared statement.
+# scanned. In the SQL of an estimate it is called `scale`. It is a parameter of the prepared statement.
 SCALE = "scale"
 SCALE_PARAMETER = "CAST($1 AS DOUBLE)"
+UNIT_SCALE_PARAMETER = "CAST($2 AS DOUBLE)"  # units of the table / units scanned
 # Of COUNT(DISTINCT x): a value of x, and the sampling units that have it, 1 or more (how many more is not
 # always known). Merged per group these are the distinct values seen, those seen in one unit only, and of all
 # rows with a value the share whose value was seen in one unit only.

@@ -45,9 +45,8 @@ class OnlinePlan:
         streams: the layouts that it samples.
         hoists: the static sides that workers prepare for it.
         warnings: what every answer before the end says.
-        measured_by: the streamed tables whose rows measure what was scanned, that with the most rows first:
-            "10 %" is a tenth of them. Each unit that the query has rows of has rows there. None where no
-            table is streamed.
+        measured_by: the streamed tables whose rows measure what was scanned: "10 %" is a tenth of them. Each
+            unit that the query has rows of has rows there. None where no table is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
         civil_time: the time zone and calendar that its statements run with. None: those of the process.
 
@@ -91,7 +90,7 @@ class OnlinePlan:
 
     @property
     def leading(self) -> str:
-        """Return the streamed table with the most rows, "" where no table is streamed."""
+        """Return the streamed table whose rows measure what was scanned, the first one of several."""
         return self.measured_by[0] if self.measured_by else ""
 
     @property
@@ -118,6 +117,11 @@ class OnlinePlan:
     def ranks_groups(self) -> bool:
         """Whether the answer is the first groups by a number that is estimated."""
         return False
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Return the streamed tables of which a unit's rows are joined, each as often as it is joined."""
+        return ()
 
     @property
     def groups_are_local(self) -> bool:

@@ -147,6 +147,10 @@ class RefinedPlan(OnlinePlan):
         return self.outer if isinstance(self.outer, OuterRows) else None
 
     @property
+    def joined(self) -> tuple[str, ...]:
+        return self.outer.plan.joined if isinstance(self.outer, OuterRows) else ()
+
+    @property
     def statics(self) -> tuple[Hoist, ...]:
         """Return the static tables that are fetched once."""
         return self.outer.statics if isinstance(self.outer, OverStages) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import ceil, prod
@@ -15,7 +15,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft, own_nodes
+from relaqs_engine.rewrite.draft import Draft, own_nodes, tables_in
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
 
@@ -51,7 +51,7 @@ def choose_method(draft: Draft) -> Draft:
         method,
         BLOCK_COUNT if groups.expected * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
         rows_are_units=_rows_are_units(draft),
-        joins_one_stream=len(draft.streams) == 1,
+        joined=tuple(_joined_tables(draft)),
         counts_every_row=_counts_every_row(draft),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
@@ -77,6 +77,14 @@ def _rows_are_units(draft: Draft) -> bool:
     """Whether each joined row is a sampling unit of its own."""
     layout = draft.sources[0].layout
     return len(draft.sources) == 1 and layout is not None and layout.has_row_units
+
+
+def _joined_tables(draft: Draft) -> Iterator[str]:
+    """Yield the sampled tables of FROM, those inside of a derived table too."""
+    for source in draft.streams:
+        for table in tables_in(source.node):
+            if draft.catalog.table(table.name).is_sampled:
+                yield draft.catalog.table(table.name).table
 
 
 def _has_moments(draft: Draft) -> bool:

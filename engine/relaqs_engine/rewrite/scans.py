@@ -8,6 +8,7 @@ from itertools import chain
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.plans.folded import StreamScan
 from relaqs_engine.plans.streams import Stream
@@ -15,6 +16,8 @@ from relaqs_engine.rewrite.draft import Draft, tables_in
 from relaqs_engine.rewrite.existence_by_key import ask_rows_by_key
 from relaqs_engine.rewrite.hoist import stream_token
 from relaqs_engine.sql.parse import DIALECT
+
+FAR_MORE_EVEN = 4.0  # so many times as many units of one size: half of the error
 
 
 def streams_of(draft: Draft) -> tuple[Stream, ...]:
@@ -27,10 +30,11 @@ def streams_of(draft: Draft) -> tuple[Stream, ...]:
 
 
 def measuring_tables(draft: Draft) -> tuple[str, ...]:
-    """Return the streamed tables whose rows measure what was scanned, that with the most rows first.
+    """Return the streamed tables whose rows measure what was scanned.
 
-    Every joined row must have a row that counts. Else its unit would be of no size, though the answer varies
-    by it. An outer join gives rows without the largest table, so the tables that it keeps count as well.
+    It is the largest one. But every joined row must have a row that counts. Else its unit would be of no
+    size, though the answer varies by it. An outer join gives rows without the largest table, so the tables
+    that it keeps count as well:
 
     >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sources import choose_streams
@@ -41,16 +45,26 @@ def measuring_tables(draft: Draft) -> tuple[str, ...]:
     (('items',), ('items',))
     >>> tables("LEFT"), tables("FULL")
     (('items', 'orders'), ('items', 'orders'))
+
+    And no unit may have most of the rows that count, as all those without a key may. It is met at once or not
+    at all, and says nothing of what else there is. A kept table with far more even units counts alone then.
     """
     streams = [(source.layout, source.nullable) for source in draft.streams if source.layout is not None]
-    largest = max(
-        (layout for layout, _ in streams), key=lambda layout: (layout.row_count, layout.table)
-    ).table
-    always = {layout.table for layout, nullable in streams if not nullable}
-    if largest in always:
-        return (largest,)
-    counted = always or {layout.table for layout, _ in streams}
-    return (largest, *sorted(counted - {largest}))
+    largest = max((layout for layout, _ in streams), key=lambda layout: (layout.row_count, layout.table))
+    always = {layout.table: layout for layout, nullable in streams if not nullable}
+    kept = always or {layout.table: layout for layout, _ in streams}
+    others = () if largest.table in always else tuple(name for name in sorted(kept) if name != largest.table)
+    usual = _even_units(largest, *(kept[name] for name in others))
+    evenest = max(always.values(), key=lambda layout: (_even_units(layout), layout.table), default=largest)
+    if _even_units(evenest) > FAR_MORE_EVEN * usual:
+        return (evenest.table,)
+    return (largest.table, *others)
+
+
+def _even_units(*layouts: Layout) -> float:
+    """Return how many units of one size would vary as much as those of these layouts, counted together."""
+    rows = sum(layout.row_count for layout in layouts)
+    return rows**2 / max(sum(layout.row_count * layout.typical_unit_rows for layout in layouts), 1.0)
 
 
 def scan_of_tables(draft: Draft) -> exp.Select:
