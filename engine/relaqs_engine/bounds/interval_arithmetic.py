@@ -41,11 +41,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The two ends of a value: lowest <= value <= highest, wherever the value is a number at all.
+    """The two ends of a value: lowest <= value <= highest. NaN is above all numbers, as in DuckDB.
 
     Attributes:
         lowest: the lower end, None where it is not known.
-        highest: the upper end, None where it is not known.
+        highest: the upper end, None where it is not known. A value that may be NaN has none.
 
     >>> Bounds(0.0, 10.0) - Bounds(1.0, 2.0)
     Bounds(lowest=-2.0, highest=9.0)
@@ -66,7 +66,10 @@ class Bounds:
         return cls(-size, size)
 
     def __neg__(self) -> Bounds:
-        return Bounds(_negated(self.highest), _negated(self.lowest))
+        """Return the bounds of −x. Where x may be NaN, so may be −x, which then has no upper end."""
+        if self.highest is None:
+            return UNKNOWN
+        return Bounds(-self.highest, None if self.lowest is None else -self.lowest)
 
     def __add__(self, other: Bounds) -> Bounds:
         return Bounds(_plus(self.lowest, other.lowest), _plus(self.highest, other.highest))
@@ -82,11 +85,14 @@ class Bounds:
         return UNKNOWN
 
     def __truediv__(self, other: Bounds) -> Bounds:
-        """Return the bounds of a quotient: unknown where the divisor may be 0, which gives an infinity."""
+        """Return the bounds of a quotient: unknown where the divisor may be 0, which gives an infinity.
+
+        A divisor without a known upper end may be NaN, and so the quotient.
+        """
         if (ends := other.ends) and ends[0] * ends[1] > 0.0:
             return self * Bounds(1.0 / ends[1], 1.0 / ends[0])
         if self.is_nonnegative and other.lowest is not None and other.lowest > 0.0:
-            return Bounds(0.0, None if self.highest is None else self.highest / other.lowest)
+            return Bounds(0.0, None)
         return UNKNOWN
 
     @property
@@ -170,17 +176,15 @@ def power(base: Bounds, exponent: float) -> Bounds:
 def remainder(dividend: Bounds, divisor: Bounds) -> Bounds:
     """Return the bounds of a % b, which has the sign of a and is no larger than either of them.
 
-    They are unknown where b may be 0, which gives no number.
+    They are unknown where b may be 0, or a NaN or an infinity, which gives no number.
 
     >>> remainder(Bounds(0.0, 100.0), Bounds.exactly(7.0))
     Bounds(lowest=0.0, highest=7.0)
     """
-    if divisor.ends is None or divisor.ends[0] * divisor.ends[1] <= 0.0:
+    if dividend.ends is None or divisor.ends is None or divisor.ends[0] * divisor.ends[1] <= 0.0:
         return UNKNOWN
-    most = min(size for size in (dividend.size, divisor.size) if size is not None)
-    falls = dividend.lowest is None or dividend.lowest < 0.0
-    rises = dividend.highest is None or dividend.highest > 0.0
-    return Bounds(-most if falls else 0.0, most if rises else 0.0)
+    most = min(max(map(abs, dividend.ends)), max(map(abs, divisor.ends)))
+    return Bounds(-most if dividend.ends[0] < 0.0 else 0.0, most if dividend.ends[1] > 0.0 else 0.0)
 
 
 def _hull_of(values: Sequence[float]) -> Bounds:
@@ -196,10 +200,6 @@ def _applied(function: Callable[[float], float], value: float | None) -> float |
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
     return result if math.isfinite(result) else None
-
-
-def _negated(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def _plus(a: float | None, b: float | None) -> float | None:

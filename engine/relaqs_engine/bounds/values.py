@@ -27,6 +27,7 @@ _INTEGER_RANGES = {
 }
 _MOST_DECIMALS = 300
 _ROUNDING = 1e-9
+_WRITTEN_OUT = (exp.Literal, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _FALSE_OR_TRUE = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
 
 
@@ -85,7 +86,7 @@ def _number(value: object) -> float | None:
 def _logarithm(base: Bounds, value: Bounds) -> Bounds:
     """Return the bounds of log_base(value), for a base that is one number above 1."""
     number = base.only_value
-    if number is None or number <= 1.0:
+    if number is None or number <= 1.0 or not value.is_nonnegative:  # of minus infinity it is NaN
         return UNKNOWN
     return value.rising(lambda x: math.log(x, number))
 
@@ -139,8 +140,9 @@ def _greatest(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _numbers_among(call: exp.Expr) -> list[float]:
-    """Return the arguments of a call that are written out as numbers."""
-    written = [part for part in (call.this, *call.expressions) if not part.find(exp.Column)]
+    """Return the arguments of a call that are written out as numbers, and are never NULL."""
+    arguments = (call.this, *call.expressions)
+    written = [part for part in arguments if all(isinstance(node, _WRITTEN_OUT) for node in part.walk())]
     values = (value_bounds(part, lambda _: None).only_value for part in written)
     return [value for value in values if value is not None]
 
@@ -206,6 +208,21 @@ def _round(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
     return value_bounds(call.this, column_of).widened(0.5 * 10.0**-number.only_value)
 
 
+def _remainder(remainder_of: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of a % b. A whole number of which nothing is known is a number all the same."""
+    dividend = value_bounds(remainder_of.this, column_of)
+    divisor = value_bounds(remainder_of.expression, column_of)
+    if dividend.ends is None and divisor.size is not None and _is_whole(remainder_of.this, column_of):
+        low = 0.0 if dividend.is_nonnegative else -divisor.size
+        dividend = Bounds(low, divisor.size)
+    return remainder(dividend, divisor)
+
+
+def _wave(bounds: Bounds) -> Bounds:
+    """Return the bounds of SIN and COS. Of NaN they are NaN."""
+    return UNKNOWN if bounds.ends is None else Bounds.within(1.0)
+
+
 def _integer_division(dividend: Bounds, divisor: Bounds) -> Bounds:
     """Return the bounds of a // b. Dividing by 0 gives NULL, so only a divisor near 0 makes them unknown."""
     return (dividend / divisor).widened(1.0)
@@ -215,7 +232,6 @@ _COMBINED: dict[type[exp.Expr], Callable[[Bounds, Bounds], Bounds]] = {
     exp.Add: Bounds.__add__,
     exp.Div: Bounds.__truediv__,
     exp.IntDiv: _integer_division,
-    exp.Mod: remainder,
     exp.Pow: _raised,
 }
 _CHANGED: dict[type[exp.Expr], Callable[[Bounds], Bounds]] = {
@@ -226,10 +242,10 @@ _CHANGED: dict[type[exp.Expr], Callable[[Bounds], Bounds]] = {
     exp.Sqrt: _square_root,
     exp.Cbrt: lambda bounds: bounds.rising(math.cbrt),
     exp.Exp: lambda bounds: bounds.rising(math.exp).clipped(0.0),
-    exp.Ln: lambda bounds: bounds.rising(math.log),
+    exp.Ln: lambda bounds: _logarithm(Bounds.exactly(math.e), bounds),
     exp.Sign: lambda bounds: Bounds.within(1.0),
-    exp.Sin: lambda bounds: Bounds.within(1.0),
-    exp.Cos: lambda bounds: Bounds.within(1.0),
+    exp.Sin: _wave,
+    exp.Cos: _wave,
 }
 
 
@@ -243,6 +259,7 @@ def _log(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, ColumnLookup], Bounds]] = {
     exp.Sub: _difference,
     exp.Mul: _product,
+    exp.Mod: _remainder,
     exp.Case: _case,
     exp.If: _if,
     exp.Coalesce: _any_argument,

@@ -14,8 +14,15 @@ from relaqs_engine.bounds.values import Bounds, value_bounds
 from relaqs_engine.layouts.manifest import Column
 from sqlglot import exp
 
-# name: (lowest, highest); `free` has no statistics.
-RANGES = {"a": (0.0, 10.0), "b": (-3.5, 4.25), "c": (2.0, 2.0), "d": (-8.0, -1.0)}
+# name: (lowest, highest); `free` has no statistics. What has no highest may be infinite, or NaN.
+RANGES: dict[str, tuple[float | None, float | None]] = {
+    "a": (0.0, 10.0),
+    "b": (-3.5, 4.25),
+    "c": (2.0, 2.0),
+    "d": (-8.0, -1.0),
+    "up": (0.5, None),
+    "down": (None, 3.0),
+}
 NUMBERS = st.sampled_from(["0", "1", "2.5", "100", "0.001"])
 COLUMNS = st.sampled_from([*RANGES, "free"])
 LEAVES = NUMBERS | COLUMNS
@@ -62,11 +69,18 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return binary | case | one_sided | call | of_two | with_number
 
 
+def _floats(low: float | None, high: float | None) -> st.SearchStrategy[float]:
+    """Return values between two ends, with an infinity where there is no end, and NaN where none is above."""
+    found = st.floats(-1e6 if low is None else low, 1e6 if high is None else high)
+    odd = [*([] if low is not None else [-math.inf]), *([] if high is not None else [math.inf, math.nan])]
+    return found | st.sampled_from(odd) if odd else found
+
+
 EXPRESSIONS = st.recursive(LEAVES, _larger, max_leaves=8)
 ROWS = st.lists(
     st.fixed_dictionaries(
-        {name: st.none() | st.floats(low, high) for name, (low, high) in RANGES.items()}
-        | {"free": st.none() | st.floats(-1e6, 1e6)}
+        {name: st.none() | _floats(low, high) for name, (low, high) in RANGES.items()}
+        | {"free": st.none() | _floats(None, None)}
     ),
     min_size=1,
     max_size=8,
@@ -87,7 +101,10 @@ def test_no_row_lies_outside(
     for row in rows:
         values = ", ".join(f"{_literal(value)}::DOUBLE AS {name}" for name, value in row.items())
         (value,) = connection.execute(f"SELECT TRY(({sql})::DOUBLE) FROM (SELECT {values})").fetchall()[0]
-        if value is None or math.isnan(value):
+        if value is None:
+            continue
+        if not math.isfinite(value):
+            assert (bounds.lowest if value == -math.inf else bounds.highest) is None, (bounds, row, value)
             continue
         slack = 1e-9 * (1 + abs(value))
         assert bounds.lowest is None or bounds.lowest <= value + slack, (bounds, row)
@@ -95,7 +112,7 @@ def test_no_row_lies_outside(
 
 
 def _literal(value: float | None) -> str:
-    return "NULL" if value is None else repr(value)
+    return "NULL" if value is None else f"'{value}'"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +146,7 @@ def _literal(value: float | None) -> str:
         ("power(d, 3)", -512, -1),
         ("ln(c)", math.log(2), math.log(2)),
         ("ln(a)", None, math.log(10)),
+        ("ln(ln(a))", None, None),
         ("abs(b)", 0, 4.25),
         ("CAST(b AS BIGINT)", -4, 4),
         ("TRY_CAST(free AS TINYINT)", -128, 128),
@@ -140,7 +158,17 @@ def _literal(value: float | None) -> str:
         ("coalesce(NULL, b)", -3.5, 4.25),
         ("least(a, 3)", 0, 3),
         ("greatest(free, 3)", 3, None),
+        ("greatest(a, nullif(1, 1), 2 - 3)", -1, 10),
         ("a % 3", 0, 3),
+        ("free % 3", None, None),
+        ("TRY_CAST(free AS BIGINT) % 3", -3, 3),
+        ("sin(free)", None, None),
+        ("-up", None, None),
+        ("-down", -3, None),
+        ("greatest(5 - up, 0)", 0, None),
+        ("exp(-up)", 0, None),
+        ("a / up", 0, None),
+        ("least(up, 3)", 0.5, 3),
         ("if(a > 1, b, d)", -8, 4.25),
         ("month(free)", None, None),  # of an interval it may be any number
         ("a % 0", None, None),
