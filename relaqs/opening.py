@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +125,7 @@ def connect(
         )
         undo.callback(executor.close)
         catalog = _open_catalog(sources, use, None if cluster is None else executor, civil_time)
-        check_views(with_tables_shown(views or {}, catalog.tables), catalog.tables)
+        check_views(with_tables_shown(views or {}, catalog.tables), catalog.tables, catalog.left_out)
         session = Session(
             catalog,
             views or {},
@@ -182,22 +184,29 @@ _CONNECT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What the user named. laid_out: tables of a warehouse folder. found: others by their names."""
+    """What the user named.
+
+    Attributes:
+        laid_out: tables of a warehouse folder.
+        found: others that were found in a folder, by their names. Those that do not open are left out.
+        named: others that the user named.
+    """
 
     laid_out: Catalog
     found: Mapping[str, TableSource]
+    named: Mapping[str, TableSource]
 
 
 def _sources(data: TableSource | None, tables: Mapping[str, TableSource], cache_directory: Path) -> _Sources:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    found: Mapping[str, TableSource] = {}
-    laid_out = Catalog(())
     if is_warehouse(data):
-        laid_out = Catalog.open(data, cache_directory)
-    elif data is not None:
-        found = found_tables(data)
-    return _Sources(laid_out, {**found, **tables})
+        return _Sources(Catalog.open(data, cache_directory, leaves_out=True), {}, tables)
+    found = {} if data is None else found_tables(data)
+    if not isinstance(data, str | os.PathLike):
+        return _Sources(Catalog(()), {}, {**found, **tables})
+    others = {name: source for name, source in found.items() if name not in tables}
+    return _Sources(Catalog(()), others, tables)
 
 
 def _open_catalog(
@@ -205,18 +214,24 @@ def _open_catalog(
 ) -> Catalog:
     """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
     how = Opening(use, notices.announce, reading=ReadingDatabase(civil_time))
-    with closing(how.reading):
-        if cluster is None:
-            opened = Catalog.of_sources(sources.found, how)
-        else:
-            opened = _laid_out(sources.found, how, cluster)
-        return Catalog((*sources.laid_out.layouts, *opened.layouts)).measured(how.reading)
+    with closing(how.reading), _opener(how, cluster) as opened:
+        found, named = opened(sources.found, leaves_out=True), opened(sources.named)
+        layouts = (*sources.laid_out.layouts, *found.layouts, *named.layouts)
+        left_out = (*sources.laid_out.left_out, *found.left_out)
+        for name, error in left_out:
+            notices.announce(f"{name} is left out: {error}")
+        return Catalog(layouts, left_out=left_out).measured(how.reading)
 
 
-def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executor) -> Catalog:
+@contextmanager
+def _opener(how: Opening, cluster: Executor | None) -> Iterator[Callable[..., Catalog]]:
+    """Give what opens sources: where they lie, or on a cluster as layouts that its workers make."""
+    if cluster is None:
+        yield partial(Catalog.of_sources, how=how)
+        return
     from relaqs.executors.spreading import OnExecutor
     from relaqs.laying_out import on_threads
 
     processes = OnExecutor(cluster, "laying out tables")
     with on_threads() as spread:
-        return Catalog.of_sources(sources, replace(how, spread=spread, processes=processes), lay_out=True)
+        yield partial(Catalog.of_sources, how=replace(how, spread=spread, processes=processes), lay_out=True)

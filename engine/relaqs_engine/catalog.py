@@ -10,19 +10,21 @@ from __future__ import annotations
 import difflib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import DatabaseConfig, FileState, ReadingDatabase
-from relaqs_engine.errors import LayoutError, SqlError
+from relaqs_engine.duck import DatabaseConfig, FileState, Interrupted, ReadingDatabase
+from relaqs_engine.errors import LayoutError, RelaqsError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable, measured_beside
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.layouts.stored import stored_warehouse
+from relaqs_engine.layouts.stored import no_stored_tables, stored_warehouse
 from relaqs_engine.layouts.together import layout_folders, settle
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
@@ -40,6 +42,7 @@ class Catalog:
         layouts: all of them.
         chosen: for tables with several layouts, the layout that a table's name stands for here. The default
             is the first layout.
+        left_out: tables that are there and cannot be opened, by name, and why. To ask one raises its error.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> list(CATALOG.tables)
@@ -54,6 +57,7 @@ class Catalog:
 
     layouts: tuple[Layout, ...]
     chosen: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[str, RelaqsError], ...] = field(default=(), compare=False)
     _by_name: dict[str, Layout] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,23 +76,66 @@ class Catalog:
         object.__setattr__(self, "_by_name", {name.lower(): layout for name, layout in named})
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], cache_directory: Path | None = None) -> Catalog:
-        """Return the tables of a warehouse, a folder or an address. Raises LayoutError if it holds none.
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        cache_directory: Path | None = None,
+        *,
+        leaves_out: bool = False,
+    ) -> Catalog:
+        """Return the tables of a warehouse, a folder or an address.
 
         The folder of one table is that table, with all its layouts.
 
-        cache_directory: where copies of what lies in an object store are. The default is the user's cache.
+        Args:
+            directory: the warehouse.
+            cache_directory: where copies of what lies in an object store are. The default is the user's
+                cache.
+            leaves_out: whether tables that cannot be opened are left out, as long as one can be.
+
+        Raises:
+            LayoutError: there is no table, or one cannot be opened.
         """
         if (address := Address.of(directory)) is not None:
-            return cls(stored_warehouse(address, mirror_root(cache_directory or default_cache_directory())))
+            root = mirror_root(cache_directory or default_cache_directory())
+            found = cls._opened(stored_warehouse(address, root), leaves_out=leaves_out)
+            if not found.layouts:
+                raise no_stored_tables(address)
+            return found
         folder = Path(os.path.abspath(directory))
         folders = layout_folders(folder) if is_one_table(folder) else table_folders(folder)
         settle(folders)
-        return cls(tuple(read_manifest(folder) for folder in folders))
+        return cls._opened(
+            {folder.name: partial(read_manifest, folder) for folder in folders}, leaves_out=leaves_out
+        )
+
+    @classmethod
+    def _opened(cls, tables: Mapping[str, Callable[[], Layout | None]], *, leaves_out: bool) -> Catalog:
+        """Return the tables that open. Raises the error of the first that does not, unless it is left out."""
+        found: list[Layout] = []
+        left_out: list[tuple[str, RelaqsError]] = []
+        for name, opened in tables.items():
+            try:
+                if (layout := opened()) is not None:
+                    found.append(layout)
+            except Interrupted:
+                raise
+            except RelaqsError as error:
+                if not leaves_out:
+                    raise
+                left_out.append((name, error))
+        if left_out and not found:
+            raise left_out[0][1]
+        return cls(tuple(found), left_out=tuple(left_out))
 
     @classmethod
     def of_sources(
-        cls, sources: Mapping[str, TableSource], how: Opening | None = None, *, lay_out: bool = False
+        cls,
+        sources: Mapping[str, TableSource],
+        how: Opening | None = None,
+        *,
+        lay_out: bool = False,
+        leaves_out: bool = False,
     ) -> Catalog:
         """Return tables given by name: files, data in memory, or the folder of a layout.
 
@@ -99,11 +146,15 @@ class Catalog:
             sources: what there is, by name.
             how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
+            leaves_out: whether tables that cannot be opened are left out, as long as one can be.
         """
+        if not sources:
+            return cls(())
         how = how or Opening()
         how.use.cache.sweep()
         opened = laid_out_once if lay_out else opened_table
-        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
+        tables = {name: partial(opened, name, each, how) for name, each in sources.items()}
+        return cls._opened(tables, leaves_out=leaves_out)
 
     def measured(self, reading: ReadingDatabase) -> Catalog:
         """Return this catalog, small plain tables with the statistics that estimates of others can use."""
@@ -184,9 +235,15 @@ class Catalog:
         )
 
     def table(self, name: str) -> Layout:
-        """Return the layout of a table. Raises SqlError with candidates if there is none with that name."""
+        """Return the layout of a table. Raises SqlError with candidates if there is none with that name.
+
+        Raises the error of a table that is left out.
+        """
         if (layout := self._by_name.get(name.lower())) is not None:
             return layout
+        for left_out, error in self.left_out:
+            if left_out.lower() == name.lower():
+                raise copy(error)
         names = {known_name.lower(): known_name for known_name in self.tables}
         near = tuple(names[match] for match in difflib.get_close_matches(name.lower(), names))
         known = ", ".join(names.values())

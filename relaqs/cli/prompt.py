@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -124,6 +125,8 @@ class Prompt:
         names = {name.lower(): name for name in self._session.tables}
         wanted = rest.strip('"').lower()
         if wanted and wanted not in names:
+            if rest in self._session.left_out:
+                raise copy(self._session.left_out[rest])
             raise SqlError(f"there is no table {rest!r}; the tables are {', '.join(names.values())}")
         self._console.print(columns_shown(self._session, names.get(wanted)))
 

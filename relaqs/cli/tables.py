@@ -42,6 +42,8 @@ def tables_shown(session: Session) -> Table:
     shown.columns[1].justify = "right"
     for name, table in session.tables.items():
         shown.add_row(escape(name), table.rows_in_words, table.kind)
+    for name in session.left_out:
+        shown.add_row(escape(name), "", "left out")
     return shown
 
 

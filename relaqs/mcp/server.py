@@ -60,6 +60,8 @@ class Tools:
             table: its name, as `tables` gives it.
         """
         known = self.session.tables
+        if table in self.session.left_out:
+            raise ToolError(str(self.session.left_out[table]))
         if table not in known:
             raise ToolError(f"there is no table {table!r}; the tables are {', '.join(known)}")
         return told_columns(known[table])

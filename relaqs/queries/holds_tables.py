@@ -16,6 +16,7 @@ from relaqs.queries.open_tables import OpenTables
 from relaqs.queries.planner import Planner
 
 if TYPE_CHECKING:
+    from relaqs_engine.errors import RelaqsError
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.sources import TableSource
 
@@ -41,6 +42,19 @@ class HoldsTables:
         1000
         """
         return self._catalog.tables
+
+    @property
+    def left_out(self) -> Mapping[str, RelaqsError]:
+        """Tables of the folder that could not be opened, by name, and why. The others can be asked.
+
+        >>> import duckdb, pathlib, relaqs
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
+        >>> _ = pathlib.Path("letters.parquet").write_text("no Parquet")
+        >>> db = relaqs.connect(".", threads=1)
+        >>> list(db.tables), list(db.left_out)
+        (['numbers'], ['letters'])
+        """
+        return dict(self._catalog.left_out)
 
     def measured_tables(self) -> Mapping[str, Layout]:
         """Return the tables' layouts by name, with the statistics of all columns.

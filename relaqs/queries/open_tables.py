@@ -14,7 +14,7 @@ from contextlib import closing
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, ReadingDatabase
-from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
+from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, opened_table, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
@@ -102,6 +102,7 @@ class OpenTables:
 
     def refresh(self, name: str) -> Layout:
         """Return a table as its files are now. All of its layouts are read anew."""
+        self._open_left_out(name)
         old = self.catalog.all_of(name)
         settle(layout.directory for layout in old if not layout.is_plain)
         opening = Opening(self._use, notices.announce, reading=ReadingDatabase(self._civil_time))
@@ -138,13 +139,31 @@ class OpenTables:
         """Read others in the place of some layouts. Where another took that place meanwhile, it stays."""
         with self._changing:
             layouts, place = self.catalog.layouts, {_opening_of(old): new for old, new in changes}
-            if self._is_closed or all(_opening_of(each) not in place for each in layouts):
-                return
-            changed_to = Catalog(tuple(place.get(_opening_of(each), each) for each in layouts))
-            with closing(ReadingDatabase(self._civil_time)) as reading:
-                self.catalog = changed_to.measured(reading)
-            if (changed := self._changed()) is not None:
-                changed(self.catalog)
+            if any(_opening_of(each) in place for each in layouts):
+                now = tuple(place.get(_opening_of(each), each) for each in layouts)
+                self._read(Catalog(now, left_out=self.catalog.left_out))
+
+    def _read(self, catalog: Catalog) -> None:
+        """Let the session read these tables from now on. Only for whoever holds the lock."""
+        if self._is_closed:
+            return
+        with closing(ReadingDatabase(self._civil_time)) as reading:
+            self.catalog = catalog.measured(reading)
+        if (changed := self._changed()) is not None:
+            changed(self.catalog)
+
+    def _open_left_out(self, name: str) -> None:
+        """Open a table that could not be opened before. Nothing happens where it is not such a table."""
+        known = {each.lower(): each for each, _ in self.catalog.left_out}
+        table = known.get(name.lower(), "")
+        if (source := self._use.source_of(table)) is None:
+            return
+        opening = Opening(self._use, notices.announce, reading=ReadingDatabase(self._civil_time))
+        with closing(opening.reading):
+            opened = opened_table(table, source, opening)
+        with self._changing:
+            others = tuple(each for each in self.catalog.left_out if each[0] != table)
+            self._read(Catalog((*self.catalog.layouts, opened), left_out=others))
 
 
 def _opening_of(table: Layout) -> int:

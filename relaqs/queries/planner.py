@@ -106,9 +106,9 @@ class Planner:
         return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
-        effort = self._effort()
+        effort, catalog = self._effort(), self._catalog
         with self._expanded(sql, effort) as expanded, self._binder.spending(effort) as binder:
-            return binder.describe(parse_query(expanded, self._catalog.tables, effort).sql)
+            return binder.describe(parse_query(expanded, catalog.tables, effort, catalog.left_out).sql)
 
     def plan(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyiceberg.types import DoubleType
 from pyroaring import BitMap64
@@ -153,3 +154,27 @@ def test_without_its_library_a_lake_says_what_to_install(
         relaqs.LayoutError, match=r"a Delta table, which needs .* pip install 'relaqs\[lakes\]'"
     ):
         connect(delta)
+
+
+@pytest.mark.parametrize("partitions", [[], ["zone"]])
+def test_a_version_whose_files_are_gone_says_so(
+    connect: Connect, tmp_path: Path, partitions: list[str]
+) -> None:
+    path = tmp_path / "lake" / "trips"
+    path.parent.mkdir()
+    deltalake.write_deltalake(path, ROWS, partition_by=partitions)
+    deltalake.write_deltalake(path, ROWS, partition_by=partitions, mode="overwrite")
+    table = deltalake.DeltaTable(path)
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert answer(connect(path)) == [(100, 4950)]
+    gone = r"Delta version 0, cannot be read: its file .*\.parquet is gone; open a later version"
+    old = deltalake.DeltaTable(path, version=0)
+    for read in (connect, lambda source: relaqs.shuffle(source, tmp_path / "wh" / "trips")):
+        with pytest.raises(relaqs.DataError, match=gone):
+            read(old)
+    pa.parquet.write_table(ROWS, path.with_name("others.parquet"))
+    next(path.rglob("part-*.parquet")).unlink()
+    db = connect(path.parent)
+    assert exact_rows(db, "SELECT count(*) AS n FROM others") == [(100,)]
+    with pytest.raises(relaqs.DataError, match=r"is gone; open a later version"):
+        answer(db)

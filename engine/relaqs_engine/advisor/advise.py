@@ -205,7 +205,7 @@ def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = N
         effort: counts the cost of planning, and may end it.
     """
     with binder.spending(effort or Effort()) as own:
-        return _advice(parse_query(sql, catalog.tables, own.effort), catalog, own)
+        return _advice(parse_query(sql, catalog.tables, own.effort, catalog.left_out), catalog, own)
 
 
 def _advice(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> Advice:

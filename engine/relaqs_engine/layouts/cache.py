@@ -41,6 +41,7 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.sources import (
+    BrokenSource,
     TableSource,
     find_files,
     fingerprint,
@@ -106,6 +107,8 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     _check_table_name(table)
     source = the_only(source)
     how.use.names(table, source)
+    if isinstance(source, BrokenSource):
+        raise source.error
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
     if (stored := _stored_layout(source, how.use.cache.directory)) is not None:
@@ -367,7 +370,8 @@ def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
 def _as_they_lie(cached: CachedFiles, how: Opening) -> PlainTable:
     with closing(how.reading.cursor()) as cursor:
         opened = parquet_source(cached.files, cursor, cached.source_in_words)
-    return plain_table(cached, opened, cached.states)
+    here = cached.in_zone(how.zone) if opened.uneven.are_read_in_zone else cached
+    return plain_table(here, opened, cached.states)
 
 
 def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTable:

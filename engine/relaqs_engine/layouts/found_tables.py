@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeGuard
 
-from relaqs_engine.errors import LayoutError
+from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.duck_tables import duck_tables, is_duck_file
 from relaqs_engine.layouts.file_kinds import ACCEPTED, is_data
 from relaqs_engine.layouts.in_memory import in_words
@@ -17,6 +17,7 @@ from relaqs_engine.layouts.lakes import is_lake_folder
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.remote_files import remote_tables
 from relaqs_engine.layouts.sources import (
+    BrokenSource,
     PathLike,
     TableSource,
     find_files,
@@ -98,7 +99,15 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, TableSource]]:
         if entry.is_dir() and _holds_data(entry):
             yield _name_of(entry), entry
         elif is_data(entry):
-            yield from _in_path(entry)
+            yield from _in_entry(entry)
+
+
+def _in_entry(entry: Path) -> Iterator[tuple[str, TableSource]]:
+    """Yield the tables in a file of a folder. What cannot be opened is told when its table is."""
+    try:
+        yield from list(_in_path(entry))
+    except (DataError, LayoutError) as error:
+        yield _name_of(entry), BrokenSource(str(entry), error)
 
 
 def _holds_data(folder: Path) -> bool:

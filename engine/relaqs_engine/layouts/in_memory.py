@@ -56,8 +56,24 @@ def held(source: object) -> Any | None:
         frame = source.copy(deep=version < _FIRST_PANDAS_THAT_COPIES_ON_WRITE)  # type: ignore[attr-defined]
         return _with_columns(frame, frame.columns)
     if is_a(source, "polars", "DataFrame"):
-        return held(source.to_arrow())  # type: ignore[attr-defined]
+        return held(_arrow_of(source))
     return None
+
+
+def _arrow_of(frame: Any) -> pa.Table:
+    """Return a polars DataFrame as Arrow data. Raises LayoutError for a column that Arrow has no type for."""
+    try:
+        return frame.to_arrow()
+    except pa.ArrowException as error:
+        for name, kind in frame.schema.items():
+            try:
+                frame.select(name).clear().to_arrow()
+            except pa.ArrowException:
+                raise LayoutError(
+                    f"column {name!r} is a {kind} of polars, which Arrow has no type for; cast it, as in "
+                    f"frame.with_columns(polars.col({name!r}).cast(polars.Decimal(38, 0)))"
+                ) from error
+        raise LayoutError(f"{in_words(frame)} cannot be read: {error}; give it as Arrow data") from error
 
 
 def row_count_of(data: Any) -> int:
@@ -112,7 +128,7 @@ def in_words(source: object) -> str:
 
 def _lazy_reader(frame: Any) -> pa.RecordBatchReader:
     """Return the rows of a polars LazyFrame, which are computed while they are read."""
-    schema = frame.collect_schema().to_frame().to_arrow().schema
+    schema = _arrow_of(frame.collect_schema().to_frame()).schema
     batches = (
         batch
         for part in frame.collect_batches(maintain_order=True, chunk_size=_ROWS_PER_BATCH)

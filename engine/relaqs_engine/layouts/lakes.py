@@ -64,6 +64,17 @@ def lake_table(source: object) -> LakeTable | None:
         LayoutError: the library that reads it is not installed.
         DataError: it cannot be read.
     """
+    found = _version_of(source)
+    gone = next((file for file in found.files if not file.exists()), None) if found is not None else None
+    if found is not None and gone is not None:
+        raise DataError(
+            f"{found.in_words}, cannot be read: its file {gone} is gone; open a later version, as older ones "
+            "lose their files when the table is vacuumed, or restore the file"
+        )
+    return found
+
+
+def _version_of(source: object) -> LakeTable | None:
     if is_a(source, "deltalake", "DeltaTable"):
         return _delta(source)
     if is_a(source, "pyiceberg", "Table"):

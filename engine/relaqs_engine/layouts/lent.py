@@ -17,11 +17,10 @@ from relaqs_engine.layouts.file_kinds import FileKind
 from relaqs_engine.layouts.in_memory import row_count_of
 from relaqs_engine.layouts.plain import PlainTable, unmeasured
 from relaqs_engine.layouts.scan_cost import BYTES_PER_CORE_SECOND
-from relaqs_engine.layouts.sources import bad_source, check_names
+from relaqs_engine.layouts.sources import HAS_A_ZONE, bad_source, check_names
 from relaqs_engine.layouts.text_files import checked_read
 
 _BYTES_OF_A_VALUE = 8
-_HAS_A_ZONE = "WITH TIME ZONE"
 _TEXT_BYTES_PER_CORE_SECOND = 1e8
 """Measured: a core reads that much of CSV or JSON a second."""
 
@@ -135,7 +134,7 @@ def table_of_text(kind: FileKind, cached: CachedFiles, cursor: Cursor) -> LentTa
         read = checked_read(kind, cached.files, cursor, source)
     if read is None:
         return None
-    if any(_HAS_A_ZONE in type_text for _, type_text in read.columns):  # some texts may have none
+    if any(HAS_A_ZONE in type_text for _, type_text in read.columns):  # some texts may have none
         cached = cached.in_zone(cursor.civil_time.zone)
     byte_count = sum(byte_count for _, byte_count, _ in cached.states)
     row_count = 1 + byte_count // (_BYTES_OF_A_VALUE * len(read.columns))

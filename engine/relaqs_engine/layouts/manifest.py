@@ -289,6 +289,11 @@ class Layout:
         return True
 
     @property
+    def is_united(self) -> bool:
+        """Whether its files have other columns, which are united by name."""
+        return False
+
+    @property
     def files(self) -> tuple[StoredFile, ...]:
         """Return the files of all partitions, in order."""
         return tuple(each for partition in self.partitions for each in partition.files)

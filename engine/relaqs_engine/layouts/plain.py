@@ -27,7 +27,7 @@ from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout, Partition, StoredFile
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
-from relaqs_engine.layouts.sources import ParquetSource
+from relaqs_engine.layouts.sources import EVEN, ParquetSource, UnevenColumns
 from relaqs_engine.stores.objects import copy_at, fetch_whole
 
 MEASURED_BELOW_ROWS, MEASURED_BELOW_SECONDS = 100_000, 0.02
@@ -56,6 +56,7 @@ class PlainTable(Layout):
         cached: what the user named, and where a layout of it would be.
         first_part: of the layout that is being made of it. None where there is none yet.
         is_by_duckdb: whether DuckDB wrote all files.
+        uneven: what differs among its files, and is united by name.
     """
 
     modified_ns: tuple[int, ...] = ()
@@ -63,6 +64,11 @@ class PlainTable(Layout):
     cached: CachedFiles | None = None
     first_part: FirstPart | None = None
     is_by_duckdb: bool = False
+    uneven: UnevenColumns = EVEN
+
+    @property
+    def is_united(self) -> bool:
+        return bool(self.uneven.names)
 
     @property
     def has_hive_columns(self) -> bool:
@@ -116,6 +122,7 @@ class PlainTable(Layout):
             self.source,
             is_staged=self.is_staged,
             is_by_duckdb=self.is_by_duckdb,
+            uneven=self.uneven,
         )
 
     @property
@@ -175,6 +182,7 @@ def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[Fil
         is_staged=source.is_staged,
         cached=cached,
         is_by_duckdb=source.is_by_duckdb,
+        uneven=source.uneven,
     )
 
 

@@ -93,11 +93,13 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
     """Return a plain table as row groups of these columns, None where they cannot be read one by one.
 
     That is so for tables that are no files of Parquet, for nested columns, for types whose footers are not
-    understood, and for columns that are the names of folders.
+    understood, for columns that are the names of folders, and for those that are not alike in all files.
     """
     if any(column.name.lower() == _NAME_OF_FILE_NUMBERS for column in plain.columns):
         return None
     if plain.from_sql or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
+        return None
+    if not plain.uneven.names.isdisjoint(map(str.lower, columns)):
         return None
     if not all(_has_all(state, columns) for state in plain.states):
         return None

@@ -11,9 +11,10 @@ import difflib
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import unquote
@@ -45,11 +46,23 @@ from relaqs_engine.stores.address import Address, check_path
 from relaqs_engine.stores.objects import fetch_whole
 
 PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenSource:
+    """What was found and cannot be opened. To open it raises the error."""
+
+    name: str
+    error: DataError | LayoutError
+
+
 FileSource: TypeAlias = PathLike | Sequence[PathLike]
 TableSource: TypeAlias = FileSource | ArrowStream | Relation | DuckTable | Any
 """What people have: files, data in memory, DuckDB files, tables of a lake. See docs/guide/your-data.md."""
 
 RESERVED_PREFIX = "_relaqs_"
+HAS_A_ZONE = "WITH TIME ZONE"
+"""What types of moments have in their names whose texts a time zone changes."""
 ROW_NUMBER = "row_number() OVER ()"
 """SQL of a row's place in its source, from 1."""
 _WIDENED = re.compile(r"(?<=\bTIMESTAMP)_M?S\b|(?<=\[)\d+(?=\])")
@@ -59,6 +72,24 @@ _NOT_KEPT_BY_PARQUET = {
     "UHUGEINT": "cast it to DECIMAL(38,0) or UBIGINT",
     "INTERVAL": "store it as a number of microseconds, or as two timestamps",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenColumns:
+    """Columns that are not the same in all files of a table: some lack them, or have them with another type.
+
+    DuckDB unites them by name: they are NULL where they are missing, and of the type that holds all values.
+
+    Attributes:
+        names: in lower case.
+        are_read_in_zone: whether the time zone changes values, as where times without a zone become moments.
+    """
+
+    names: frozenset[str] = frozenset()
+    are_read_in_zone: bool = False
+
+
+EVEN = UnevenColumns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +106,7 @@ class ParquetSource:
             of a lake.
         has_blocks: they are a layout's partitions, which have one column of ours beside the table's.
         is_by_duckdb: DuckDB wrote all of them. In its footers a column with NaN has no ends.
+        uneven: what differs among the files. It is united by name.
     """
 
     files: tuple[Path, ...]
@@ -85,6 +117,7 @@ class ParquetSource:
     is_staged: bool = False
     has_blocks: bool = False
     is_by_duckdb: bool = False
+    uneven: UnevenColumns = EVEN
 
     @property
     def row_count(self) -> int:
@@ -96,6 +129,7 @@ class ParquetSource:
         """Return what stands for the table after FROM."""
         options = "" if self.is_by_duckdb else f", {MAY_HAVE_NAN} = true"
         options += ", hive_partitioning = false" if self.is_staged else ""
+        options += ", union_by_name = true" if self.uneven.names else ""
         files = f"read_parquet({_list(self.files)}{options})"
         return f"(SELECT * EXCLUDE ({BLOCK_COLUMN}) FROM {files})" if self.has_blocks else files
 
@@ -183,11 +217,9 @@ def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
         return None
     with cursor.registered(relaqs_columns=lake.columns.empty_table()):
         columns = cursor.describe("SELECT * FROM relaqs_columns")
-    try:
-        opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
-    except DataError:  # some files lack a column that was added later
-        return None
-    return opened if sorted(opened.columns) == sorted(columns) else None
+    opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
+    is_all = not opened.uneven.names and sorted(opened.columns) == sorted(columns)
+    return opened if is_all else None  # some files lack a column that was added later
 
 
 def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
@@ -309,13 +341,16 @@ def parquet_source(
     has_blocks: bool = False,
 ) -> ParquetSource:
     """Return Parquet files, opened. Raises DataError where they cannot be read as one table."""
-    if len(files) > 1:
-        _check_same_columns(files, cursor)
     byte_count = sum(file.stat().st_size for file in files)
-    opened = ParquetSource(files, (), (), byte_count, description, is_staged, has_blocks)
+    columns_of = _columns_of_kinds(files, cursor) if len(files) > 1 else {}
+    uneven = _uneven_columns(columns_of)
+    opened = ParquetSource(files, (), (), byte_count, description, is_staged, has_blocks, uneven=uneven)
     with _parquet_errors(files[0]) if len(files) == 1 else nullcontext():
         columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
     check_names(columns)
+    for name, type_text in columns:
+        if name.lower() in uneven.names and name.lower() not in opened.folder_columns:
+            _check_united(name, type_text, columns_of, cursor)
     found = cursor.rows(f"SELECT file_name, num_rows, created_by FROM parquet_file_metadata({_list(files)})")
     row_counts = {name: rows for name, rows, _ in found}
     return replace(
@@ -326,40 +361,53 @@ def parquet_source(
     )
 
 
-def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
-    if _have_one_schema(files, cursor):
-        return
-    first = _file_columns(files[0], cursor)
-    for file in files[1:]:
-        columns = _file_columns(file, cursor)
-        for name in first.keys() | columns.keys():
-            if first.get(name) != columns.get(name):
-                raise DataError(
-                    f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
-                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind, "
-                    "or make one table of them: duckdb.read_parquet([…], union_by_name=True)"
-                )
-
-
-def _have_one_schema(files: Sequence[Path], cursor: Cursor) -> bool:
-    """Whether the footers of the files say the same of their columns, in the same order."""
+def _columns_of_kinds(files: Sequence[Path], cursor: Cursor) -> dict[Path, dict[str, str]]:
+    """Return type by name, in lower case, of one file of each kind: their footers have other columns."""
     schemas = (
         "SELECT file_name, list((name, type, type_length, num_children, converted_type, scale, precision, "
         "logical_type) ORDER BY place) AS columns FROM (SELECT *, row_number() OVER () AS place FROM "
         f"parquet_schema({_list(files)})) GROUP BY file_name"
     )
     try:
-        ((count,),) = cursor.rows(f"SELECT count(DISTINCT columns) FROM ({schemas})")
+        found = cursor.rows(f"SELECT min(file_name) FROM ({schemas}) GROUP BY columns ORDER BY 1")
+        chosen = [Path(name) for (name,) in found]
     except (DataError, SqlError):
-        return False  # one of them cannot be read, and is to be found
-    return bool(count == 1)
+        chosen = list(files)  # one of them cannot be read, and is to be found
+    if len(chosen) == 1:
+        return {}
+    return {
+        file: {name.lower(): type_text for name, type_text in _file_columns(file, cursor)} for file in chosen
+    }
 
 
-def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
+def _uneven_columns(columns_of: Mapping[Path, Mapping[str, str]]) -> UnevenColumns:
+    kinds = columns_of.values()
+    types = {name: {kind.get(name) for kind in kinds} for name in chain.from_iterable(kinds)}
+    uneven = {name: each for name, each in types.items() if len(each) > 1}
+    mixed = [each - {None} for each in uneven.values() if len(each - {None}) > 1]
+    zones = any(HAS_A_ZONE in type_text for each in mixed for type_text in filter(None, each))
+    return UnevenColumns(frozenset(uneven), zones)
+
+
+def _check_united(
+    name: str, united: str, columns_of: Mapping[Path, Mapping[str, str]], cursor: Cursor
+) -> None:
+    """Raise DataError where a column's type in some file cannot become the type that it has in all."""
+    types = {kind[name.lower()]: file for file, kind in columns_of.items() if name.lower() in kind}
+    for type_text in types:
+        try:
+            cursor.rows(f"SELECT CAST(TRY_CAST('1' AS {type_text}) AS {united})")
+        except (DataError, SqlError) as error:
+            shown = " and ".join(f"{each} in {file}" for each, file in list(types.items())[:2])
+            raise DataError(
+                f"the files do not have the same columns: {name!r} is {shown}, and no type "
+                "holds the values of both; write one of them again, or make two tables of them"
+            ) from error
+
+
+def _file_columns(file: Path, cursor: Cursor) -> list[tuple[str, str]]:
     with _parquet_errors(file):
-        return dict(
-            cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)")
-        )
+        return cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)")
 
 
 @contextmanager

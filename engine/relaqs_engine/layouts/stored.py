@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
@@ -55,16 +56,19 @@ def is_stored_warehouse(address: Address) -> bool:
     return may_be_folder(address) and bool(stored_tables(address))
 
 
-def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
-    """Return the layouts in a folder of a store, by name. Raises LayoutError where there are none."""
-    folder = store_folder(warehouse)
-    tables = (stored_layout(warehouse / name, root) for name in folder.entries()[0])
-    if not (found := tuple(layout for layout in tables if layout is not None)):
-        hint = f"lay one out with `relaqs shuffle SOURCE --into {warehouse}/TABLE`"
-        if folder.described(MANIFEST_NAME) is not None:
-            hint = f"it is a table itself: open {warehouse.parent}"
-        raise LayoutError(f"{warehouse} holds no tables; {hint}")
-    return found
+def stored_warehouse(warehouse: Address, root: Path) -> dict[str, Callable[[], Layout | None]]:
+    """Return what opens the layouts in a folder of a store, by name. A folder that holds none gives None."""
+    return {
+        name: partial(stored_layout, warehouse / name, root) for name in store_folder(warehouse).entries()[0]
+    }
+
+
+def no_stored_tables(warehouse: Address) -> LayoutError:
+    """Return what to raise where a folder of a store holds no layout."""
+    hint = f"lay one out with `relaqs shuffle SOURCE --into {warehouse}/TABLE`"
+    if store_folder(warehouse).described(MANIFEST_NAME) is not None:
+        hint = f"it is a table itself: open {warehouse.parent}"
+    return LayoutError(f"{warehouse} holds no tables; {hint}")
 
 
 def stored_tables(address: Address) -> list[Address]:

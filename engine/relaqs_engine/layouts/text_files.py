@@ -8,6 +8,7 @@ value that would change is an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _IS_KEPT = {
     "TIME": "NOT contains({text}, '-') AND NOT contains({text}, '+') AND {value} IS NOT NULL",
 }
 """SQL that says whether a text is the same after a cast, by the type that it is cast to."""
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")
+_LOOKED_AT_BYTES = 1 << 20
 _USUAL_DATES = (None, "", "%Y-%m-%d")
 
 
@@ -151,15 +154,41 @@ def _columns(
 ) -> list[tuple[str, str]]:
     """Return the columns that DuckDB finds.
 
-    Raises DataError for CSV files whose lines have different numbers of fields. DuckDB would drop some.
+    Raises DataError for files that DuckDB cannot read, and for CSV files whose lines have different numbers
+    of fields: it would drop some.
     """
-    columns = cursor.describe(f"SELECT * FROM {_read(kind, files, more or {})}")
+    try:
+        columns = cursor.describe(f"SELECT * FROM {_read(kind, files, more or {})}")
+    except DataError as error:
+        raise _of_line_ends(kind, files, cursor) or error from error
     if kind is FileKind.CSV:
         guessed = cursor.describe(f"SELECT * FROM read_csv({_names(files)})")
         kept = [name for name, _ in columns]
         if kept != [name for name, _ in guessed] or _holds_a_separator(kept):
             raise _not_one_table(kept, description)
     return columns
+
+
+def _of_line_ends(kind: FileKind, files: Sequence[Path], cursor: Cursor) -> DataError | None:
+    """Return what to raise for CSV files whose lines end in different ways, which DuckDB takes for no CSV."""
+    for file in files if kind is FileKind.CSV else ():
+        with file.open("rb") as lines:
+            ends = set(_LINE_END.findall(lines.read(_LOOKED_AT_BYTES)))
+        if len(ends) > 1 and _is_read_loosely(files, cursor):
+            shown = " and ".join(repr(end.decode()) for end in sorted(ends))
+            return DataError(
+                f"the lines of {file} end in different ways: {shown}; write it with one of them, or read it "
+                "as it is: duckdb.read_csv(…, strict_mode=False)"
+            )
+    return None
+
+
+def _is_read_loosely(files: Sequence[Path], cursor: Cursor) -> bool:
+    try:
+        cursor.describe(f"SELECT * FROM {_read(FileKind.CSV, files, {'strict_mode': 'false'})}")
+    except (DataError, SqlError):
+        return False
+    return True
 
 
 def _has_a_second_name(names: Sequence[str]) -> bool:

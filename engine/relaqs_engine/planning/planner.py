@@ -55,7 +55,7 @@ def _planned(
     row_groups: RowGroupRules | None,
 ) -> OnlinePlan:
     try:
-        parsed = parse_query(sql, catalog.tables, binder.effort)
+        parsed = parse_query(sql, catalog.tables, binder.effort, catalog.left_out)
         check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
         _check_kept_by_arrow(schema)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from sqlglot import exp
 
-from relaqs_engine.errors import SqlError
+from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.functions import check_functions, mark_aggregates
 from relaqs_engine.sql.guards import guard_functions
@@ -57,13 +58,19 @@ class ParsedQuery:
     tables: frozenset[str]
 
 
-def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = None) -> ParsedQuery:
+def parse_query(
+    sql: str,
+    known_tables: Iterable[str],
+    effort: Effort | None = None,
+    left_out: Iterable[tuple[str, RelaqsError]] = (),
+) -> ParsedQuery:
     """Return the checked query. Raises SqlError, with the position where that is known.
 
     Args:
         sql: the text.
         known_tables: the names in the catalog. They are compared without case.
         effort: counts what reading costs.
+        left_out: tables that could not be opened, and the errors that are raised where they are read.
 
     >>> parsed = parse_query("SELECT avg(Fare) FROM Trips", known_tables=["trips"])
     >>> parsed.tables
@@ -86,7 +93,8 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     mark_aggregates(tree)
     guard_functions(tree)
     names = {name.lower(): name for name in known_tables}
-    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names)))
+    errors = {name.lower(): error for name, error in left_out}
+    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names, errors)))
 
 
 def _single_select(sql: str, effort: Effort) -> exp.Query:
@@ -186,7 +194,9 @@ def _has_columns_of_data(pivot: exp.Pivot) -> bool:
     return not pivot.args.get("fields") and any(not isinstance(on, exp.In) for on in pivot.expressions)
 
 
-def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
+def _check_tables(
+    tree: exp.Query, names: dict[str, str], left_out: Mapping[str, RelaqsError]
+) -> Iterable[str]:
     """Yield the catalog's name of each table that is read. Names of CTEs are not tables."""
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
@@ -197,7 +207,8 @@ def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
         if not table.db and is_cte_reference(table):
             continue
         if table.db or table.name.lower() not in names:
-            raise _unknown_table(table, names)
+            why = left_out.get(table.name.lower())
+            raise _unknown_table(table, names) if why is None else copy(why)
         yield names[table.name.lower()]
 
 

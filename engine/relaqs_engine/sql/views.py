@@ -7,20 +7,25 @@ from collections.abc import Iterable, Mapping
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.errors import SqlError
+from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
 from relaqs_engine.sql.read import read_statements
 
 
-def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
-    """Raise SqlError unless each view is one SELECT over tables and earlier views, under a free name."""
+def check_views(
+    views: Mapping[str, str], tables: Iterable[str], left_out: Iterable[tuple[str, RelaqsError]] = ()
+) -> None:
+    """Raise SqlError unless each view is one SELECT over tables and earlier views, under a free name.
+
+    left_out: tables that could not be opened, and the errors that are raised where a view reads them.
+    """
     known = {name.lower(): name for name in tables}
     for name, sql in views.items():
         if name.lower() in known:
             raise SqlError(f"the view {name!r} has the name of a table or another view; rename it")
         try:
-            parse_query(sql, known.values())
+            parse_query(sql, known.values(), left_out=left_out)
         except SqlError as error:
             message = f"in the view {name!r}: {error.message}"
             raise SqlError(message, error.position, error.candidates) from None

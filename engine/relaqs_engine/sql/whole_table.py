@@ -23,6 +23,8 @@ def rows_of(layout: Layout) -> exp.Expr:
         arguments.append(exp.EQ(this=exp.to_identifier(MAY_HAVE_NAN), expression=exp.true()))
     if not layout.has_hive_columns:
         arguments.append(exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false()))
+    if layout.is_united:
+        arguments.append(exp.EQ(this=exp.to_identifier("union_by_name"), expression=exp.true()))
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
 
 

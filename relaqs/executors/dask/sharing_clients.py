@@ -48,8 +48,9 @@ class SharingClients:
             if task is None or job_of(key) is not None:
                 continue
             self._job_of[key] = job
-            if not task.dependencies and task.run_spec is not None:
-                task.run_spec._data_producer = True
+            work = task.run_spec
+            if not task.dependencies and work is not None and not work.data_producer:  # data in the graph are
+                work._data_producer = True
 
     def forgotten(self, key: object) -> None:
         """Dask knows of a task no more."""

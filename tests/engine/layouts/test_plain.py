@@ -116,11 +116,16 @@ def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> No
     assert (year.minimum, year.maximum) == (2012, 2013)
 
 
-def test_files_of_other_columns_are_refused(opened: Open, tmp_path: Path) -> None:
+def test_files_of_other_columns_are_united_by_name(opened: Open, tmp_path: Path) -> None:
     pq.write_table(ROWS, tmp_path / "1.parquet")
     pq.write_table(ROWS.drop_columns("fare"), tmp_path / "2.parquet")
-    with pytest.raises(DataError, match=r"'fare' is DOUBLE in .*1\.parquet and missing in .*2\.parquet"):
-        opened(tmp_path / "*.parquet")
+    table = opened(tmp_path / "*.parquet")
+    assert isinstance(table, PlainTable)
+    assert table.uneven.names == {"fare"}
+    assert "union_by_name" in table.sql
+    pq.write_table(ROWS, tmp_path / "2.parquet")
+    alike = opened(tmp_path / "*.parquet")
+    assert "union_by_name" not in alike.sql  # type: ignore[attr-defined]  # it is plain
 
 
 def test_a_damaged_file_is_named(opened: Open, tmp_path: Path) -> None:

@@ -105,3 +105,23 @@ def test_casts_of_many_columns_name_each_column_once(cursor: Cursor, tmp_path: P
     assert read is not None
     assert "REPLACE" not in read.sql
     assert cursor.rows(f"FROM {read.sql}") == [tuple(range(300))]
+
+
+@pytest.mark.parametrize("ends", [("\r\n", "\n"), ("\n", "\r\n", "\n"), ("\n", "\r")])
+def test_lines_that_end_in_different_ways_are_told(
+    cursor: Cursor, tmp_path: Path, ends: tuple[str, ...]
+) -> None:
+    file = tmp_path / "trips.csv"
+    lines = ("id,name", "1,a", "2,b", "3,c", "4,d")
+    text = "".join(line + ends[i % len(ends)] for i, line in enumerate(lines))
+    file.write_bytes(text.encode())
+    with pytest.raises(
+        DataError, match=r"the lines of .*trips\.csv end in different ways: .*strict_mode=False"
+    ):
+        checked_read(FileKind.CSV, [file], cursor, str(file))
+    said = cursor.rows(f"FROM read_csv('{file}', strict_mode = false)")
+    assert len(said) == 4  # what the error advises works
+    with file.open("ab") as more:
+        more.write(bytes(range(128, 256)))
+    with pytest.raises(DataError, match=r"is not UTF-8|its lines do not all have the same number of fields"):
+        checked_read(FileKind.CSV, [file], cursor, str(file))

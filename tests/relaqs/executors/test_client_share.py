@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import dask
 import pytest
-from distributed import Client, Future
+from distributed import Client, Future, Scheduler
 
 from relaqs import ClusterError
 from relaqs.dask import share_cores
@@ -72,6 +73,25 @@ def test_dependent_tasks_keep_their_results(address: str) -> None:
     with Client(address, set_as_default=False) as client, share_cores(client, weight=2.0):
         numbers = client.map(_compute, range(20), pure=False)
         assert client.submit(sum, numbers).result() == sum(range(20))
+
+
+def test_data_in_a_graph_do_no_harm(address: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A graph may hold values, as those of `dask.dataframe.from_pandas`, beside tasks. Nothing is logged."""
+    with Client(address, set_as_default=False) as client, share_cores(client, name="with data") as share:
+        values = dask.delayed(list(range(2_000)))  # a node of the graph
+        numbers = [dask.delayed(_compute)(i, dask_key_name=f"in-the-graph-{i}") for i in range(10)]
+        total = dask.delayed(lambda data, *others: sum(data) + sum(others))(values, *numbers)
+        assert client.compute(total).result() == sum(range(2_000)) + sum(range(10))
+        client.run_on_scheduler(_check_roots_wait)
+        share.close()
+    logs = [log.read_text() for log in tmp_path_factory.getbasetemp().glob("cluster*/log")]
+    assert not any("AttributeError" in log for log in logs)
+
+
+def _check_roots_wait(dask_scheduler: Scheduler) -> None:
+    """Check that what depends on nothing waits on the scheduler for its turn."""
+    roots = [task for task in dask_scheduler.tasks.values() if not task.dependencies and task.run_spec]
+    assert all(task.run_spec.data_producer for task in roots)
 
 
 def test_a_client_that_goes_leaves_no_job(address: str) -> None:
