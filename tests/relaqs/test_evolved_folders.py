@@ -137,6 +137,34 @@ def test_moments_without_a_zone_are_united_in_that_of_the_session(connect: Conne
         assert not db.tables["t"].is_plain
 
 
+CSV = {
+    "a column more": ("id,v\n1,1\n2,2\n", "id,v,note\n3,3.5,x\n"),
+    "a column less": ("id,v,note\n3,3.5,x\n", "id,v\n1,1\n2,2\n"),
+    "both": ("id,v\n1,1\n", "note,id\nx,2\n", "id\n3\n"),
+    "another order": ("id,v\n1,1\n", "v,id\n20,2\n"),
+    "no header": ("1,a\n2,b\n", "3,c\n4,d\n"),
+    "the same": ("id,v\n1,1\n", "id,v\n2,2.5\n"),
+}
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_csv_files_are_united_too(connect: Connect, tmp_path: Path, name: str) -> None:
+    files = []
+    for i, text in enumerate(CSV[name]):
+        files.append(tmp_path / "lake" / "t" / f"y={i}" / "a.csv")
+        files[-1].parent.mkdir(parents=True)
+        files[-1].write_text(text)
+    with duckdb.connect() as connection:
+        read = f"read_csv({[str(file) for file in files]}, union_by_name = true)"
+        true = connection.sql(f"FROM {read} ORDER BY ALL")
+        columns, expected = true.columns, true.fetchall()
+    db = connect(tmp_path / "lake")
+    sql = f"SELECT {', '.join(columns)} FROM t ORDER BY ALL"
+    assert exact_rows(db, sql) == expected
+    db.lay_out("t")
+    assert exact_rows(db, sql) == expected
+
+
 def test_commands_read_and_lay_out_what_grew(tmp_path: Path) -> None:
     united = United(write_evolved(tmp_path / "lake" / "t", ("int", "missing", "double")), "UTC")
     sql = "SELECT count(v) AS n, round(sum(v) FILTER (NOT isnan(v))) AS s FROM t"

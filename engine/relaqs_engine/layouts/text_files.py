@@ -25,6 +25,8 @@ _IS_KEPT = {
     "TIME": "NOT contains({text}, '-') AND NOT contains({text}, '+') AND {value} IS NOT NULL",
 }
 """SQL that says whether a text is the same after a cast, by the type that it is cast to."""
+_LOOKED_AT_KINDS = 32
+_UNITED = {"union_by_name": "true"}
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")
 _LOOKED_AT_BYTES = 1 << 20
 _USUAL_DATES = (None, "", "%Y-%m-%d")
@@ -42,8 +44,11 @@ def checked_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, descript
     """Return how to read the files with types from their first rows. A value that would change is an error.
 
     None where no such error can be made, as of numbers inside of nested values, and where DuckDB cannot be
-    told which column is which, as of fields of JSON that differ in case alone.
+    told which column is which, as of fields of JSON that differ in case alone. So it is with CSV files that
+    have other columns than each other.
     """
+    if kind is FileKind.CSV and _are_uneven(files, cursor):
+        return None
     sniffed = _sniffed(files[0], cursor) if kind is FileKind.CSV and len(files) == 1 else None
     columns = _columns(kind, files, cursor, description) if sniffed is None else sniffed.columns
     if any(_holds_whole_numbers(type_text) for _, type_text in columns):
@@ -123,7 +128,8 @@ def _struct(columns: Sequence[tuple[str, str]]) -> str:
 
 def whole_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, description: str) -> TextRead:
     """Return how to read the files with types from all rows, which takes some time to find out."""
-    more = {"sample_size": "-1"}
+    is_uneven = kind is FileKind.CSV and _are_uneven(files, cursor)
+    more = {"sample_size": "-1", **(_UNITED if is_uneven else {})}
     columns = _columns(kind, files, cursor, description, more)
     rows = _read(kind, files, more)
     # DuckDB reads whole numbers of JSON as HUGEINT where one of them is below zero.
@@ -162,11 +168,34 @@ def _columns(
     except DataError as error:
         raise _of_line_ends(kind, files, cursor) or error from error
     if kind is FileKind.CSV:
-        guessed = cursor.describe(f"SELECT * FROM read_csv({_names(files)})")
+        options = "".join(f", {name} = {value}" for name, value in _UNITED.items() if name in (more or {}))
+        guessed = cursor.describe(f"SELECT * FROM read_csv({_names(files)}{options})")
         kept = [name for name, _ in columns]
         if kept != [name for name, _ in guessed] or _holds_a_separator(kept):
             raise _not_one_table(kept, description)
     return columns
+
+
+def _are_uneven(files: Sequence[Path], cursor: Cursor) -> bool:
+    """Whether CSV files have other columns than each other, so that they are to be united by name.
+
+    DuckDB else takes the columns of the first file. It drops what others have beside these, and fails where
+    they have less. Files with one first line have one header; where all differ, they have none.
+    """
+    kinds = {_first_line(file): file for file in files}
+    names = set[frozenset[str]]()
+    for file in list(kinds.values())[:_LOOKED_AT_KINDS] if len(kinds) > 1 else ():
+        try:
+            columns = cursor.describe(f"SELECT * FROM {_read(FileKind.CSV, [file], {})}")
+        except (DataError, SqlError):
+            return False  # the reason is told where all are read
+        names.add(frozenset(name.lower() for name, _ in columns))
+    return len(names) > 1
+
+
+def _first_line(file: Path) -> bytes:
+    with file.open("rb") as lines:
+        return lines.readline(_LOOKED_AT_BYTES).rstrip()
 
 
 def _of_line_ends(kind: FileKind, files: Sequence[Path], cursor: Cursor) -> DataError | None:

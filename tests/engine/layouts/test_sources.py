@@ -292,11 +292,12 @@ def test_damaged_data_behind_a_sound_footer_is_an_error_and_leaves_nothing(
     assert not (tmp_path / "t").exists()
 
 
-def test_csv_files_of_different_columns_are_refused(tmp_path: Path) -> None:
+def test_csv_files_of_different_columns_are_united_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
-    (tmp_path / "b.csv").write_text("x,z\n1,2\n")
-    with pytest.raises(DataError, match=r"a\.csv has a column 'y', and \S+b\.csv has not"):
-        shuffle(str(tmp_path / "*.csv"), tmp_path / "t")
+    (tmp_path / "b.csv").write_text("x,z\n3,4\n")
+    layout = shuffle(str(tmp_path / "*.csv"), tmp_path / "t", partitions=1)
+    expected = pa.table({"x": [1, 3], "y": [2, None], "z": [None, 4]})
+    assert rows_in_any_order(stored_rows(layout)) == rows_in_any_order(expected)
 
 
 @pytest.mark.parametrize(
