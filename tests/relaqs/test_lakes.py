@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import deltalake
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -71,6 +72,22 @@ def test_columns_of_folders_and_later_columns_are_those_of_the_log(connect: Conn
     assert answer(db, sql) == [("00", 68, 34), ("01", 66, 33), ("02", 66, 33)]
     db.lay_out("trips")
     assert answer(db, sql) == [("00", 68, 34), ("01", 66, 33), ("02", 66, 33)]
+
+
+@pytest.mark.parametrize("folders", [[], ["zone"], ["zone", "id"]])
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf"), None])
+def test_ends_in_the_log_skip_no_rows(
+    connect: Connect, tmp_path: Path, folders: list[str], odd: float | None
+) -> None:
+    """A log has the least and the greatest value of each file, without NaN, and none if it is infinite."""
+    rows = pa.table({"id": range(20), "zone": ["a", None] * 10, "x": [odd, *map(float, range(19))]})
+    deltalake.write_deltalake(tmp_path / "trips", rows, partition_by=folders or None)
+    db = connect(tmp_path / "trips")
+    truth = duckdb.connect()
+    truth.execute("CREATE TABLE trips AS FROM rows")
+    for condition in ("x < 100", "x <= 18", "x > 100", "x >= 0", "x <> 5", "x = 5", "x < 3", "zone IS NULL"):
+        sql = f"SELECT count(*) AS n FROM trips WHERE {condition}"
+        assert answer(db, sql) == truth.execute(sql).fetchall(), condition
 
 
 def test_rows_that_a_deletion_vector_names_are_gone(connect: Connect, tmp_path: Path) -> None:

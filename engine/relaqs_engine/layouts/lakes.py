@@ -13,7 +13,9 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import import_module
+from operator import and_
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -134,8 +136,9 @@ def _delta(table: Any) -> LakeTable:
     import pyarrow as pa
 
     root = _path(table.table_uri)
+    folders = tuple(table.metadata().partition_columns)
     try:
-        dataset = table.to_pyarrow_dataset() if root else None
+        dataset = _without_ends(table.to_pyarrow_dataset(), folders) if root else None
     except Exception:  # it has deleted rows, or columns of other names
         dataset = None
     files = () if root is None or dataset is None else tuple(root / name for name in dataset.files)
@@ -145,10 +148,29 @@ def _delta(table: Any) -> LakeTable:
         state=f"{table.metadata().id} {table.version()}",
         columns=pa.schema(table.schema()) if dataset is None else dataset.schema,
         files=files,
-        are_whole=bool(files) and not table.metadata().partition_columns,
+        are_whole=bool(files) and not folders,
         dataset=dataset,
         read=table.scan,
     )
+
+
+def _without_ends(dataset: Any, folders: Sequence[str]) -> Any:
+    """Return a dataset whose files promise what is in the names of folders, and no ends of other columns.
+
+    The ends in a Delta log leave NaN out, and are NULL where they are infinite. Arrow skips files by them, or
+    takes a condition for met that is not: `x < 9`, by NaN.
+    """
+    import pyarrow.dataset as ds
+
+    def of_folders(fragment: Any) -> Any:
+        keys = ds.get_partition_keys(fragment.partition_expression)
+        values = {name: keys[name] for name in folders}
+        parts = [ds.field(k).is_null() if v is None else ds.field(k) == v for k, v in values.items()]
+        promise = reduce(and_, parts, ds.scalar(True))
+        return fragment.format.make_fragment(fragment.path, fragment.filesystem, promise)
+
+    fragments = [of_folders(fragment) for fragment in dataset.get_fragments()]
+    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
 
 
 def _iceberg(table: Any) -> LakeTable:
