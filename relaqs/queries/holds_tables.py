@@ -48,9 +48,10 @@ class HoldsTables:
         """Tables of the folder that could not be opened, by name, and why. The others can be asked.
 
         >>> import duckdb, pathlib, relaqs
-        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
-        >>> _ = pathlib.Path("letters.parquet").write_text("no Parquet")
-        >>> db = relaqs.connect(".", threads=1)
+        >>> pathlib.Path("mixed").mkdir()
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("mixed/numbers.parquet")
+        >>> _ = pathlib.Path("mixed/letters.parquet").write_text("no Parquet")
+        >>> db = relaqs.connect("mixed", threads=1)
         >>> list(db.tables), list(db.left_out)
         (['numbers'], ['letters'])
         """

@@ -31,7 +31,10 @@ _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DE
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """How one partition's rows are read. digest: of text and files' content: equal ones have equal rows."""
+    """How one partition's rows are read. Those of equal digests have equal rows.
+
+    digest: of the text, the files' content and the time zone.
+    """
 
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
@@ -106,7 +109,7 @@ def _partition_read(
         names=names,
         target=target,
         row_count=leading_stream(plan, catalog).partitions[index].row_count,
-        digest=_digest([sql, *contents]),
+        digest=_digest([repr(config.civil_time), sql, *contents]),
     )
 
 

@@ -26,6 +26,7 @@ from relaqs.cli import program
 from relaqs.python_values import python_values
 from relaqs.queries.checkpoint import query_identity
 from relaqs.rendering.moments import microseconds_between
+from relaqs.training import LinearRegression
 from tests.made_once import made_once
 from tests.relaqs.sessions import every_snapshot
 
@@ -211,6 +212,17 @@ def test_a_query_has_one_today_and_it_is_that_of_the_zone(folder: Path, client: 
         assert (day, is_same, moments) == (wall.date(), True, 1)  # type: ignore[attr-defined]
         now = datetime.now(ZoneInfo(zone)).replace(tzinfo=None)
         assert abs((now - wall).total_seconds()) < 600  # type: ignore[operator]
+
+
+def test_a_model_trains_on_the_rows_of_its_zone(folder: Path) -> None:
+    """What a process keeps of the rows of one zone is not taken for those of another."""
+    sql = """
+        SELECT hour(wall) AS x, if(hour(seen) = hour(wall), hour(wall), -hour(wall)) AS y
+        FROM events WHERE seen IS NOT NULL"""
+    for zone, slope in (("UTC", 1.0), ("Asia/Kolkata", -1.0), ("UTC", 1.0)):
+        with relaqs.connect(folder / "laid_out", timezone=zone, threads=1) as db:
+            model = db.train(LinearRegression(sql, target="y"), max_steps=30).result()
+        assert float(model.coef_[0]) == pytest.approx(slope, abs=0.2)
 
 
 def test_a_checkpoint_is_of_one_zone(folder: Path) -> None:
