@@ -148,9 +148,10 @@ def _variance_of_blocks(lists: _Lists, value: FloatArray, scan: Scan) -> Varianc
     """Return how much the share of values below each group's quantile varies between blocks."""
     limit = np.repeat(value[lists.group], lists.counts)
     rows = lists.count_where(lists.values < limit), lists.count_where(lists.values <= limit), lists.counts
-    blocks = len(scan.block_rows)
-    pairs, pair = np.unique(lists.group * blocks + lists.block, return_inverse=True)
-    below, up_to, counts = (np.bincount(pair, each, len(pairs)).astype(np.int64) for each in rows)
+    blocks, has_values = len(scan.block_rows), lists.counts > 0  # a task without rows gives an empty list
+    codes = (lists.group * blocks + lists.block)[has_values]
+    pairs, pair = np.unique(codes, return_inverse=True)
+    below, up_to, counts = (np.bincount(pair, each[has_values], len(pairs)).astype(np.int64) for each in rows)
     return share_variance_of_blocks(
         below, up_to, counts, pairs // blocks, pairs % blocks, scan.block_rows, len(value), scan.fraction
     )
