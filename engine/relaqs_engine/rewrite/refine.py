@@ -76,6 +76,9 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     draft = replace(draft, basis=plan.columns.basis)
     _check_partitions(draft, plan, maker)
     fits = cross_fits(draft, late, maker)
+    measured_by = measured_with_stages(plan.measured_by, maker)
+    if measured_by != plan.measured_by:  # the rows of other tables are counted with its own
+        plan = replace(plan, bars=replace(plan.bars, counts_every_row=False))
     warnings, streams = (*plan.warnings, *_warnings(late, maker)), all_streams(plan.streams, maker)
     return RefinedPlan(
         sql=plan.sql,
@@ -84,7 +87,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
         streams=streams,
         hoists=plan.hoists,
         warnings=warnings,
-        measured_by=measured_with_stages(plan.measured_by, maker),
+        measured_by=measured_by,
         stages=maker.stages,
         outer=OuterRows(
             plan=replace(plan, streams=streams, warnings=warnings),
