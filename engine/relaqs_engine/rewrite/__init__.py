@@ -30,6 +30,11 @@ and these modules hold the rest:
         shared          gives every group the stage's value as a column
         over_stages     plans an outer query that reads nothing but stages and static tables
 
+    what names mean, before any rule looks at them
+        scopes          says which query a column or an aggregate belongs to
+        named_outputs   gives each output a name of its own
+        groups_below    parts a query's groups from the subqueries that depend on them
+
     helpers of single rules
         shared_columns  the columns that USING shares, for `flatten`
         first_of_each   DISTINCT ON as GROUP BY, for `flatten`

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from relaqs_engine.rewrite.scopes import outer_columns
+
 _THEIR_OWN_MERGE = (exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
 
 
@@ -38,6 +40,8 @@ class Above:
             return exp.column(f"key_{self.keys.index(node)}", self.table, quoted=True)
         if isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, exp.Grouping | exp.GroupingId):
             return self._merged(node)
+        if isinstance(node, exp.Query):
+            return self._asking_about_groups(node)
         node = node.copy()
         for name, child in list(node.args.items()):
             if isinstance(child, list):
@@ -45,6 +49,16 @@ class Above:
             elif isinstance(child, exp.Expr):
                 node.set(name, self.visit(child))
         return node
+
+    def _asking_about_groups(self, query: exp.Query) -> exp.Query:
+        """Return a subquery with keys in the place of the columns outside that it depends on."""
+        query = query.copy()
+        for column in outer_columns(query):
+            if column in self.keys:
+                column.replace(exp.column(f"key_{self.keys.index(column)}", self.table, quoted=True))
+            else:
+                self.partials = None
+        return query
 
     def outputs(self) -> list[exp.Expr]:
         keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self.keys)]

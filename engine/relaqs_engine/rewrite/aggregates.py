@@ -26,7 +26,7 @@ from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
 from relaqs_engine.plans.times import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.averaged_intervals import interval_to_average
 from relaqs_engine.rewrite.averaged_times import AveragedTime, time_to_average
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.kept_arguments import of_arguments
 from relaqs_engine.rewrite.listed_values import MergedValue, OfValues, merged_value
@@ -286,10 +286,10 @@ class _Splitter:
         distinct = aggregate.this.expressions
         if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
             return self._of_values(of_arguments(aggregate), condition)
-        value = distinct[0].unnest()
+        value = without_brackets(distinct[0])
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
-        plain = self._groups_are_local or self._is_cluster_key(distinct[0].unnest())
+        plain = self._groups_are_local or self._is_cluster_key(without_brackets(distinct[0]))
         # In a state with one row for each value, counts of other values do not add up, nor do moments.
         if self.distinct not in (None, value) or ((self._plain_distinct or self._has_moments) and not plain):
             return self._of_values(of_distinct(aggregate, value), None)

@@ -54,6 +54,8 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     parts = carved.parts
     _check_parts(draft, carved)
     level = level_of(carved.outer, parts, may_decide=True)
+    if len(level.values) != len(draft.schema):
+        raise NotOnlineError("one of its outputs stands for several columns")
     items = _items(carved.outer, len(level.values))
     outputs = tuple(
         _output(name, type_, value, item, parts)

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
-from relaqs_engine.rewrite.draft import NotOnlineError, outer_columns, own_nodes
+from relaqs_engine.rewrite.draft import NotOnlineError, as_table, own_nodes
 from relaqs_engine.rewrite.existence_by_key import keys_for_exists
 from relaqs_engine.rewrite.flatten import with_explicit_keys
-from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.groups_below import asks_after_groups, split_at_groups
 from relaqs_engine.rewrite.late_conditions import ROWS, listing_of
 from relaqs_engine.rewrite.members import members_and_asking
 from relaqs_engine.rewrite.one_row import with_one_row_tables
+from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
 from relaqs_engine.rewrite.told_apart import without_distinct
 from relaqs_engine.rewrite.undecided import before_it_is_decided
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
 
-_FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+_CORE = "relaqs_core"  # the groups of an aggregation, until their answer has a name
+_FIRST = "relaqs_first"  # the finer groups that are made first
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ def carve(
     >>> print(carved.outer.sql("duckdb"))
     SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
     """
-    carver = _Carver(plan_part, describe, is_sampled, plan_whole)
+    names = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
+    carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
     outer = carver.cut(tree.copy())
     return Carved(outer, tuple(carver.parts), tuple(carver.queries))
 
@@ -96,6 +100,7 @@ class _Carver:
         describe: Describe,
         is_sampled: Callable[[str], bool],
         plan_whole: PlanPart | None,
+        names: set[str],
     ) -> None:
         self.parts: list[PartPlan] = []
         self.queries: list[exp.Select] = []
@@ -103,6 +108,8 @@ class _Carver:
         self._is_sampled = is_sampled
         self._plan_whole = plan_whole
         self._members = 0
+        self._names = names
+        self._firsts: set[str] = set()
         self._describe = describe
         self._index_of: dict[str, int] = {}
 
@@ -232,7 +239,7 @@ class _Carver:
         whole = self._whole(rows)
         if whole is None:
             raise NotOnlineError(f"rows of {table.name} are combined with an answer that is not known yet")
-        return whole.subquery(exp.to_identifier(table.alias_or_name, quoted=True))
+        return as_table(whole, table.alias_or_name)
 
     def _whole(self, query: exp.Select, plan_part: PlanPart | None = None) -> exp.Select | None:
         """Return a SELECT of all columns of the query's answer, None where it has no plan of its own."""
@@ -245,31 +252,41 @@ class _Carver:
     def _aggregation(self, query: exp.Select) -> exp.Select | None:
         """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
-        around = around or (self._plan_whole is not None and _has_query_in_having(query))
+        around = around or (self._plan_whole is not None and asks_after_groups(query))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
-        outer, inner = _split(query)
+        outer, inner = split_at_groups(query, _CORE)
         answer = self._add(inner, self._plan_part)
         if answer is None:
             return None
         for column in outer.find_all(exp.Column):
-            if column.table == _Core.TABLE:
+            if column.table == _CORE:
                 column.set("table", exp.to_identifier(answer))
-        for part in (*outer.expressions, outer.args.get("where")):
-            self._cut_subqueries(part)
+        self._cut_parts(outer)
         return outer.from_(exp.to_table(answer))
 
     def _below_union(self, query: exp.Select) -> exp.Select | None:
         """Return the query over the aggregates of a UNION ALL's branches, None where it reads none."""
-        outer, inner = _split(query)
+        if not any(isinstance(each.args.get("this"), exp.Union) for each in sources_of(query)):
+            return None
+        outer, inner = split_at_groups(query, core := self._fresh(_CORE))
         merged = below_union(inner, self._types_of)
-        return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
+        return outer.from_(merged.subquery(core)) if merged else None
 
     def _before_it_is_decided(self, query: exp.Select) -> exp.Select | None:
         """Return the query over finer groups, about which other answers decide. None where there are none."""
-        outer, inner = _split(query)
-        merged = before_it_is_decided(inner, self._is_sampled)
-        return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
+        if any(source.alias_or_name in self._firsts for source in sources_of(query)):
+            return None  # it is over finer groups already
+        outer, inner = split_at_groups(query, core := self._fresh(_CORE))
+        self._firsts.add(first := self._fresh(_FIRST))
+        merged = before_it_is_decided(inner, self._is_sampled, first)
+        return outer.from_(merged.subquery(core)) if merged else None
+
+    def _fresh(self, name: str) -> str:
+        """Return a name that no table has. Where one query stands inside of another, each has its own."""
+        found = next(each for i in count() if (each := f"{name}_{i}" if i else name) not in self._names)
+        self._names.add(found)
+        return found
 
     def _types_of(self, query: exp.Query) -> list[str]:
         return [type_ for _, type_ in self._describe(query.sql(DIALECT))]
@@ -289,104 +306,23 @@ class _Carver:
 def _group_rows(side: exp.Expr) -> None:
     """Make a query distinct whose rows make a set: that of an IN, or a side of UNION. In place.
 
-    Rows that are found once are kept once, and are known to stay.
+    Rows that are found once are kept once, and are known to stay. A query without FROM has one row.
     """
     if any(side.args.get(part) for part in ("group", "distinct", "order", "limit", "offset", "windows")):
         return
-    if isinstance(side, exp.Select) and not aggregates(side):
+    if isinstance(side, exp.Select) and side.args.get("from_") and not aggregates(side):
         side.set("distinct", exp.Distinct())
     elif isinstance(side, exp.Union):
         _group_rows(side.this.unnest())
         _group_rows(side.expression.unnest())
 
 
-def _split(query: exp.Select) -> tuple[exp.Select, exp.Select]:
-    """Return what stands around a query's aggregates, and the query of the aggregates themselves."""
-    keys, sets = group_keys(query)
-    core = _Core(keys[:-1] if sets else keys)
-    outer = exp.Select()
-    for part in ("expressions", "distinct", "qualify", "windows", "order", "limit", "offset"):
-        if (value := query.args.get(part)) is not None:
-            moved = [core.visit(each) for each in value] if isinstance(value, list) else core.visit(value)
-            outer.set(part, moved)
-    for item, original in zip(outer.expressions, query.expressions, strict=True):
-        if not isinstance(item, exp.Alias):
-            item.replace(exp.alias_(item.copy(), original.alias_or_name, quoted=True))
-    if decides_outside := _has_query_in_having(query):
-        outer.set("where", exp.Where(this=core.visit(query.args["having"].this)))
-    inner = exp.Select(expressions=core.outputs() or [exp.alias_(exp.Count(this=exp.Star()), "value_0")])
-    for part in ("from_", "joins", "where", "group", *([] if decides_outside else ["having"])):
-        if (value := query.args.get(part)) is not None:
-            copied = [each.copy() for each in value] if isinstance(value, list) else value.copy()
-            inner.set(part, copied)
-    return outer, inner
-
-
-def _has_query_in_having(query: exp.Select) -> bool:
-    having = query.args.get("having")
-    return having is not None and having.find(exp.Query) is not None
-
-
-class _Core:
-    """Collects the keys and aggregates in a query's expressions: the outputs of its inner query."""
-
-    TABLE = "relaqs_core"  # until the answer has a name
-
-    def __init__(self, keys: tuple[exp.Expr, ...]) -> None:
-        self._keys = keys
-        self._values: dict[exp.Expr, str] = {}
-
-    def outputs(self) -> list[exp.Expr]:
-        """Return the keys, then the aggregates. Unused keys are there too: keys tell the groups apart."""
-        keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self._keys)]
-        return keys + [exp.alias_(value.copy(), name, quoted=True) for value, name in self._values.items()]
-
-    def visit(self, node: exp.Expr) -> exp.Expr:
-        """Return the expression with columns of the answer in the place of keys and aggregates."""
-        if not isinstance(node, exp.Alias) and node in self._keys:
-            return exp.column(f"key_{self._keys.index(node)}", self.TABLE, quoted=True)
-        if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.AggFunc):
-            name = self._values.setdefault(node.copy(), f"value_{len(self._values)}")
-            return exp.column(name, self.TABLE, quoted=True)
-        if isinstance(node, exp.Column) and node.table:
-            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
-        if isinstance(node, exp.Query):
-            return node
-        node = node.copy()
-        if isinstance(node, exp.Window):
-            self._visit_function(node.this)
-        for name, child in list(node.args.items()):
-            if isinstance(node, exp.Window) and name == "this":
-                continue
-            self._visit_child(node, name, child)
-        return node
-
-    def _visit_function(self, node: exp.Expr) -> None:
-        """Visit the arguments of a window's own function, which is no aggregate of the query."""
-        for name, child in list(node.args.items()):
-            if isinstance(node, _FUNCTIONS_AROUND) and name == "this":
-                self._visit_function(child)
-            else:
-                self._visit_child(node, name, child)
-
-    def _visit_child(self, node: exp.Expr, name: str, child: object) -> None:
-        if isinstance(child, list):
-            node.set(name, [self.visit(each) if isinstance(each, exp.Expr) else each for each in child])
-        elif isinstance(child, exp.Expr):
-            node.set(name, self.visit(child))
-
-
 def aggregates(query: exp.Select) -> bool:
     """Whether the query groups or has an aggregate that is not a window's own function."""
     found = (node for item in query.expressions for node in own_nodes(item, exp.AggFunc))
-    return bool(query.args.get("group")) or any(not _is_of_window(node) for node in found)
-
-
-def _is_of_window(node: exp.Expr) -> bool:
-    parent = node.parent
-    while isinstance(parent, _FUNCTIONS_AROUND):
-        node, parent = parent, parent.parent
-    return isinstance(parent, exp.Window) and parent.this is node
+    return bool(query.args.get("group") or query.args.get("having")) or any(
+        not is_of_window(node) for node in found
+    )
 
 
 def sources_of(query: exp.Select) -> list[exp.Expr]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -165,48 +165,20 @@ def aliases_in(expression: exp.Expr) -> frozenset[str]:
     return frozenset(column.table for column in expression.find_all(exp.Column))
 
 
+def as_table(query: exp.Query, name: str) -> exp.Subquery:
+    """Return a query as a derived table with this name."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
 def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
     return tuple(expression.find_all(exp.Table))
 
 
-def outer_columns(query: exp.Expr) -> list[exp.Column]:
-    """Return the columns in a qualified query that are those of another query around it.
-
-    A table deeper inside may have the name of one around the query. So each column is looked for in the
-    selects that it stands in:
-
-    >>> import sqlglot
-    >>> sql = "SELECT 1 FROM (SELECT t.zone FROM t) AS top WHERE top.zone = t.zone"
-    >>> [column.sql() for column in outer_columns(sqlglot.parse_one(sql))]
-    ['t.zone']
-    """
-    names = {id(select): _names_of(select) for select in query.find_all(exp.Select)}
-    return [column for column in query.find_all(exp.Column) if column.table and not _is_inside(column, names)]
-
-
-def _is_inside(column: exp.Column, names: Mapping[int, frozenset[str]]) -> bool:
-    """Whether a select around a column has its table. names: of the tables of each select in the query."""
-    select = column.parent_select
-    while select is not None and id(select) in names:
-        if column.table in names[id(select)]:
-            return True
-        select = select.parent_select
-    return False
-
-
-def _names_of(select: exp.Select) -> frozenset[str]:
-    """Return the names of the tables that a select reads."""
-    first = select.args.get("from_")
-    others = [*(select.args.get("joins") or []), *(select.args.get("laterals") or [])]
-    parts = others if first is None else [first, *others]
-    nodes = [node for part in parts for node in part.walk(prune=_is_a_query)]
-    return frozenset(
-        node.alias_or_name for node in nodes if isinstance(node, exp.Table | exp.Subquery | exp.UDTF)
-    )
-
-
-def _is_a_query(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Select | exp.SetOperation)
+def without_brackets(node: exp.Expr) -> exp.Expr:
+    """Return an expression without the brackets around it. A subquery keeps its own, which `unnest` takes."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
 
 
 def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
@@ -214,7 +186,7 @@ def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     found: list[exp.Expr] = []
     pending = [] if condition is None else [condition]
     while pending:
-        part = pending.pop().unnest()
+        part = without_brackets(pending.pop())
         if isinstance(part, exp.And):
             pending += (part.right, part.left)
         else:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, outer_columns, own_nodes
+from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, own_nodes
 from relaqs_engine.rewrite.existence import DECIDE_ROWS
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.parse import DIALECT
 
 

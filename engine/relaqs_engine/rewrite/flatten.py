@@ -12,10 +12,21 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, outer_columns, own_nodes
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.first_of_each import first_of_each, is_first_of_each
-from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
+from relaqs_engine.rewrite.grouping import (
+    check_each_key_has_one_name,
+    with_written_keys,
+    write_out_order_by_all,
+)
+from relaqs_engine.rewrite.groups_below import with_groups_below
+from relaqs_engine.rewrite.named_outputs import (
+    has_star_over_query,
+    with_columns_told_apart,
+    with_named_outputs,
+)
 from relaqs_engine.rewrite.own_members import without_own_members
+from relaqs_engine.rewrite.scopes import check_columns_are_where_they_are_named, with_one_name_each
 from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
 from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
 from relaqs_engine.sql.functions import volatile_function
@@ -50,8 +61,10 @@ def qualified(draft: Draft) -> Draft:
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = without_own_members(merged(inline_ctes(_qualified(draft, tree))))
-    tree = shared_columns_as_left(tree)
+    tree = inline_ctes(_qualified(draft, tree))
+    check_columns_are_where_they_are_named(tree, lambda name: _columns_of(draft, name))
+    tree = with_groups_below(with_one_name_each(tree))
+    tree = shared_columns_as_left(without_own_members(merged(tree)))
     check_each_key_has_one_name(draft.tree, tree)
     return replace(draft, tree=tree, is_qualified=True)
 
@@ -74,13 +87,19 @@ def _has_pivot_without_name(tree: exp.Query) -> bool:
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
+    tree = with_named_outputs(tree)
+    has_star = has_star_over_query(tree)
     try:
         qualified = qualify(tree, schema=draft.binder.schema, dialect=DIALECT, quote_identifiers=True)
     except (OptimizeError, AssertionError) as error:  # it asserts that 1 in ORDER BY 1 is no column of a *
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)
     _forget_positions(qualified)
-    return qualified
+    return with_columns_told_apart(qualified, has_star_over_query=has_star)
+
+
+def _columns_of(draft: Draft, table: str) -> list[str]:
+    return [column.name for column in draft.catalog.table(table).columns]
 
 
 def _forget_positions(tree: exp.Query) -> None:
@@ -138,55 +157,15 @@ def _is_plain_distinct(tree: exp.Select) -> bool:
     return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
 
 
-def _order_by_all(tree: exp.Select) -> None:
-    """Write ORDER BY ALL out, in place: it means each output, from left to right."""
-    order = tree.args.get("order")
-    names = [item.alias for item in tree.expressions]
-    if order is None or len(order.expressions) != 1 or len(set(names)) < len(names):
-        return
-    [ordered] = order.expressions
-    if isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
-        each = [ordered.copy() for _ in names]
-        for copy, name in zip(each, names, strict=True):
-            copy.set("this", exp.column(name, quoted=True))
-        order.set("expressions", each)
-
-
 def with_explicit_keys(tree: exp.Select) -> exp.Select:
-    """Return the tree with its group keys written out.
-
-    GROUP BY ALL means the outputs that read a column and have no aggregate.
-    """
-    _order_by_all(tree)
+    """Return the tree with its group keys written out, and DISTINCT as group keys. In place."""
+    write_out_order_by_all(tree)
     if is_first_of_each(tree):
         return first_of_each(tree)
     if _is_plain_distinct(tree):
         tree.set("distinct", None)
         tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))
-    group = tree.args.get("group")
-    if group is None:
-        return tree
-    keys = group.expressions
-    is_one_group = exp.Tuple() in keys
-    if group.args.get("all"):
-        keys = [item.unalias() for item in tree.expressions if _is_key_of_all(item)]
-        group.set("all", None)
-    group.set("expressions", [key.unnest().copy() for key in keys if key != exp.Tuple()])
-    if not group.args.get("expressions") and not any(group.args.values()):
-        tree.set("group", None)  # GROUP BY (), or ALL of nothing but aggregates
-        aggregates = any(own_nodes(item, exp.AggFunc) for item in tree.expressions)
-        if is_one_group and not aggregates and not tree.args.get("having"):
-            tree.set("having", exp.Having(this=exp.true()))  # that makes one group of all rows, too
-    return tree
-
-
-def _is_key_of_all(item: exp.Expr) -> bool:
-    if own_nodes(item, exp.AggFunc):
-        return False
-    # sqlglot takes list[1] for a type, where `list` is a column.
-    if own_nodes(item, exp.Column) or any(node.args.get("values") for node in own_nodes(item, exp.DataType)):
-        return True
-    return any(map(outer_columns, own_nodes(item, exp.Query)))
+    return with_written_keys(tree)
 
 
 def with_plain_outer_sides(tree: exp.Query) -> exp.Query:

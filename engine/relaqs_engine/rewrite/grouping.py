@@ -1,7 +1,7 @@
-"""Turn ROLLUP, CUBE and GROUPING SETS into plain keys, and one more key that tells the grouping sets apart.
+"""The keys of GROUP BY written out, and ROLLUP, CUBE and GROUPING SETS as plain keys.
 
-Each task groups once per set. The number that GROUPING gives to all keys together becomes a key of its own.
-So a group of one set never meets a group of another set, and everything after the tasks sees ordinary groups.
+Each task groups once per set. The number that GROUPING gives to all keys together becomes one more key. So a
+group of one set never meets a group of another set, and everything after the tasks sees ordinary groups.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import NotOnlineError
+from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, without_brackets
+from relaqs_engine.rewrite.scopes import Scopes, is_below, outer_columns
 from relaqs_engine.sql.parse import DIALECT
 
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -54,6 +55,53 @@ def group_keys(select: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[in
     return (*keys, number), tuple((*each, len(keys)) for each in positions)
 
 
+def write_out_order_by_all(tree: exp.Select) -> None:
+    """Write ORDER BY ALL out, in place. It means each output, from left to right."""
+    order = tree.args.get("order")
+    names = [item.alias for item in tree.expressions]
+    if order is None or len(order.expressions) != 1 or len(set(names)) < len(names):
+        return
+    [ordered] = order.expressions
+    if isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
+        each = [ordered.copy() for _ in names]
+        for copy, name in zip(each, names, strict=True):
+            copy.set("this", exp.column(name, quoted=True))
+        order.set("expressions", each)
+
+
+def with_written_keys(tree: exp.Select) -> exp.Select:
+    """Return a SELECT with its group keys written out. In place.
+
+    GROUP BY ALL means the outputs that read a column and have no aggregate.
+    """
+    write_out_order_by_all(tree)
+    group = tree.args.get("group")
+    if group is None:
+        return tree
+    keys = group.expressions
+    is_one_group = exp.Tuple() in keys
+    if group.args.get("all"):
+        calls = Scopes(tree).aggregates_of(tree)
+        keys = [item.unalias() for item in tree.expressions if _is_key_of_all(item, calls)]
+        group.set("all", None)
+    group.set("expressions", [without_brackets(key).copy() for key in keys if key != exp.Tuple()])
+    if not group.args.get("expressions") and not any(group.args.values()):
+        tree.set("group", None)  # GROUP BY (), or ALL of nothing but aggregates
+        aggregates = any(own_nodes(item, exp.AggFunc) for item in tree.expressions)
+        if is_one_group and not aggregates and not tree.args.get("having"):
+            tree.set("having", exp.Having(this=exp.true()))  # that makes one group of all rows, too
+    return tree
+
+
+def _is_key_of_all(item: exp.Expr, aggregates: Sequence[exp.Expr]) -> bool:
+    if any(is_below(call, item) for call in aggregates):
+        return False
+    # sqlglot takes list[1] for a type, where `list` is a column.
+    if own_nodes(item, exp.Column) or any(node.args.get("values") for node in own_nodes(item, exp.DataType)):
+        return True
+    return any(map(outer_columns, own_nodes(item, exp.Query)))
+
+
 def check_each_key_has_one_name(written: exp.Query, qualified: exp.Query) -> None:
     """Raise NotOnlineError where GROUP BY writes one key in two ways. DuckDB takes it for two keys."""
     before, after = (
@@ -84,10 +132,11 @@ def grouping_number(
     """
     bits: list[exp.Expr] = []
     for place, argument in enumerate(reversed(node.expressions)):
-        key = outputs.get(argument.name, argument) if isinstance(argument, exp.Column) else argument
-        if key.unnest() not in keys:
+        is_name = isinstance(argument, exp.Column) and not argument.table
+        key = without_brackets(outputs.get(argument.name, argument) if is_name else argument)
+        if key not in keys:
             raise NotOnlineError(f"{argument.sql(DIALECT)} of GROUPING is no group key")
-        shift = len(keys) - 1 - list(keys).index(key.unnest())
+        shift = len(keys) - 1 - list(keys).index(key)
         bits.append(exp.maybe_parse(f"((k{len(keys)} >> {shift}) & 1) * {1 << place}", dialect=DIALECT))
     total = bits[0]
     for bit in bits[1:]:
@@ -121,7 +170,7 @@ def _keys_of(part: exp.Expr, select: exp.Select) -> _Set:
     """Return the keys of an element: one, or those of a tuple. A number means an output."""
     if isinstance(part, exp.Tuple):
         return _joined([_keys_of(inner, select) for inner in part.expressions])
-    part = part.unnest()
+    part = without_brackets(part)
     if isinstance(part, exp.Literal) and not part.is_string:
-        return (select.expressions[int(part.this) - 1].unalias().unnest(),)
+        return (without_brackets(select.expressions[int(part.this) - 1].unalias()),)
     return (part,)

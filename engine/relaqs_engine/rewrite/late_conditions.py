@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import conjuncts_of, outer_columns, own_nodes
+from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes
+from relaqs_engine.rewrite.scopes import outer_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,13 @@ from sqlglot import exp
 from relaqs_engine.rewrite.draft import (
     Draft,
     aliases_in,
+    as_table,
     conjuncts_of,
-    outer_columns,
     relates_all_rows,
     tables_in,
 )
 from relaqs_engine.rewrite.read_whole import repeats_values
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.subqueries import is_local_query
 from relaqs_engine.sql.parse import DIALECT
@@ -135,7 +136,7 @@ def _of_select(
     if repeats(members):
         members = members.distinct()
     asking = exp.select(*(names[each].copy() for each in outputs or list(names)[:1]))
-    asking = asking.from_(members.subquery(exp.to_identifier(alias, quoted=True)))
+    asking = asking.from_(as_table(members, alias))
     return members, asking.where(*(_over(names, each) for each in correlated))
 
 

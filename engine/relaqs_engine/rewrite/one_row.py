@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes, relates_all_rows, revive_rows
 from relaqs_engine.rewrite.existence_by_key import as_aggregate
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.parse import DIALECT
 
 _ONE = "relaqs_one_"
@@ -60,8 +61,8 @@ def with_one_row_tables(query: exp.Select) -> exp.Select:
 def _ask_as_values(query: exp.Select) -> None:
     """Put a value in the place of each EXISTS that is the same for all rows. In place."""
     for exists in _own(query, exp.Exists):
-        if (value := as_aggregate(exists.this)) is not None and _stands_alone(asked := value.subquery()):
-            exists.replace(asked)
+        if (value := as_aggregate(exists.this)) is not None and not outer_columns(value):
+            exists.replace(value.subquery())
 
 
 def _own(query: exp.Select, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -74,7 +75,7 @@ def _one_row_values(query: exp.Select) -> Iterator[exp.Subquery]:
     """Yield the subqueries among outputs and in WHERE that have one row, whatever row they stand in."""
     for inner in _own(query, exp.Subquery):
         assert isinstance(inner, exp.Subquery)
-        if not isinstance(inner.parent, _OF_ROWS) and _has_one_row(inner.this) and _stands_alone(inner):
+        if not isinstance(inner.parent, _OF_ROWS) and _has_one_row(inner.this) and not outer_columns(inner):
             yield inner
 
 
@@ -83,12 +84,6 @@ def _has_one_row(query: exp.Expr) -> bool:
         return False
     grouped = any(query.args.get(part) for part in ("group", "having", "distinct"))
     return not grouped and all(own_nodes(item, exp.AggFunc) for item in query.expressions)
-
-
-def _stands_alone(subquery: exp.Subquery) -> bool:
-    """Whether no column in it is one of a table around it."""
-    own = {source.alias_or_name for source in subquery.this.find_all(exp.Table, exp.Subquery)}
-    return all(column.table in own for column in subquery.find_all(exp.Column))
 
 
 def _joined(query: exp.Select, table: exp.Subquery) -> exp.Select:

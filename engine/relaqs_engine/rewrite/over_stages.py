@@ -58,6 +58,7 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
         for (name, type_), item in zip(draft.schema, _items(draft, tree), strict=True)
     )
     largest = max(layouts, key=lambda layout: (layout.row_count, layout.table)).table
+    _check_binds(draft, tree, maker)
     picks = _picks_extremes(tree) or _compares(tree, maker)
     statics = tuple(dict.fromkeys(_statics(draft, tree, maker)))
     titles = ", ".join(stage.title for stage in maker.stages)
@@ -87,6 +88,16 @@ def _put_stages(query: exp.Expr, maker: StageMaker) -> None:
     if maker.reads_sampled(query):
         tables = ", ".join(table.name for table in tables_in(query) if maker.reads_sampled(table))
         raise NotOnlineError(f"rows of the sampled table {tables} are compared with those of all partitions")
+
+
+def _check_binds(draft: Draft, tree: exp.Select, maker: StageMaker) -> None:
+    """Raise SqlError where the query does not bind over the answers of its stages."""
+    stages = (
+        (stage.name, ", ".join(f"NULL::{each.type} AS o{i}" for i, each in enumerate(stage.plan.outputs)))
+        for stage in maker.stages
+    )
+    given = ", ".join(f"{name} AS (SELECT {columns})" for name, columns in stages)
+    draft.binder.describe(f"WITH {given} {tree.sql(DIALECT)}")
 
 
 def _items(draft: Draft, tree: exp.Select) -> list[exp.Expr]:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlglot import exp
 from sqlglot.optimizer.merge_subqueries import merge_subqueries
 
-from relaqs_engine.rewrite.draft import conjuncts_of, outer_columns, own_nodes
+from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes
+from relaqs_engine.rewrite.scopes import outer_columns
 
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber)
 _COMPARED: dict[type[exp.Expr], Callable[[int, int], bool]] = {

@@ -138,7 +138,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
     """Return the SQL of a partial query over a scan. over_tables: that of the tables of the catalog."""
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if draft.distinct is not None:
-        keys.append(exp.alias_(draft.distinct.copy(), VALUE))
+        keys.append(exp.alias_(_value_of(draft, draft.distinct), VALUE))
     if block is not None:
         keys.append(exp.alias_(block, BLOCK))
     basis = draft.basis if keys else tuple(map(_found_in_rows, draft.basis))
@@ -151,6 +151,17 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
     group = _group_by(draft, len(keys))
     body = scan_sql(draft, scan, over_tables=over_tables)
     return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
+
+
+def _value_of(draft: Draft, value: exp.Expr) -> exp.Expr:
+    """Return what COUNT(DISTINCT …) counts. It is no key of a grouping set, although it may equal one.
+
+    DuckDB takes equal expressions for one key, and would group by it in each set. CASE makes them unequal as
+    long as the query is bound. After that DuckDB takes it away.
+    """
+    if not draft.grouping_sets:
+        return value.copy()
+    return exp.case().when(exp.true(), value.copy())
 
 
 def _group_by(draft: Draft, count: int) -> str:

@@ -16,6 +16,8 @@ from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.names import SCALE, SHARED_SCALE
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, SharedValue, conjuncts_of
+from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.groups_below import is_before_groups
 from relaqs_engine.rewrite.stages import StageMaker, child_queries, look_up_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -35,10 +37,13 @@ def share_values(draft: Draft, maker: StageMaker) -> Draft:
           FROM state GROUP BY k0) AS merged_groups CROSS JOIN shared
     """
     tree = draft.select
+    keys, _ = group_keys(tree)
     names: dict[str, SharedValue] = {}
     for subquery in list(tree.find_all(exp.Subquery)):
         if not (stages := maker.stages_in(subquery)) or subquery.find_ancestor(exp.From, exp.Join):
             continue
+        if is_before_groups(subquery, keys):
+            raise NotOnlineError("a group key or an aggregate depends on an aggregate over all partitions")
         name = look_up_of(subquery)
         if name is None:
             raise NotOnlineError("a subquery per group reads sampled rows of all partitions")
@@ -52,7 +57,7 @@ def share_values(draft: Draft, maker: StageMaker) -> Draft:
 def _shared_value(name: str, maker: StageMaker) -> SharedValue:
     plan = maker.stage(name).plan
     output = plan.outputs[0]
-    if output.kind is not OutputKind.ESTIMATE:
+    if output.kind is not OutputKind.ESTIMATE or not plan.has_one_row:
         raise NotOnlineError(f"{maker.stage(name).title} has no estimate that groups could be compared with")
     columns = {column.name: f"{name}_{column.name}" for column in plan.columns.basis}
 

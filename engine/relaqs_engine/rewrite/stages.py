@@ -52,10 +52,11 @@ from relaqs_engine.rewrite.draft import (
     NotOnlineError,
     aliases_in,
     conjuncts_of,
-    outer_columns,
     own_nodes,
     tables_in,
+    without_brackets,
 )
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.parse import DIALECT
 
 PlanStage = Callable[[exp.Select, Draft], MergePlan]
@@ -127,6 +128,8 @@ class StageMaker:
             container = container.parent
         if isinstance(container, exp.Lateral):
             raise NotOnlineError("LATERAL over all partitions is not rewritten")
+        if isinstance(container, exp.SetOperation):
+            raise NotOnlineError("a subquery over all partitions is a side of a set operation")
         if isinstance(container, exp.Any | exp.All):
             raise NotOnlineError("ANY and ALL over all partitions are not rewritten")
         if isinstance(container, exp.From | exp.Join):
@@ -328,7 +331,7 @@ def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.E
     if isinstance(condition, exp.EQ):
         outside = {id(column) for column in outer_columns(query)}
         for inner, outer in ((condition.left, condition.right), (condition.right, condition.left)):
-            inner, outer = inner.unnest(), outer.unnest()
+            inner, outer = without_brackets(inner), without_brackets(outer)
             columns = list(outer.find_all(exp.Column))
             is_outer = bool(columns) and all(id(column) in outside for column in columns)
             if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:

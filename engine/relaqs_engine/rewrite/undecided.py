@@ -25,24 +25,26 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.rewrite.above import Above
-from relaqs_engine.rewrite.draft import aliases_in, conjuncts_of, outer_columns, own_nodes, tables_in
+from relaqs_engine.rewrite.draft import aliases_in, conjuncts_of, own_nodes, tables_in
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.scopes import outer_columns
 
-_FIRST = "relaqs_first"
 
-
-def before_it_is_decided(query: exp.Select, is_sampled: Callable[[str], bool]) -> exp.Select | None:
+def before_it_is_decided(
+    query: exp.Select, is_sampled: Callable[[str], bool], first: str
+) -> exp.Select | None:
     """Return an aggregation as one over finer groups. None where nothing else decides about its rows.
 
     Args:
         query: its outputs are group keys and aggregates. It has no subquery in HAVING.
         is_sampled: whether the table of a name is sampled.
+        first: the name of the finer groups, which no other table has.
 
     >>> import sqlglot
     >>> where = "t.km > 9 AND t.driver IN (SELECT b.driver FROM b)"
     >>> sql = f"SELECT t.zone AS zone, SUM(t.fare) AS fare FROM t WHERE {where} GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> found = before_it_is_decided(tree, lambda table: True)
+    >>> found = before_it_is_decided(tree, lambda table: True, "relaqs_first")
     >>> print(found.sql("duckdb", pretty=True).replace('"', ""))
     SELECT
       relaqs_first.key_0 AS zone,
@@ -71,11 +73,9 @@ def before_it_is_decided(query: exp.Select, is_sampled: Callable[[str], bool]) -
     rows = _rows_of(query, is_sampled)
     if rows is None or not (rows.others or rows.undecided):
         return None
-    if any(source.alias_or_name == _FIRST for source in rows.first):
-        return None
     keys, sets = group_keys(query)
     plain = keys[:-1] if sets else keys
-    above = _AboveFirst(_finer_keys(rows, plain), rows.aliases, may_be_empty=bool(sets) or not keys)
+    above = _AboveFirst(_finer_keys(rows, plain), rows.aliases, first, may_be_empty=bool(sets) or not keys)
     items = [exp.alias_(above.visit(item.unalias()), item.alias, quoted=True) for item in query.expressions]
     merged = exp.Select(expressions=items)
     for part in ("group", "having"):
@@ -207,13 +207,15 @@ def _own_columns(condition: exp.Expr) -> Iterator[exp.Column]:
 class _AboveFirst(Above):
     """Rewrites what stands above the groups that are aggregated first."""
 
-    def __init__(self, keys: Sequence[exp.Expr], aliases: frozenset[str], *, may_be_empty: bool) -> None:
-        super().__init__(keys, _FIRST, may_be_empty=may_be_empty)
+    def __init__(
+        self, keys: Sequence[exp.Expr], aliases: frozenset[str], table: str, *, may_be_empty: bool
+    ) -> None:
+        super().__init__(keys, table, may_be_empty=may_be_empty)
         self._aliases = aliases
 
     def visit(self, node: exp.Expr) -> exp.Expr:
         """Return the expression. Minima and maxima of other tables stay: no row counts twice in them."""
-        if isinstance(node, exp.Grouping | exp.GroupingId):
+        if isinstance(node, exp.Grouping | exp.GroupingId | exp.Query):
             return super().visit(node)
         if isinstance(node, exp.Filter | exp.AggFunc) and not aliases_in(node) <= self._aliases:
             if not isinstance(node, exp.Min | exp.Max) or aliases_in(node) & self._aliases:
@@ -238,7 +240,7 @@ def _joined(merged: exp.Select, rows: _Rows, above: _AboveFirst) -> exp.Select:
     first = first.where(*(each.copy() for each in rows.known))
     if above.keys:
         first.set("group", exp.Group(expressions=[key.copy() for key in above.keys]))
-    merged = merged.from_(first.subquery(_FIRST))
+    merged = merged.from_(first.subquery(above.table))
     joins = [join.copy() for join in rows.others]
     for join in joins:
         if on := join.args.get("on"):

@@ -86,6 +86,7 @@ def parse_query(
     tree = _single_select(sql, effort or Effort())
     _select_what_is_described(tree)
     _unpack_columns(tree)
+    _read_all_of_queries(tree)
     _take_joins_out_of_brackets(tree)
     select_for_pivots(tree)
     _refuse_statements(tree)
@@ -136,6 +137,14 @@ def _unpack_columns(tree: exp.Query) -> None:
             if isinstance(columns, exp.Columns):
                 columns.set("unpack", True)
                 call.replace(columns)
+
+
+def _read_all_of_queries(tree: exp.Query) -> None:
+    """Write ALL of a query for what sqlglot takes for a function: x > ALL ((SELECT 1) UNION SELECT 2)."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        query = call.expressions[0] if len(call.expressions) == 1 else None
+        if call.name.lower() == "all" and isinstance(query, exp.Query):
+            call.replace(exp.All(this=query))
 
 
 def _take_joins_out_of_brackets(tree: exp.Query) -> None:
