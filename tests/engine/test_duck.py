@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from relaqs_engine.duck import (
@@ -150,3 +151,43 @@ def test_cursors_of_one_database_have_civil_times_of_their_own() -> None:
                 assert cursor.rows("SELECT current_setting('TimeZone')") == [(usual.civil_time.zone,)]
             with pytest.raises(DataError, match="locked"):
                 usual.run("SET threads = 2")
+
+
+def test_all_cursors_of_a_database_have_its_settings() -> None:
+    names = ("async_threads", "parquet_metadata_cache", "python_enable_replacements")
+    sql = f"SELECT value FROM duckdb_settings() WHERE name IN {names} ORDER BY name"
+    with closing(Database(CONFIG)) as database:
+        cursor = database.cursor()
+        for each in (cursor, cursor.another()):
+            assert each.rows(sql) == [("0",), ("true",), ("false",)]
+
+
+@pytest.mark.parametrize("keyword", ["RECURSIVE", "recursive"])
+@pytest.mark.parametrize("way", ["table", "rows", "run", "another"])
+def test_a_recursion_over_a_file_ends_on_one_thread(tmp_path: Path, keyword: str, way: str) -> None:
+    duckdb.sql(f"COPY (FROM range(3) AS v(p)) TO '{tmp_path}/v.parquet'")
+    sql = (
+        f"WITH {keyword} t(x) AS (SELECT 1::BIGINT UNION ALL SELECT t.x + 1 FROM '{tmp_path}/v.parquet' AS v "
+        "JOIN t ON t.x = v.p) SELECT count(*) AS n FROM t"
+    )
+    cursor = Database(replace(CONFIG, readable=(str(tmp_path),))).cursor()
+    found: list[object] = []
+
+    def ask() -> None:
+        for _ in range(2):
+            match way:
+                case "table":
+                    found.append(cursor.table(sql)["n"][0].as_py())
+                case "run":
+                    cursor.run(f"CREATE OR REPLACE TABLE made AS {sql}")
+                    found.extend(n for (n,) in cursor.rows("FROM made"))
+                case _:
+                    asked = cursor if way == "rows" else cursor.another()
+                    found.extend(n for (n,) in asked.rows(sql))
+            prefetching_is_off = cursor.rows("SELECT current_setting('disable_parquet_prefetching')")
+            assert prefetching_is_off == [(False,)]
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert found == [3, 3]
