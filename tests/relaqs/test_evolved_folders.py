@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.row_groups import RowGroupPlan
 
 import relaqs
+from benchmarks.server_process import serving
 from relaqs.cli import program
 from relaqs.queries import planner
 from tests.relaqs.sessions import Connect, exact_rows
@@ -263,3 +265,14 @@ def test_commands_go_on_with_the_tables_that_open(lake: Path) -> None:
     failed = run(program, ["sql", "--data", str(lake), "SELECT count(*) AS n FROM unfit"])
     assert failed.exit_code == 1
     assert "no type holds the values of both" in failed.stderr
+
+
+def test_a_server_goes_on_with_the_tables_that_open(lake: Path) -> None:
+    with serving(lake, "--threads", "1") as running, psycopg.connect(running.address()) as connection:
+        connection.autocommit = True
+        grown = connection.execute("SELECT count(*), count(v) FROM grown").fetchone()
+        assert grown == (2 * ROWS, ROWS - len(range(0, ROWS, 11)))
+        shown = connection.execute("SELECT tablename FROM pg_tables ORDER BY 1").fetchall()
+        assert shown == [("grown",), ("ok",)]
+        with pytest.raises(psycopg.DataError, match="no type holds the values of both"):
+            connection.execute("SELECT * FROM public.unfit")
