@@ -11,7 +11,7 @@ import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs_engine.arrow_arrays import doubles
+from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
@@ -181,7 +181,7 @@ class Estimator:
         def beyond(rows: float) -> int | None:
             return self._membership.certain_beyond(rows, candidates, at, scan.fraction)
 
-        shown = point.slice(0, len(places.certain))
+        shown = _with_known_counts(plan, point.slice(0, len(places.certain)), found)
         settled = are_all and bool(places.certain.all())
         settled &= not (so_far or rules.has_having)
         settled &= not plan.groups_are_local or self._is_ranking_known(places)
@@ -379,6 +379,16 @@ class Estimator:
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
+
+
+def _with_known_counts(plan: MergePlan, point: pa.Table, found: CellIntervals) -> pa.Table:
+    """Return the point estimate with COUNT(*) of a whole table as its interval has it, which is known."""
+    estimated = (i for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE)
+    for place, i in enumerate(estimated if plan.bars.counts_every_row else ()):
+        if plan.outputs[i].total and (found.low[:, place] == found.high[:, place]).all():
+            known = arrow(found.value[:, place]).cast(point.column(i).type)
+            point = point.set_column(i, point.column_names[i], known)
+    return point
 
 
 def _variance_estimator(plan: MergePlan, state: PartialRows, cursor: Cursor) -> VarianceEstimator:
