@@ -59,13 +59,12 @@ class Encodings:
         }
 
     def _has_sound_ends(self, field: pa.Field) -> bool:
-        """Whether DuckDB may go by the ends of a column in a footer.
+        """Whether DuckDB may go by the ends of a column in a footer, but for NaN (see `partition_file.py`).
 
-        Arrow's ends of floats leave NaN out. Of texts without a dictionary and with one value for both ends,
-        DuckDB 2.0 forgets the NULLs.
+        Of texts without a dictionary and with one value for both ends, DuckDB 2.0 forgets the NULLs.
         """
         has_texts = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
-        return not pa.types.is_floating(field.type) and (field.name in self.dictionaries or not has_texts)
+        return field.name in self.dictionaries or not has_texts
 
 
 def probed(source: Pieces, key: Sequence[str]) -> Encodings:

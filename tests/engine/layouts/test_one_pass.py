@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts import Layout, one_pass, shuffle, verify, windows
+from relaqs_engine.layouts import Layout, one_pass, partition_file, shuffle, verify, windows
 from relaqs_engine.layouts.distinct import SAMPLE_ROWS
 
 ROWS = 6_000
@@ -264,6 +265,37 @@ def test_nulls_beside_one_value_are_found_again(tmp_path: Path, kind: str) -> No
         for condition in ("x IS NULL", "coalesce(x::VARCHAR, '') = ''"):
             [(found,)] = duckdb.sql(f"SELECT count(i) FROM '{path}' WHERE {condition}").fetchall()
             assert [(found,)] == duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE i % 2 = 1").fetchall()
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_footers_have_no_ends_where_there_is_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Any reader may go by what is left. How many values are NULL is left, too."""
+    monkeypatch.setattr(partition_file, "ROW_GROUP_ROWS", 100)
+    rows = duckdb.sql(
+        "SELECT i, CASE WHEN i % 97 = 0 THEN 'NaN'::DOUBLE WHEN i % 7 > 0 THEN i % 50 END AS x, "
+        "(i % 3)::DOUBLE AS y FROM range(3000) t(i)".replace("DOUBLE", kind)
+    ).to_arrow_table()
+    layout = shuffle(rows, tmp_path / "t", partitions=5)
+    with_nan = 0
+    for path in layout.paths:
+        file = pq.ParquetFile(path)
+        assert file.num_row_groups > 5
+        for i in range(file.num_row_groups):
+            x = file.read_row_group(i)["x"]
+            has_nan = bool(pc.any(pc.is_nan(x)).as_py())
+            chunks = [file.metadata.row_group(i).column(place).statistics for place in (1, 2)]
+            assert [chunk.has_min_max for chunk in chunks] == [not has_nan, True]
+            assert chunks[0].null_count == x.null_count
+            with_nan += has_nan
+    assert 10 < with_nan < 30
+    truth = duckdb.connect()
+    truth.execute("CREATE TABLE t AS FROM rows")
+    for condition in ("x > 60", "x < 60", "NOT isnan(x)", "x = 'NaN'::DOUBLE", "x IS NULL", "y > 1"):
+        sql = f"SELECT count(*), max(x), max(y) FROM t WHERE {condition}"
+        [found] = truth.sql(sql.replace("t WHERE", f"'{layout.directory}/*/*.parquet' WHERE")).fetchall()
+        assert repr(found) == repr(truth.sql(sql).fetchall()[0]), condition
 
 
 def test_values_that_a_dictionary_has_and_no_row_are_not_extremes(tmp_path: Path) -> None:
