@@ -202,8 +202,6 @@ def test_the_outlier_index_is_read_where_every_column_merges_row_by_row(skewed: 
         return isinstance(plan, MergePlan) and plan.reads_outliers
 
     known = "SELECT sum(amount), count(*), max(k), any_value(1) FROM t"
-    skewed.check(
-        known, batches=16
-    )  # all rows are known
+    skewed.check(known, batches=16)  # all rows are known
     assert reads(known)
     assert not reads("SELECT sum(amount), count(DISTINCT k) FROM t")
