@@ -4,6 +4,7 @@
 #   make test    run the tests but the slow ones, three files at a time
 #   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
 #   make check   all that must hold before a commit: tests, lint, format, types
+#   make grid    ask random kinds of queries of random kinds of tables beside plain DuckDB, for MINUTES
 #   make docs    build the documentation's site, into site/index.html
 #   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)
 #   make clean   remove the environment and everything that was made
@@ -24,7 +25,7 @@ AT_ONCE := 3
 # Tests start hundreds of processes. Without bytecode files each would compile all of its sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow lint format-check types check docs bench clean
+.PHONY: help demo test test-slow lint format-check types check grid docs bench clean
 .NOTPARALLEL:
 
 help:
@@ -50,6 +51,13 @@ types: $(INSTALLED)
 	$(BIN)/mypy --num-workers 2
 
 check: lint format-check types test
+
+# Another seed each day. The seed is printed with what fails: make grid SEED=N asks the same again.
+SEED ?= $(shell date +%j)
+MINUTES ?= 5
+
+grid: $(INSTALLED)
+	$(BIN)/python -m benchmarks.grid --seed $(SEED) --minutes $(MINUTES) --processes 2
 
 docs: $(INSTALLED)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
