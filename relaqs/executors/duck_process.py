@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import threading
+import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,11 +44,18 @@ HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statement
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
 MARK_COUNT = 4096  # interrupted owners remembered; what starts later than that many is long gone
 REPEAT_SECONDS = 0.005  # between two interruptions of one statement
+LOOK_SECONDS = 0.1  # between two looks whether a hoist is still worth waiting for
+
+DEAF_SECONDS = 5.0  # after which a statement that DuckDB goes on with is given up, with its database
 
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
 _WRITE_AGAIN = "write the file again, or leave it out"
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
+
+
+class AbandonedError(Exception):
+    """The database of a task was given up while it waited there. It runs in another."""
 
 
 class Statements:
@@ -57,7 +66,7 @@ class Statements:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: dict[str, list[Cursor]] = {}
+        self._running: dict[str, list[Cursor]] = {}  # by owner
         self._interrupted: OrderedDict[str, None] = OrderedDict()
 
     def check(self, owner: str) -> None:
@@ -80,20 +89,26 @@ class Statements:
                     del self._running[owner]
                 self._changed.notify_all()
 
-    def interrupt(self, owner: str) -> None:
-        """Stop the owner's statements, refuse later ones, and return when none runs.
+    def interrupt(self, owners: Collection[str]) -> list[Cursor]:
+        """Stop the owners' statements, refuse later ones, and return when none runs.
 
         DuckDB forgets an interruption that arrives just before a statement starts, and a statement that
-        was registered may not have started yet: so it is repeated until the statement has ended.
+        was registered may not have started yet: so it is repeated until the statement has ended. Some
+        functions of DuckDB look for none. The cursors of those that still run after DEAF_SECONDS come back.
         """
+        deadline = time.monotonic() + DEAF_SECONDS
         with self._changed:
-            self._interrupted[owner] = None
+            self._interrupted |= dict.fromkeys(owners)
             while len(self._interrupted) > MARK_COUNT:
                 self._interrupted.popitem(last=False)
-            while cursors := self._running.get(owner):
-                for cursor in cursors:
+            while (running := self._of(owners)) and time.monotonic() < deadline:
+                for cursor in running:
                     cursor.interrupt()
                 self._changed.wait(REPEAT_SECONDS)
+            return running
+
+    def _of(self, owners: Collection[str]) -> list[Cursor]:
+        return [cursor for owner in owners for cursor in self._running.get(owner, ())]
 
     def release(self, owner: str) -> None:
         """Forget that the owner was interrupted: nothing of it can start here any more."""
@@ -121,6 +136,11 @@ class HoistStore:
         self._lock = threading.Lock()
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()  # least recently used first
         self._is_crowded = False
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Let nobody wait for a table any more: what is being built may never end."""
+        self._is_abandoned = True
 
     @contextmanager
     def held(
@@ -129,17 +149,24 @@ class HoistStore:
         cursor: Cursor,
         interruptible: Interruptible,
         check: Callable[[Sequence[Read]], None] = lambda reads: None,
+        still_wanted: Callable[[], None] = lambda: None,
     ) -> Iterator[None]:
         """Have the hoists' tables there inside the block.
 
-        interruptible: to build them in. check: called with what one reads before it is built.
+        Args:
+            hoists: what is built.
+            cursor: of the calling thread.
+            interruptible: to build them in.
+            check: called with what one reads before it is built.
+            still_wanted: called while another thread builds one. It raises to wait no longer.
         """
         taken: list[str] = []
         try:
             for hoist in hoists:
                 prepared = self._take(hoist.name)
                 taken.append(hoist.name)
-                self._build(hoist, prepared, cursor, interruptible, check)
+                with self._alone(prepared, still_wanted):
+                    self._build(hoist, prepared, cursor, interruptible, check)
             self._make_room(cursor)
             yield
         finally:
@@ -161,16 +188,27 @@ class HoistStore:
         interruptible: Interruptible,
         check: Callable[[Sequence[Read]], None],
     ) -> None:
-        with prepared.building:
-            if prepared.is_ready:
-                return
-            check(hoist.reads)
-            with unchanged(hoist.reads), interruptible():
-                # OR REPLACE: an earlier task may have been interrupted between commit and is_ready.
-                cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
-            prepared.is_ready = True
+        if prepared.is_ready:
+            return
+        check(hoist.reads)
+        with unchanged(hoist.reads), interruptible():
+            # OR REPLACE: an earlier task may have been interrupted between commit and is_ready.
+            cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
+        prepared.is_ready = True
         with self._lock:
             self._is_crowded = True
+
+    @contextmanager
+    def _alone(self, prepared: _Prepared, still_wanted: Callable[[], None]) -> Iterator[None]:
+        """Build in the block while nobody else does. Raises AbandonedError where that would never be."""
+        while not prepared.building.acquire(timeout=LOOK_SECONDS):
+            still_wanted()
+            if self._is_abandoned:
+                raise AbandonedError
+        try:
+            yield
+        finally:
+            prepared.building.release()
 
     def _give_back(self, names: Sequence[str]) -> None:
         with self._lock:
@@ -227,6 +265,7 @@ class OpenDatabase:
         self._serving = threading.Lock()
         self._serves_row_groups = False
         self._of_thread = _ThreadCursor()
+        self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
         self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
         self.uses = 0
 
@@ -237,6 +276,7 @@ class OpenDatabase:
         """
         if self._of_thread.cursor is None:
             self._of_thread.cursor = self._database.cursor()
+            self._cursors.add(self._of_thread.cursor)
         self._of_thread.cursor.keep_time(civil_time or self._database.civil_time)
         return self._of_thread.cursor
 
@@ -248,6 +288,10 @@ class OpenDatabase:
 
                 self._database.serve(RowGroupFileSystem(self._files))
                 self._serves_row_groups = True
+
+    def has(self, cursors: Iterable[Cursor]) -> bool:
+        """Return whether one of the cursors is of this database."""
+        return any(cursor in self._cursors for cursor in cursors)
 
     def close(self) -> None:
         self._database.close()
@@ -269,6 +313,11 @@ class Runtime:
 
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
+        while True:
+            with suppress(AbandonedError):
+                return self._query(work, owner)
+
+    def _query(self, work: QueryWork, owner: str) -> pa.Table:
         config, hoists, sql = work.config, work.hoists, work.sql
         all_reads = (*work.reads, *(read for hoist in hoists for read in hoist.reads))
         with self._using(config) as database, self._stores.in_use(all_reads):
@@ -280,13 +329,26 @@ class Runtime:
                 database.serve_row_groups()
             cursor = database.cursor(config.civil_time)
             interruptible = partial(self.statements.running, owner, cursor)
-            held = database.hoists.held(hoists, cursor, interruptible, check)
+            held = database.hoists.held(hoists, cursor, interruptible, check, still_wanted)
             with held, unchanged(work.reads), interruptible():
                 return cursor.table(sql)
 
     def _fetch(self, read: Read) -> None:
         with self._stores.in_use((read,)):
             self._files.check((read,))
+
+    def interrupt(self, owners: Collection[str]) -> bool:
+        """Stop the owners' statements, and return whether none runs any more.
+
+        A statement that goes on keeps what it has of its database: memory, and threads where that has more
+        than one. So the database is given up with it. Who asks next opens another.
+        """
+        deaf = self.statements.interrupt(owners)
+        if deaf:
+            with self._lock:
+                for config in [config for config, database in self._open.items() if database.has(deaf)]:
+                    self._open.pop(config).hoists.abandon()
+        return not deaf
 
     def close_database(self, config: DatabaseConfig) -> None:
         """Free the database and its hoists, unless a task uses it now."""
@@ -374,9 +436,12 @@ def _of_user(reads: Sequence[Read]) -> str:
     return f"a row group of {' or '.join(paths[:3])} cannot be read:"
 
 
-def interrupt(owner: str) -> None:
-    """Stop every statement that runs for the owner in this process; those yet to start will not run."""
-    _RUNTIME.statements.interrupt(owner)
+def interrupt(*owners: str) -> bool:
+    """Stop every statement that runs for the owners in this process; those yet to start will not run.
+
+    Returns whether none runs any more: False after DEAF_SECONDS, where DuckDB goes on with one.
+    """
+    return _RUNTIME.interrupt(owners)
 
 
 def release(owner: str) -> None:

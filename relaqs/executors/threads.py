@@ -6,9 +6,11 @@ Why not Dask in the process: docs/decisions/0003-embedded-executor.md.
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +29,12 @@ from relaqs.scheduling import Desk
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
 from relaqs.sharing.policy import Policy
 
-JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library
+JOIN_SECONDS = 2.0  # for tasks that no interruption reaches, e.g. a training step in another library
+SETTLE_SECONDS = 0.05  # within which a thread gives its core back once its statement has ended
+
+
+class DeafTaskWarning(UserWarning):
+    """A task went on after it was interrupted. Its thread was given up, and another has its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +45,19 @@ class _Order:
     done: Done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Running:
     """What one thread runs now."""
 
-    job: str
-    cores: int
+    turn: Grant[_Order]
     since_seconds: float
+
+    @property
+    def job(self) -> str:
+        return self.turn.job
+
+    def held_core_seconds(self, now_seconds: float) -> float:
+        return (now_seconds - self.since_seconds) * self.turn.item.task.cores
 
 
 class ThreadExecutor:
@@ -77,9 +90,10 @@ class ThreadExecutor:
         self._running: dict[int, _Running] = {}  # by thread
         self._cancelled: set[str] = set()  # cancelled jobs that still run tasks
         self._is_closed = False
-        self._threads = [background_thread(self._serve, f"relaqs-{index}") for index in range(self._cores)]
-        for thread in self._threads:
-            thread.start()
+        self._numbers = itertools.count()
+        self._threads: list[threading.Thread] = []
+        for _ in range(self._cores):
+            self._add_thread()
         _OPEN.add(self)
 
     @property
@@ -121,31 +135,78 @@ class ThreadExecutor:
         with self._changed:
             now_seconds, running = time.monotonic(), defaultdict[str, list[float]](list)
             for each in self._running.values():
-                running[each.job] += [now_seconds - each.since_seconds] * each.cores
+                running[each.job] += [now_seconds - each.since_seconds] * each.turn.item.task.cores
             return self._desk.status(now_seconds, self._cores, running)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:
-            self._queue.drop(job_id)
-            self._desk.leave(job_id)
-            self._drivers.pop(job_id, None)
-            if not self._runs(job_id):
+            if not self._leaves(job_id):
                 return
-            self._cancelled.add(job_id)
-        worker.interrupt(job_id)
+        self._end_tasks({job_id})
 
     def close(self) -> None:
         """Cancel every job and join the threads, but for one in a task that no interruption reaches."""
         with self._changed:
             self._is_closed = True
             jobs = {*self._queue.jobs(), *(each.job for each in self._running.values())}
+            running = {job_id for job_id in jobs if self._leaves(job_id)}
             self._changed.notify_all()
-        for job_id in jobs:
-            self.cancel(job_id)
-        for thread in self._threads:
+        if running:
+            self._end_tasks(running)
+        deadline = time.monotonic() + JOIN_SECONDS
+        for thread in list(self._threads):
             if thread is not threading.current_thread():
-                thread.join(JOIN_SECONDS)
+                thread.join(max(0.0, deadline - time.monotonic()))
         _OPEN.discard(self)
+
+    def _leaves(self, job_id: str) -> bool:
+        """Forget a job, and return whether tasks of it run still."""
+        self._queue.drop(job_id)
+        self._desk.leave(job_id)
+        self._drivers.pop(job_id, None)
+        if not self._runs(job_id):
+            return False
+        self._cancelled.add(job_id)
+        return True
+
+    def _end_tasks(self, jobs: set[str]) -> None:
+        """Interrupt what runs of cancelled jobs. Threads that it keeps for too long are given up."""
+        if not worker.interrupt(*jobs):
+            self._give_up(jobs)
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not any(map(self._runs, jobs)), SETTLE_SECONDS)
+            if not any(map(self._runs, jobs)) or self._is_closed:
+                return
+        later = threading.Timer(worker.DEAF_SECONDS, self._give_up, (jobs,))
+        later.daemon = True
+        later.start()
+
+    def _give_up(self, jobs: set[str]) -> None:
+        """Let other threads have the places of those that still run tasks of cancelled jobs.
+
+        A thread that is given up ends when its task does. Nothing is asked of it before, and what it returns
+        is nobody's. Its job stays marked as interrupted, so that it starts no other statement.
+        """
+        with self._changed:
+            deaf = {thread: each for thread, each in self._running.items() if each.job in jobs}
+            now_seconds = time.monotonic()
+            for thread, each in deaf.items():
+                del self._running[thread]
+                self._charge(each, each.held_core_seconds(now_seconds))
+            self._cancelled -= jobs
+            self._threads = [thread for thread in self._threads if thread.ident not in deaf]
+            if not self._is_closed:
+                for _ in deaf:
+                    self._add_thread()
+        if deaf:
+            warnings.warn(
+                f"a query was stopped, and DuckDB or another library went on with it for "
+                f"{worker.DEAF_SECONDS:g} s. Other threads have taken the place of {len(deaf)}. Until that "
+                "ends, or this process does, it keeps its memory and may keep a core busy",
+                DeafTaskWarning,
+                stacklevel=2,
+            )
 
     def describe(self) -> str:
         return f"{self._cores} thread{'' if self._cores == 1 else 's'} in this process"
@@ -156,22 +217,23 @@ class ThreadExecutor:
 
     def _serve_one(self) -> bool:
         """Run one task; False once closed. A call of its own, so that an idle thread holds no result."""
-        if (turn := self._next_turn()) is None:
+        if (running := self._next_turn()) is None:
             return False
-        result = run_measured(turn.item.task, turn.job)
-        self._settle(turn, result.core_seconds)
-        turn.item.done(result)
+        result = run_measured(running.turn.item.task, running.job)
+        if not self._settle(running, result.core_seconds):
+            return False
+        running.turn.item.done(result)
         return True
 
-    def _next_turn(self) -> Grant[_Order] | None:
+    def _next_turn(self) -> _Running | None:
         """Wait for work; None once the executor is closed."""
         with self._changed:
             while not self._is_closed:
                 self._share_out()
                 if (turn := self._queue.pop()) is not None:
-                    running = _Running(turn.job, turn.item.task.cores, time.monotonic())
+                    running = _Running(turn, time.monotonic())
                     self._running[threading.get_ident()] = running
-                    return turn
+                    return running
                 self._changed.wait()
             return None
 
@@ -189,14 +251,27 @@ class ThreadExecutor:
         if self._is_closed:
             raise ClusterError("this session is closed; open another with relaqs.connect")
 
-    def _settle(self, turn: Grant[_Order], core_seconds: float) -> None:
+    def _settle(self, running: _Running, core_seconds: float) -> bool:
+        """Give the core back. Returns whether the thread still serves: False where it was given up."""
         with self._changed:
-            self._queue.settle(turn, core_seconds)
-            self._desk.charge(turn.job, core_seconds, time.monotonic())
+            if self._running.get(threading.get_ident()) is not running:
+                return False
             del self._running[threading.get_ident()]
-            if turn.job in self._cancelled and not self._runs(turn.job):
-                self._cancelled.discard(turn.job)
-                worker.release(turn.job)
+            self._charge(running, core_seconds)
+            if running.job in self._cancelled and not self._runs(running.job):
+                self._cancelled.discard(running.job)
+                worker.release(running.job)
+                self._changed.notify_all()
+            return True
+
+    def _charge(self, running: _Running, core_seconds: float) -> None:
+        self._queue.settle(running.turn, core_seconds)
+        self._desk.charge(running.job, core_seconds, time.monotonic())
+
+    def _add_thread(self) -> None:
+        thread = background_thread(self._serve, f"relaqs-{next(self._numbers)}")
+        self._threads.append(thread)
+        thread.start()
 
 
 def usable_cores() -> int:
