@@ -57,6 +57,7 @@ _ATTEMPTS = {
     "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT)",
     "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
 }
+_OF_THE_WIDEST = re.compile(r"Out of Range Error: Overflow in .*?(?:HUGEINT|INT128|DECIMAL\(38\))")
 _SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)|\s*Use \"SET [^\"]*\"[^.]*\.?")
 
 
@@ -71,6 +72,8 @@ def about_rows(message: str) -> str:
     'Invalid Input Error: More than one row.'
     """
     attempt = next((each for begin, each in _ATTEMPTS.items() if message.startswith(begin)), None)
+    if _OF_THE_WIDEST.match(message):
+        attempt = "no exact number is wider; cast to DOUBLE first, as in CAST(… AS DOUBLE)"
     message = _SETTING.sub("", message)  # no setting can be changed here
     return message if attempt is None else f"{message}; {attempt}"
 
@@ -93,6 +96,11 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     >>> about_types(said, "SELECT count(*) FROM trips WHERE day > 5", (1, 39))  # doctest: +ELLIPSIS
     "Cannot compare values of type DATE and type INTEGER - ...; a day is written as DATE '2024-01-31'"
     """
+    if "BITSTRING_AGG" in message and "statistics" in message:
+        return (
+            "how long the bits of bitstring_agg(x) are depends on all values of x, which are not known here; "
+            "give the least and the greatest one, as in bitstring_agg(x, 0, 100)"
+        )
     if found := _NO_COMMON_TYPE.search(message):
         return f"{_plain_types(found[0])}{_common_type(_plain_types(found[1]), _plain_types(found[2]))}"
     if (found := _NO_FUNCTION.search(message)) is None:

@@ -218,3 +218,27 @@ def test_the_advised_reader_reads_what_is_no_utf_8(tmp_path: Path) -> None:
     cursor = open_for_reading()
     assert cursor.rows(f"FROM {read}") == [("München", 1), ("Köln", 2)]
     cursor.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "attempt"),
+    [
+        ("SELECT 9223372036854775807 + n FROM trips", "CAST(… AS HUGEINT)"),
+        ("SELECT sum(170141183460469231731687303715884105727 - 1 + n) FROM trips", "CAST(… AS DOUBLE)"),
+        ("SELECT 170141183460469231731687303715884105727::HUGEINT * n FROM trips", "CAST(… AS DOUBLE)"),
+        ("SELECT repeat('9', 38)::DECIMAL(38, 0) * n FROM trips", "CAST(… AS DOUBLE)"),
+    ],
+)
+def test_an_overflow_names_a_type_that_is_wide_enough(sql: str, attempt: str) -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(DataError, match="Overflow in ") as error:
+        cursor.rows(sql)
+    assert str(error.value).endswith(f"as in {attempt}")
+
+
+def test_bits_without_bounds_say_how_to_give_them() -> None:
+    cursor = open_for_reading()
+    with pytest.raises(
+        SqlError, match=r"give the least and the greatest one, as in bitstring_agg\(x, 0, 100\)"
+    ):
+        cursor.rows("SELECT bitstring_agg(x) FROM range(5) AS t(x)")

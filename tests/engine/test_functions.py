@@ -7,12 +7,12 @@ import pytest
 import sqlglot
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.aggregates import mark_aggregates
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.functions import (
     VOLATILE_NAMES,
     allowed_functions,
     check_functions,
-    mark_aggregates,
     volatile_function,
 )
 from sqlglot import exp

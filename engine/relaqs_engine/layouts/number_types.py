@@ -31,3 +31,18 @@ def has_floats(duckdb_type: str) -> bool:
     (True, False)
     """
     return _FLOAT.search(duckdb_type) is not None
+
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+
+
+def range_of(duckdb_type: str) -> tuple[float, float] | None:
+    """Return the least and the greatest whole number of a type of up to 64 bits, None for other types.
+
+    >>> range_of("SMALLINT"), range_of("UTINYINT"), range_of("DOUBLE")
+    ((-32768.0, 32767.0), (0.0, 255.0), None)
+    """
+    if (bits := _BITS.get(duckdb_type)) is not None:
+        return -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+    bits = _BITS.get(duckdb_type.removeprefix("U"))
+    return None if bits is None else (0.0, 2.0**bits - 1)

@@ -12,6 +12,8 @@ from math import inf
 
 from sqlglot import exp
 
+from relaqs_engine.sql.aggregates import call_of
+
 
 class Sign(IntFlag):
     """The sides of zero that are possible. NONE: neither, the value is zero or NULL."""
@@ -28,14 +30,12 @@ class Sign(IntFlag):
 
 SignOfColumn = Callable[[exp.Column], Sign]
 
-_AS_ITS_ARGUMENT = (
-    *(exp.Paren, exp.Alias, exp.Nullif, exp.Round, exp.Floor, exp.Ceil, exp.Mod),
-    *(exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Window),
-)
+_AS_ITS_ARGUMENT = (*(exp.Paren, exp.Alias, exp.Nullif, exp.Round, exp.Floor, exp.Ceil, exp.Mod, exp.Window),)
+_OF_LAW = {"plus": Sign.POSITIVE}
 _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
 _FEW = 3.0
-_NEVER_NEGATIVE = (exp.Sqrt, exp.Abs, exp.Exp, exp.Count, exp.Stddev, exp.Variance)
+_NEVER_NEGATIVE = (exp.Sqrt, exp.Abs, exp.Exp)
 
 
 def sign_of_bounds(lowest: float | None, highest: float | None) -> Sign:
@@ -70,6 +70,9 @@ def sign_of(expression: exp.Expr, of_column: SignOfColumn) -> Sign:
             return _of_product(sign(expression.left), sign(expression.right))
         case exp.Case() | exp.Coalesce() | exp.Greatest() | exp.Least():
             return reduce(Sign.__or__, map(sign, _alternatives(expression)), Sign.NONE)
+    if (call := call_of(expression)) is not None:
+        is_as_argument = call.law.value == "argument" and len(call.arguments) in call.law.arguments
+        return sign(call.arguments[0]) if is_as_argument else _OF_LAW.get(call.law.value, Sign.EITHER)
     if isinstance(expression, _NEVER_NEGATIVE):
         return Sign.POSITIVE
     return sign(expression.this) if isinstance(expression, _AS_ITS_ARGUMENT) else Sign.EITHER

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.postgres.wording import without_postgres_words
+from relaqs_engine.sql.aggregates import Merge, call_of
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.read import read_statements
@@ -101,14 +102,22 @@ def _type_of_value(node: exp.Expr, columns: _Columns) -> str | None:
             return node.to.sql(DIALECT)
         case exp.Literal():
             return "VARCHAR" if node.is_string else "BIGINT" if node.is_int else "DOUBLE"
-        case exp.Count():
-            return "BIGINT"
-        case exp.Max() | exp.Min():
-            return _type_of_value(node.this, columns)
-        case exp.Sum() | exp.Avg():
-            return "DOUBLE"
+        case exp.AggFunc():
+            return _type_of_aggregate(node, columns)
         case exp.Lower() | exp.Upper() | exp.Substring() | exp.Concat():
             return "VARCHAR"
         case exp.Binary() if not isinstance(node, exp.Predicate):
             return _type_of_value(node.this, columns) or _type_of_value(node.expression, columns)
+    return None
+
+
+def _type_of_aggregate(node: exp.AggFunc, columns: _Columns) -> str | None:
+    call = call_of(node)
+    match None if call is None else call.law.merge:
+        case Merge.COUNT:
+            return "BIGINT"
+        case Merge.MIN | Merge.MAX:
+            return _type_of_value(node.this, columns)
+        case Merge.TOTAL | Merge.MEAN:
+            return "DOUBLE"
     return None

@@ -41,9 +41,7 @@ and these modules hold the rest:
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
         moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
         so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
-        quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
-        kept_arguments  any other aggregate, for `split_aggregates`
-        listed_values   the SQL of functions of all values
+        listed_values   MEDIAN, MODE, LIST and others of all values or rows, for `split_aggregates`
         existence_by_key  EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
         own_members     IN that every row meets, for `flatten`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`

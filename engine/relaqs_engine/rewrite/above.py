@@ -14,8 +14,13 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.aggregates import Merge, call_of, is_aggregate
 
-_THEIR_OWN_MERGE = (exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
+# What combines the values of groups below. The others have no such merge, or one of several columns.
+_COMBINED_BY_ITSELF = (
+    *(Merge.TOTAL, Merge.MIN, Merge.MAX, Merge.ANY),
+    *(Merge.BIT_AND, Merge.BIT_OR, Merge.BIT_XOR),
+)
 
 
 class Above:
@@ -38,7 +43,7 @@ class Above:
         """Return the expression with the groups' columns in the place of keys and aggregates."""
         if node in self.keys:
             return exp.column(f"key_{self.keys.index(node)}", self.table, quoted=True)
-        if isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, exp.Grouping | exp.GroupingId):
+        if is_aggregate(node):
             return self._merged(node)
         if isinstance(node, exp.Query):
             return self._asking_about_groups(node)
@@ -66,34 +71,25 @@ class Above:
         return keys + [exp.alias_(each.copy(), f"value_{i}", quoted=True) for i, each in enumerate(values)]
 
     def _merged(self, node: exp.Expr) -> exp.Expr:
-        call = node.this if isinstance(node, exp.Filter) else node
-        if self._counts_keys(node):
-            keys = [self.visit(key) for key in call.this.expressions]
-            return exp.Count(this=exp.Distinct(expressions=keys))
-        if isinstance(call.this, exp.Distinct | exp.Order) or call.expressions:
+        call = call_of(node)
+        if call is None or call.order:
             self.partials = None
-        elif isinstance(call, exp.Sum):
-            return exp.Sum(this=self._partial(node))
-        elif isinstance(call, exp.Count | exp.CountIf):
+            return exp.Null()
+        if call.merge is Merge.UNIQUE and call.arguments[0] in self.keys and call.condition is None:
+            return exp.Count(this=exp.Distinct(expressions=[self.visit(call.arguments[0])]))
+        if call.merge in _COMBINED_BY_ITSELF:
+            return type(call.node)(this=self._partial(node))
+        if call.merge is Merge.COUNT:
             return self._count(exp.Sum(this=self._partial(node)))
-        elif isinstance(call, _THEIR_OWN_MERGE):
-            return type(call)(this=self._partial(node))
-        elif isinstance(call, exp.Avg):
+        if call.merge is Merge.MEAN:
             total, count = (
-                self._partial(_with_call(node, kind(this=call.this.copy()))) for kind in (exp.Sum, exp.Count)
+                self._partial(_with_call(node, kind(this=call.arguments[0].copy())))
+                for kind in (call.total, exp.Count)
             )
             nothing = exp.Nullif(this=exp.Sum(this=count), expression=exp.Literal.number(0))
-            return exp.paren(exp.Div(this=exp.Sum(this=total), expression=nothing))
-        else:
-            self.partials = None
+            return exp.paren(exp.Div(this=call.total(this=total), expression=nothing))
+        self.partials = None
         return exp.Null()
-
-    def _counts_keys(self, node: exp.Expr) -> bool:
-        """Whether it counts the distinct values of a key. Each group below has rows, and so has its key."""
-        if not isinstance(node, exp.Count) or not isinstance(node.this, exp.Distinct) or node.expressions:
-            return False
-        values = node.this.expressions
-        return len(values) == 1 and values[0] in self.keys
 
     def _count(self, total: exp.Expr) -> exp.Expr:
         return exp.Coalesce(this=total, expressions=[exp.Literal.number(0)]) if self.may_be_empty else total

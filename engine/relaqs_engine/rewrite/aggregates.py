@@ -1,11 +1,14 @@
 """Rule: split each aggregate into partial aggregates that merge, and write its final value over them.
 
+How a call merges is the law of its function (`sql/aggregates.py`). `_MERGES` says what each kind of merge is
+made of:
+
 SUM(x)      sum
 COUNT       count
 AVG(x)      sum / count
-MIN, MAX    min, max (the other aggregates of this kind are in so_far.py)
+MIN, MAX    min, max (see so_far.py)
 VAR, CORR   counts, means and products of deviations (see moments.py)
-quantiles   all values (see quantiles.py)
+quantiles   all values (see listed_values.py)
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
 from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.number_types import is_number, range_of
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
 from relaqs_engine.plans.times import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
@@ -28,13 +31,12 @@ from relaqs_engine.rewrite.averaged_intervals import interval_to_average
 from relaqs_engine.rewrite.averaged_times import AveragedTime, time_to_average
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
-from relaqs_engine.rewrite.kept_arguments import of_arguments
-from relaqs_engine.rewrite.listed_values import MergedValue, OfValues, merged_value
-from relaqs_engine.rewrite.moments import is_of_moments, value_of_moments
-from relaqs_engine.rewrite.quantiles import of_distinct, of_values
+from relaqs_engine.rewrite.listed_values import MergedValue, merged_value, of_values
+from relaqs_engine.rewrite.moments import value_of_moments
 from relaqs_engine.rewrite.scans import scan_of_tables
-from relaqs_engine.rewrite.so_far import FirstOrLast, first_or_last, value_so_far
+from relaqs_engine.rewrite.so_far import first_or_last, value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
 from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
 from relaqs_engine.sql.parse import DIALECT
 
@@ -85,9 +87,7 @@ def split_aggregates(draft: Draft) -> Draft:
     )
 
 
-_IN_ANY_ORDER = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
 _OF_NUMBERS = (exp.Binary, exp.Paren, exp.Literal, exp.Neg, exp.Boolean)
-_AGGREGATE_NODES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 
 
 class _Splitter:
@@ -100,7 +100,8 @@ class _Splitter:
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
-        self._has_moments = any(map(is_of_moments, draft.select.find_all(exp.AggFunc)))
+        calls = map(call_of, draft.select.find_all(exp.AggFunc))
+        self._has_moments = any(call is not None and call.merge is Merge.MOMENTS for call in calls)
         self._of_values_found: dict[tuple[str, str], MergedValue] = {}
         self.averaged_times: tuple[AveragedTime, ...] = ()
         self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
@@ -149,7 +150,7 @@ class _Splitter:
                 return exp.column(f"k{position}", quoted=True)
             if isinstance(node, exp.Grouping | exp.GroupingId):
                 return grouping_number(node, keys[:-1] if self._draft.grouping_sets else keys, self._outputs)
-            if isinstance(node, _AGGREGATE_NODES) and not isinstance(node, exp.Query):
+            if is_aggregate(node):
                 return exp.paren(side(self._final(node)), copy=False)
             if isinstance(node, exp.Column) and not node.table and node.name in self._shared:
                 return exp.paren(side(self._shared[node.name]).copy(), copy=False)
@@ -173,44 +174,18 @@ class _Splitter:
         return result
 
     def _final(self, node: exp.Expr) -> _Final:
-        """Return the value of one aggregate. Raises NotOnlineError where it does not merge.
-
-        The order of the cases matters. First comes what has no estimate but merges by itself (so_far.py),
-        then what needs a list of all values (quantiles.py), then the sums in `_AGGREGATES`. COUNT(DISTINCT x)
-        stands before the refusal of every other DISTINCT.
-        """
+        """Return the value of one aggregate. Raises NotOnlineError where it has no law."""
         self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
-        condition: exp.Expr | None = None
-        if isinstance(node, exp.Filter):
-            condition, aggregate = node.expression, node.this
-        else:
-            aggregate = node
-        if isinstance(aggregate, exp.IgnoreNulls):  # how ANY_VALUE is parsed
-            aggregate = aggregate.this
-        if (first := first_or_last(aggregate)) is not None:
-            return self._first(first, condition)
-        if isinstance(aggregate, _IN_ANY_ORDER) and isinstance(aggregate.this, exp.Order):
-            aggregate = aggregate.copy()
-            aggregate.set("this", aggregate.this.this)
-        if any(isinstance(aggregate.this, kind) for kind in (exp.Order, exp.HavingMax, exp.Limit)):
-            return self._of_values(of_arguments(node if condition is None else node.this), condition)
-        so_far = value_so_far(aggregate, lambda kind, each, of: self.column(kind, each, condition, of))
-        if so_far is not None:
-            return _Final(so_far, so_far.copy())
-        if (values := of_values(aggregate)) is not None:
-            return self._of_values(values, condition)
-        if (moments := self._moments(aggregate, condition)) is not None:
-            return moments
-        if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Distinct):
-            return self._count_distinct(aggregate, condition)
-        build = _AGGREGATES.get(type(aggregate))
-        is_plain = not isinstance(aggregate.this, exp.Distinct)
-        returns_several = aggregate.expressions or aggregate.args.get("count")
-        if build is not None and is_plain and not returns_several:
-            return build(self, aggregate, condition)
-        return self._of_values(of_arguments(aggregate), condition)
+        if (call := call_of(node)) is None:
+            raise NotOnlineError(f"nothing is known of how {node.sql(DIALECT)} merges")
+        return _MERGES[call.merge](self, call)
 
-    def _moments(self, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final | None:
+    def of_itself(self, call: Call) -> _Final:
+        """Return the value of what merges by itself, and has no estimate."""
+        value = value_so_far(call, lambda kind, each, of: self.column(kind, each, call.condition, of))
+        return _Final(value, value.copy())
+
+    def of_moments(self, call: Call) -> _Final:
         def add(
             kind: Basis,
             each: exp.Expr,
@@ -219,13 +194,12 @@ class _Splitter:
             count_of: str | None = None,
             means: tuple[str, ...] = (),
         ) -> str:
-            return self.column(kind, each, condition, count_of=count_of, means=means)
+            return self.column(kind, each, call.condition, count_of=count_of, means=means)
 
         def bounds_of(value: exp.Expr) -> Bounds:
             return value_bounds(value, self._statistics)
 
-        found = value_of_moments(aggregate, add, bounds_of)
-        return None if found is None else _Final(*found)
+        return _Final(*value_of_moments(call, add, bounds_of))
 
     def type_of_a_moment(self, value: exp.Expr) -> str:
         """Return the type of dates, times and intervals, "" for numbers."""
@@ -241,36 +215,60 @@ class _Splitter:
                 return ""
         return type_ if type_.startswith(("DATE", "TIME", "INTERVAL")) else ""
 
+    def widened(self, value: exp.Expr) -> exp.Expr:
+        """Return what is summed, in wider numbers where `x + 1` could leave the type of x.
+
+        DuckDB adds 1 to the sum instead, once for each row.
+        """
+        bare = value.unnest()
+        sides = [bare.left.unnest(), bare.right.unnest()] if isinstance(bare, exp.Add | exp.Sub) else []
+        columns = [side for side in sides if isinstance(side, exp.Column)]
+        if len(columns) != 1 or not all(side is columns[0] or side.is_int for side in sides):
+            return value.copy()
+        column, bounds = self._statistics(columns[0]), value_bounds(bare, self._statistics)
+        ends = None if column is None else range_of(column.type)
+        if ends is None or bounds.lowest is None or bounds.highest is None:
+            return value.copy()
+        if ends[0] <= bounds.lowest and bounds.highest < ends[1]:
+            return value.copy()
+        wide = exp.cast(columns[0].copy(), "HUGEINT", dialect=DIALECT)
+        return value.copy().transform(lambda node: wide if isinstance(node, exp.Column) else node)
+
     def _is_number(self, node: exp.Expr) -> bool:
         column = self._statistics(node) if isinstance(node, exp.Column) else None
         return isinstance(node, exp.Identifier) or (column is not None and is_number(column.type))
 
-    def average_of_times(self, aggregate: exp.Expr, type_: str, condition: exp.Expr | None) -> _Final:
+    def average_of_times(self, call: Call, type_: str) -> _Final:
         """Return AVG of dates, times or intervals; of moments that have no bounds, the value so far."""
+        (value,), condition = call.arguments, call.condition
         if type_ == "INTERVAL":
-            return self._average_of_intervals(aggregate, condition)
-        found = time_to_average(aggregate.this, type_, self._statistics)
+            return self._average_of_intervals(value, condition)
+        found = time_to_average(value, type_, self._statistics)
         if found is None:
-            return self._of_values(of_arguments(aggregate), condition)
+            return self.listed(call, Merge.ROWS)
         total = self.column(Basis.SUM, exp.Sum(this=found.microseconds), condition)
-        count = self.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+        count = self.column(Basis.COUNT, exp.Count(this=value.copy()), condition)
         self.link_count(count, total)
         merged = found.merged(total, count)
         self.averaged_times = (*self.averaged_times, merged)
         return _Final(merged.exact, merged.estimate)
 
-    def _average_of_intervals(self, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-        value = interval_to_average(aggregate.this)
+    def _average_of_intervals(self, averaged: exp.Expr, condition: exp.Expr | None) -> _Final:
+        value = interval_to_average(averaged)
         months, days, microseconds, length = (
             self.column(Basis.SUM, exp.Sum(this=part), condition) for part in (*value.parts, value.length)
         )
-        count = self.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+        count = self.column(Basis.COUNT, exp.Count(this=averaged.copy()), condition)
         self.link_count(count, length)
         merged = value.merged((months, days, microseconds), length, count)
         self.averaged_times = (*self.averaged_times, merged)
         return _Final(merged.exact, merged.estimate)
 
-    def _first(self, first: FirstOrLast, condition: exp.Expr | None) -> _Final:
+    def of_one_row(self, call: Call) -> _Final:
+        """Return the value of FIRST and LAST, and of ANY_VALUE, which is the first one in an order."""
+        if call.merge is Merge.ANY and not call.order:
+            return self.of_itself(call)
+        first, condition = first_or_last(call), call.condition
         if first.condition is not None:
             both = first.condition if condition is None else exp.and_(condition.this, first.condition)
             condition = exp.Where(this=both)
@@ -278,28 +276,30 @@ class _Splitter:
         value = exp.func("struct_extract", exp.column(name), exp.Literal.string("v"))
         return _Final(value, value.copy())
 
-    def _count_distinct(self, aggregate: exp.Count, condition: exp.Expr | None) -> _Final:
+    def number_of_values(self, call: Call) -> _Final:
         """Return COUNT(DISTINCT x).
 
         It is a plain count where equal values lie in one partition. Everywhere else it is estimated.
         """
-        distinct = aggregate.this.expressions
-        if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
-            return self._of_values(of_arguments(aggregate), condition)
-        value = without_brackets(distinct[0])
+        (counted,), condition = call.arguments, call.condition
+        if isinstance(counted, exp.Tuple):
+            return self.listed(call, Merge.ROWS)
+        value = without_brackets(counted)
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
-        plain = self._groups_are_local or self._is_cluster_key(without_brackets(distinct[0]))
+        plain = self._groups_are_local or self._is_cluster_key(without_brackets(counted))
         # In a state with one row for each value, counts of other values do not add up, nor do moments.
         if self.distinct not in (None, value) or ((self._plain_distinct or self._has_moments) and not plain):
-            return self._of_values(of_distinct(aggregate, value), None)
+            return self.listed(call, Merge.DISTINCT)
         if plain and self.distinct is None:
             self._plain_distinct = True
-            return _count(self, aggregate, condition)
+            return _count(self, call)
         self.distinct = value
         return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
 
-    def _of_values(self, values: OfValues, condition: exp.Expr | None) -> _Final:
+    def listed(self, call: Call, merge: Merge | None = None) -> _Final:
+        """Return the value of what is listed: by the law of the call, or by another merge."""
+        values, condition = of_values(call, merge or call.merge), call.condition
         if not values.lists_nulls:
             there = exp.paren(values.value.copy()).is_(exp.null()).not_()
             condition = exp.Where(this=there if condition is None else exp.and_(condition.this, there))
@@ -416,45 +416,50 @@ def _divided(numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
     return exp.Div(this=numerator, expression=exp.Nullif(this=denominator, expression=exp.Literal.number(0)))
 
 
-def _sum(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-    name = splitter.column(Basis.SUM, aggregate, condition)
+def _sum(splitter: _Splitter, call: Call) -> _Final:
+    total = call.total(this=splitter.widened(call.arguments[0]))
+    name = splitter.column(Basis.SUM, total, call.condition)
+    return _Final(_exact_total(call, name), _scaled(name))
+
+
+def _exact_total(call: Call, name: str) -> exp.Expr:
+    """Return the total as it is at the end: that of FSUM and FAVG is never infinite."""
+    total: exp.Expr = exp.column(name)
+    if call.total is exp.Sum:
+        return total
+    nan = exp.cast(exp.Literal.string("nan"), "DOUBLE")
+    return exp.case().when(exp.IsInf(this=total.copy()), nan).else_(total)
+
+
+def _count(splitter: _Splitter, call: Call) -> _Final:
+    counted = call.arguments[0].copy() if call.arguments else exp.Star()  # COUNT() is COUNT(*)
+    if call.is_distinct:
+        counted = exp.Distinct(expressions=[counted])
+    name = splitter.column(Basis.COUNT, exp.Count(this=counted), call.condition)
     return _Final(exp.column(name), _scaled(name))
 
 
-def _count(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-    if aggregate.this is None:  # COUNT()
-        aggregate = exp.Count(this=exp.Star())
-    name = splitter.column(Basis.COUNT, aggregate, condition)
-    return _Final(exp.column(name), _scaled(name))
-
-
-def _count_if(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-    held = aggregate.this.copy() if condition is None else exp.and_(condition.this, aggregate.this)
-    return _count(splitter, exp.Count(this=exp.Star()), exp.Where(this=held))
-
-
-def _avg(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-    if type_ := splitter.type_of_a_moment(aggregate.this):
-        return splitter.average_of_times(aggregate, type_, condition)
-    total = splitter.column(Basis.SUM, exp.Sum(this=aggregate.this.copy()), condition)
-    count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+def _avg(splitter: _Splitter, call: Call) -> _Final:
+    (value,) = call.arguments
+    if type_ := splitter.type_of_a_moment(value):
+        return splitter.average_of_times(call, type_)
+    value = splitter.widened(value)
+    total = splitter.column(Basis.SUM, call.total(this=value), call.condition)
+    count = splitter.column(Basis.COUNT, exp.Count(this=value.copy()), call.condition)
     splitter.link_count(count, total)
-    return _Final(_divided(_double(total), exp.column(count)), _divided(_double(total), _double(count)))
+    exact = exp.cast(_exact_total(call, total), "DOUBLE")
+    return _Final(_divided(exact, exp.column(count)), _divided(_double(total), _double(count)))
 
 
-def _extreme(kind: Basis) -> Callable[..., _Final]:
-    def build(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-        name = splitter.column(kind, aggregate, condition)
-        return _Final(exp.column(name), exp.column(name))
-
-    return build
-
-
-_AGGREGATES: dict[type[exp.Expr], Callable[..., _Final]] = {
-    exp.Sum: _sum,
-    exp.Count: _count,
-    exp.CountIf: _count_if,
-    exp.Avg: _avg,
-    exp.Min: _extreme(Basis.MIN),
-    exp.Max: _extreme(Basis.MAX),
+_MERGES: dict[Merge, Callable[[_Splitter, Call], _Final]] = {
+    Merge.TOTAL: _sum,
+    Merge.COUNT: _count,
+    Merge.MEAN: _avg,
+    Merge.MOMENTS: _Splitter.of_moments,
+    Merge.UNIQUE: _Splitter.number_of_values,
+    **dict.fromkeys((Merge.ANY, Merge.FIRST, Merge.LAST), _Splitter.of_one_row),
+    **dict.fromkeys((Merge.MIN, Merge.MAX, Merge.BESIDE_MIN, Merge.BESIDE_MAX), _Splitter.of_itself),
+    **dict.fromkeys((Merge.BIT_AND, Merge.BIT_OR, Merge.BIT_XOR), _Splitter.of_itself),
+    **dict.fromkeys((Merge.QUANTILE, Merge.VALUES, Merge.SEEN), _Splitter.listed),
+    **dict.fromkeys((Merge.DISTINCT, Merge.ROWS), _Splitter.listed),
 }

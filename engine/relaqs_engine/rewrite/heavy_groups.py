@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite, prod
 
-import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.bounds.interval_arithmetic import Bounds
@@ -31,6 +30,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.rewrite.draft import Draft, Source, pairs_of
 from relaqs_engine.rewrite.scans import streams_of
+from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.parse import DIALECT
 
 _ROUNDING = 1e-9
@@ -97,11 +97,9 @@ class _UnitMost:
         self._rows = self._bounds.get("", float(layout.max_unit_rows))
 
     def __call__(self, column: BasisColumn) -> float:
-        aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
-        if isinstance(aggregate, exp.Filter):
-            aggregate = aggregate.this
-        assert isinstance(aggregate, exp.Expr)
-        return self._rows if column.kind is Basis.COUNT else self._of(aggregate.this)
+        call = call_in(column.sql)
+        assert call is not None
+        return self._rows if column.kind is Basis.COUNT else self._of(call.arguments[0])
 
     def _of(self, value: exp.Expr) -> float:
         """Return the most that a value sums to over the rows of a unit, infinity where that is not known."""

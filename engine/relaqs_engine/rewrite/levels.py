@@ -29,6 +29,7 @@ from relaqs_engine.rewrite.trust import (
     Trust,
     Value,
     filled_in,
+    is_total_of,
     margins_in,
     margins_of_choices,
     smoothed,
@@ -256,7 +257,7 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     if any(trust_in(key, names) is not Trust.KEY for key in (keys[:-1] if sets else keys)):
         return _blind(value_of(item.unalias(), names) for item in query.expressions)
     values = tuple(_over_groups(item.unalias(), names, below) for item in query.expressions)
-    arguments = [call.this.unnest() for item in query.expressions for call in item.find_all(exp.Sum)]
+    arguments = [call.this.unnest() for item in query.expressions for call in _totals(item)]
     columns = [value_of(each, names).columns for each in arguments if isinstance(each, exp.Column)]
     identity = exp.Anonymous(this="row", expressions=[key.copy() for key in keys] or [exp.Literal.number(0)])
     sum_of_rows = exp.Coalesce(this=exp.Sum(this=rows), expressions=[exp.Literal.number(0)])
@@ -273,8 +274,12 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
 def _over_groups(item: exp.Expr, names: Names, below: Level) -> Value:
     """Return what is known of an output over groups. A sum of exact values is none if rows may leave it."""
     value = value_over_groups(item, names)
-    varies = value.trust is Trust.KEY and not below.is_certain and item.find(exp.Sum) is not None
+    varies = value.trust is Trust.KEY and not below.is_certain and any(_totals(item))
     return UNSURE if varies else value
+
+
+def _totals(item: exp.Expr) -> Iterator[exp.Expr]:
+    return filter(is_total_of, item.find_all(exp.AggFunc))
 
 
 def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:

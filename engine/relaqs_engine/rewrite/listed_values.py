@@ -1,8 +1,22 @@
-"""Functions of all values of a group: the state lists the values, and each answer applies the function anew.
+"""Calls whose value needs every value of a group, or every row: the state lists them.
 
-The answer is DuckDB's own function of all values, exact to the last digit and type. The values stay in the
-state, which spills to disk where memory is short. Only the function needs them at once, as DuckDB itself
-does.
+Each answer applies DuckDB's own function to the list, so it is exact to the last digit and type. The list
+stays in the state, which spills to disk where memory is short. Only the function needs it at once, as DuckDB
+itself does. What is listed of each row is the law of the call (`sql/aggregates.py`):
+
+    QUANTILE    median(x), quantile_cont(x, 0.9), of a constant share or a list of them: the values
+    VALUES      mode(x), histogram(x), …: the values
+    SEEN        approx_count_distinct(x): the distinct values
+    DISTINCT    sum(DISTINCT x) and the like: the distinct values
+    ROWS        any other call: its arguments, and what they are ordered by
+
+    string_agg(name, ', ' ORDER BY fare)
+
+lists `{a0: name, a1: fare}` of each row, and is then `string_agg(listed.a0, ', ' ORDER BY listed.a1)`. The
+value so far is of the rows read so far. Nothing is said of the rows to come.
+
+DuckDB's approximate quantile depends on the order of the values, and so differs a little between two runs.
+Its approximate count does not: it is the same for the same values.
 """
 
 from __future__ import annotations
@@ -15,6 +29,7 @@ from sqlglot import exp
 
 from relaqs_engine.plans.outputs import QuantileOf
 from relaqs_engine.plans.times import TimeScale
+from relaqs_engine.sql.aggregates import Call, Merge
 from relaqs_engine.sql.parse import DIALECT
 
 # The column that `OfValues.call` is over.
@@ -45,6 +60,81 @@ class OfValues:
     lists_distinct: bool = False
     lists_nulls: bool = False
     side: str | None = None
+
+
+def of_values(call: Call, merge: Merge) -> OfValues:
+    """Return how a call follows from a list, in one of the ways above.
+
+    >>> import sqlglot
+    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> def found(sql):
+    ...     call = call_of(sqlglot.parse_one(sql, dialect="duckdb"))
+    ...     of = of_values(call, call.merge)
+    ...     print(of.value.sql("duckdb"), of.quantile, of.call.sql("duckdb"))
+    >>> found("quantile_cont(fare, 0.9)")
+    fare ('quantile_cont', 0.9) QUANTILE_CONT(listed, 0.9)
+    >>> found("list(km ORDER BY fare DESC)")
+    {'a0': km, 'a1': fare} None LIST(listed.a0 ORDER BY listed.a1 DESC)
+    """
+    name, value = call.law.name, call.arguments[0] if call.arguments else exp.null()
+    match merge:
+        case Merge.QUANTILE if all(map(_is_share, shares := _shares(call))):
+            quantile = (name, float(shares[0].name)) if _has_one_share(call) else None
+            return OfValues(value, _over_values(name, *call.arguments[1:]), quantile)
+        case Merge.VALUES:
+            return OfValues(value, _over_values(name))
+        case Merge.SEEN:
+            return OfValues(value, _over_values(name), lists_distinct=True, side="least")
+        case Merge.DISTINCT:
+            each_once = exp.Distinct(expressions=[exp.column(LISTED)])
+            over = exp.AnonymousAggFunc(this=name, expressions=[each_once])
+            return OfValues(value, over, lists_distinct=True)
+    return _of_rows(call)
+
+
+def _of_rows(call: Call) -> OfValues:
+    """Return how a call follows from the list of what it reads of each row. Constants stay where they are."""
+    fields: dict[str, tuple[str, exp.Expr]] = {}
+
+    def listed(value: exp.Expr) -> exp.Expr:
+        if value.find(exp.Column) is None:
+            return value.copy()
+        name, _ = fields.setdefault(value.sql(DIALECT), (f"a{len(fields)}", value.copy()))
+        return exp.column(name, LISTED)
+
+    given = [listed(argument) for argument in call.arguments]
+    if call.is_distinct:
+        given[0] = exp.Distinct(expressions=[given[0]])
+    if call.order:
+        order = [each.copy() for each in call.order]
+        for each in order:
+            each.set("this", listed(each.this))
+        given[-1] = exp.Order(this=given[-1], expressions=order)
+    named = list(fields.values()) or [("a0", exp.true())]
+    parts = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in named]
+    over = exp.AnonymousAggFunc(this=call.law.name, expressions=given)
+    return OfValues(exp.Struct(expressions=parts), over, lists_nulls=True)
+
+
+def _over_values(function: str, *more: exp.Expr) -> exp.Expr:
+    given = [exp.column(LISTED), *(each.copy() for each in more)]
+    return exp.AnonymousAggFunc(this=function, expressions=given)
+
+
+def _shares(call: Call) -> list[exp.Expr]:
+    """Return the shares that a quantile is asked for."""
+    if len(call.arguments) == 1:
+        return [exp.Literal.number("0.5")]
+    (share,) = call.arguments[1:]
+    return share.expressions if isinstance(share, exp.Array) else [share]
+
+
+def _has_one_share(call: Call) -> bool:
+    return not any(isinstance(each, exp.Array) for each in call.arguments[1:])
+
+
+def _is_share(share: exp.Expr) -> bool:
+    return isinstance(share, exp.Literal) and not share.is_string and 0.0 <= float(share.name) <= 1.0
 
 
 @dataclass(frozen=True, slots=True)

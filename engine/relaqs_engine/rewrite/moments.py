@@ -28,6 +28,7 @@ from sqlglot import exp
 from relaqs_engine.bounds.interval_arithmetic import Bounds
 from relaqs_engine.plans.basis import Basis
 from relaqs_engine.plans.names import SCALE
+from relaqs_engine.sql.aggregates import Call
 from relaqs_engine.sql.parse import DIALECT
 
 _THIRD = "(sxy - 2 * (mx - c) * sxx)"
@@ -35,6 +36,8 @@ _FOURTH = f"(syy - 4 * (mx - c) * {_THIRD} - 4 * (mx - c) * (mx - c) * sxx + sxx
 _PEAKED = f"(n * {_FOURTH} / NULLIF(sxx * sxx, 0))"
 _SKEWED = f"SQRT(n) * {_THIRD} / NULLIF(sxx * SQRT(sxx), 0)"
 _NAN = "CAST('nan' AS DOUBLE)"
+# A single value has no deviation, not even where it is infinite.
+_SXX, _SYY = ("(CASE WHEN n = 1 THEN 0 ELSE sxx END)", "(CASE WHEN n = 1 THEN 0 ELSE syy END)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,11 @@ class Formula:
 
 
 _OF_ONE = {
-    "variance": Formula("sxx / NULLIF(n - 1, 0)"),
-    "variancepop": Formula("sxx / NULLIF(n, 0)"),
+    "var_samp": Formula("sxx / NULLIF(n - 1, 0)"),
+    "var_pop": Formula("sxx / NULLIF(n, 0)", exact=f"{_SXX} / NULLIF(n, 0)"),
     "stddev": Formula("SQRT(sxx / NULLIF(n - 1, 0))"),
-    "stddevsamp": Formula("SQRT(sxx / NULLIF(n - 1, 0))"),
-    "stddevpop": Formula("SQRT(sxx / NULLIF(n, 0))"),
+    "stddev_samp": Formula("SQRT(sxx / NULLIF(n - 1, 0))"),
+    "stddev_pop": Formula("SQRT(sxx / NULLIF(n, 0))", exact=f"SQRT({_SXX} / NULLIF(n, 0))"),
     "sem": Formula(
         f"SQRT(sxx / NULLIF(n, 0)) / NULLIF(SQRT(n * {SCALE}), 0)",
         exact="SQRT(sxx / NULLIF(n, 0)) / NULLIF(SQRT(n), 0)",
@@ -68,24 +71,27 @@ _OF_ONE_AND_ITS_SQUARE = {
     "kurtosis": Formula(f"(n - 1) * ((n + 1) * {_PEAKED} - 3 * (n - 1)) / NULLIF((n - 2) * (n - 3), 0)"),
 }
 _OF_PAIRS = {
-    "covarpop": Formula("sxy / NULLIF(n, 0)"),
-    "covarsamp": Formula("sxy / NULLIF(n - 1, 0)"),
+    "covar_pop": Formula("sxy / NULLIF(n, 0)"),
+    "covar_samp": Formula("sxy / NULLIF(n - 1, 0)"),
     "corr": Formula(
         "sxy / NULLIF(SQRT(sxx) * SQRT(syy), 0)",
         exact=f"CASE WHEN sxx = 0 OR syy = 0 THEN {_NAN} ELSE sxy / (SQRT(sxx) * SQRT(syy)) END",
     ),
-    "regrslope": Formula("sxy / NULLIF(sxx, 0)", exact=f"CASE WHEN sxx = 0 THEN {_NAN} ELSE sxy / sxx END"),
-    "regrintercept": Formula("my - mx * sxy / NULLIF(sxx, 0)"),
-    "regrr2": Formula(
-        "sxy * sxy / NULLIF(sxx * syy, 0)",
-        exact="CASE WHEN sxx <> 0 AND syy = 0 THEN 1 ELSE sxy * sxy / NULLIF(sxx * syy, 0) END",
+    "regr_slope": Formula("sxy / NULLIF(sxx, 0)", exact=f"CASE WHEN sxx = 0 THEN {_NAN} ELSE sxy / sxx END"),
+    "regr_intercept": Formula(
+        "my - mx * sxy / NULLIF(sxx, 0)",
+        exact="CASE WHEN sxx <> 0 AND NOT ISNAN(sxy / sxx) THEN my - mx * sxy / sxx END",
     ),
-    "regrcount": Formula(f"n * {SCALE}", exact="CAST(n AS UINTEGER)"),
-    "regravgx": Formula("mx"),
-    "regravgy": Formula("my"),
-    "regrsxx": Formula(f"{SCALE} * sxx", exact="sxx"),
-    "regrsyy": Formula(f"{SCALE} * syy", exact="syy"),
-    "regrsxy": Formula(f"{SCALE} * sxy", exact="sxy"),
+    "regr_r2": Formula(
+        "sxy * sxy / NULLIF(sxx * syy, 0)",
+        exact=f"CASE WHEN {_SXX} <> 0 THEN CASE WHEN syy = 0 THEN 1 ELSE sxy * sxy / (sxx * syy) END END",
+    ),
+    "regr_count": Formula(f"n * {SCALE}", exact="CAST(n AS UINTEGER)"),
+    "regr_avgx": Formula("mx"),
+    "regr_avgy": Formula("my"),
+    "regr_sxx": Formula(f"{SCALE} * sxx", exact=_SXX),
+    "regr_syy": Formula(f"{SCALE} * syy", exact=_SYY),
+    "regr_sxy": Formula(f"{SCALE} * sxy", exact="sxy"),
 }
 
 
@@ -108,59 +114,42 @@ class _Values:
 
 
 def value_of_moments(
-    aggregate: exp.Expr, add: AddMoment, bounds_of: Callable[[exp.Expr], Bounds]
-) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return the aggregate's exact value over merged moments, and its estimate. None where it is no such.
+    call: Call, add: AddMoment, bounds_of: Callable[[exp.Expr], Bounds]
+) -> tuple[exp.Expr, exp.Expr]:
+    """Return the call's exact value over merged moments, and its estimate.
 
     Args:
-        aggregate: the aggregate.
+        call: of a function of moments.
         add: adds a basis column, and returns its name.
         bounds_of: gives what is known of the values of an expression.
 
     >>> import sqlglot
     >>> from relaqs_engine.bounds.interval_arithmetic import UNKNOWN
+    >>> from relaqs_engine.sql.aggregates import call_of
     >>> added = []
     >>> def add(kind, each, /, *, count_of=None, means=()):
     ...     added.append(each.sql("duckdb"))
     ...     return f"b{len(added) - 1}"
-    >>> spread = sqlglot.parse_one("var_pop(fare)", dialect="duckdb")
+    >>> spread = call_of(sqlglot.parse_one("var_pop(fare)", dialect="duckdb"))
     >>> exact, estimate = value_of_moments(spread, add, lambda _: UNKNOWN)
     >>> estimate.sql()
     'b2 / NULLIF(CAST(b0 AS DOUBLE), 0)'
     >>> print(*added, sep="; ")
     COUNT(fare); AVG(CAST(fare AS DOUBLE)); VAR_POP(CAST(fare AS DOUBLE))
     """
-    name, arguments = _name(aggregate), _arguments(aggregate)
-    if any(isinstance(argument, exp.Distinct | exp.Order) for argument in arguments):
-        return None
-    if len(arguments) == 2 and (formula := _OF_PAIRS.get(name)) is not None:
-        values = _pair(*arguments)
-    elif len(arguments) == 1 and (formula := _OF_ONE.get(name)) is not None:
-        x = exp.cast(arguments[0].copy(), "DOUBLE")
-        values = _Values(arguments[0], x, x)
-    elif len(arguments) == 1 and (formula := _OF_ONE_AND_ITS_SQUARE.get(name)) is not None:
-        values = _with_square(arguments[0], bounds_of)
+    name = call.law.name
+    if (formula := _OF_PAIRS.get(name)) is not None:
+        values = _pair(*call.arguments)
+    elif (formula := _OF_ONE.get(name)) is not None:
+        (value,) = call.arguments
+        x = exp.cast(value.copy(), "DOUBLE")
+        values = _Values(value, x, x)
     else:
-        return None
+        formula = _OF_ONE_AND_ITS_SQUARE[name]
+        values = _with_square(call.arguments[0], bounds_of)
     columns = _Columns(values, add)
     estimate = columns.written(formula.estimate)
     return columns.written(formula.exact) if formula.exact else estimate.copy(), estimate
-
-
-def is_of_moments(aggregate: exp.Expr) -> bool:
-    """Whether an aggregate has the name of a function of moments."""
-    return any(_name(aggregate) in names for names in (_OF_ONE, _OF_ONE_AND_ITS_SQUARE, _OF_PAIRS))
-
-
-def _name(aggregate: exp.Expr) -> str:
-    return aggregate.name.lower() if isinstance(aggregate, exp.AnonymousAggFunc) else aggregate.key
-
-
-def _arguments(aggregate: exp.Expr) -> list[exp.Expr]:
-    if isinstance(aggregate, exp.AnonymousAggFunc):
-        return list(aggregate.expressions)
-    given = (aggregate.this, aggregate.args.get("expression"))
-    return [argument for argument in given if isinstance(argument, exp.Expr)]
 
 
 def _pair(y: exp.Expr, x: exp.Expr) -> _Values:

@@ -25,6 +25,7 @@ from relaqs_engine.plans.names import GROUP, GROUP_ROWS, moves_column
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index, sources_of
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.trust import is_total_of
 from relaqs_engine.sql.parse import DIALECT
 
 _NOTHING, _UNKNOWN = "0.0::DOUBLE", "'infinity'::DOUBLE"
@@ -125,7 +126,7 @@ def _moved(node: exp.Expr, moves: _Moves, times: int | None) -> str:
         moves: of the columns that it reads.
         times: into how many of the rows that are added up one row may fall. None where none are added up.
     """
-    if isinstance(node, exp.Sum) and times is not None:
+    if is_total_of(node) and times is not None:
         return f"{times} * MAX({_moved(node.this, moves, None)})"
     if isinstance(node, exp.Column) and times is None:
         return moves(node.name)

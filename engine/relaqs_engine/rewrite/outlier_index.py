@@ -22,6 +22,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source
+from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.parse import DIALECT
 
 _SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
@@ -86,11 +87,9 @@ def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
 
 def _aggregate(column: BasisColumn) -> exp.Expr:
     """Return the SUM, MEAN or M2 without its FILTER."""
-    aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
-    if isinstance(aggregate, exp.Filter):
-        aggregate = aggregate.this
-    assert isinstance(aggregate, exp.Expr)
-    return aggregate
+    call = call_in(column.sql)
+    assert call is not None
+    return call.node
 
 
 def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: set[str]) -> BasisColumn:

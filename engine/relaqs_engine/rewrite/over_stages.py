@@ -28,7 +28,10 @@ from relaqs_engine.rewrite.hoist import projection
 from relaqs_engine.rewrite.passed_keys import IsKey, is_key
 from relaqs_engine.rewrite.refine import all_streams, measured_with_stages
 from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
+from relaqs_engine.sql.aggregates import Merge, call_of
 from relaqs_engine.sql.parse import DIALECT
+
+_EXTREMES = (Merge.MIN, Merge.MAX, Merge.BESIDE_MIN, Merge.BESIDE_MAX)
 
 
 def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
@@ -108,8 +111,10 @@ def _items(draft: Draft, tree: exp.Select) -> list[exp.Expr]:
 
 def _picks_extremes(tree: exp.Select) -> bool:
     """Whether the query shows the largest or smallest of the values that stages give."""
-    extremes = (exp.Min, exp.Max, exp.ArgMax, exp.ArgMin, exp.Limit, exp.Fetch, exp.Window, exp.All)
-    return tree.find(*extremes) is not None
+    if tree.find(exp.Limit, exp.Fetch, exp.Window, exp.All) is not None:
+        return True
+    calls = filter(None, map(call_of, tree.find_all(exp.AggFunc)))
+    return any(call.law.merge in _EXTREMES for call in calls)
 
 
 def _compares(tree: exp.Select, maker: StageMaker) -> bool:

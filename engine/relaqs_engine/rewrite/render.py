@@ -229,9 +229,13 @@ def _found_in_rows(column: BasisColumn) -> BasisColumn:
 
 
 def _partial_mean(average: str) -> str:
-    """Return the SQL of a mean without rounding: of equal values, and of a sum of many."""
+    """Return the SQL of a mean without rounding: of equal values, and of a sum of many.
+
+    FAVG is NaN where a value is infinite. The least plus the greatest is then as the mean: infinite or NaN.
+    """
     least, most, exactly = (average.replace("AVG(", f"{name}(", 1) for name in ("MIN", "MAX", "FAVG"))
-    return f"CASE WHEN {least} = {most} THEN {least} ELSE {exactly} END"
+    of_all = f"CASE WHEN ISNAN({exactly}) THEN {least} + {most} ELSE {exactly} END"
+    return f"CASE WHEN {least} = {most} THEN {least} ELSE {of_all} END"
 
 
 def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> str:

@@ -15,54 +15,55 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.plans.basis import Basis
+from relaqs_engine.sql.aggregates import Call, Merge
 from relaqs_engine.sql.parse import DIALECT
-
-_FIRST_OR_LAST: dict[type[exp.Expr], Basis] = {exp.First: Basis.FIRST, exp.Last: Basis.LAST}
 
 # Adds a basis column: its kind, the aggregate, and the column beside it. Returns its name.
 AddColumn = Callable[[Basis, exp.Expr, str | None], str]
 
-_KINDS: dict[type[exp.Expr], Basis] = {
-    exp.AnyValue: Basis.ANY_VALUE,
-    exp.LogicalAnd: Basis.MIN,
-    exp.LogicalOr: Basis.MAX,
-    exp.BitwiseAndAgg: Basis.BIT_AND,
-    exp.BitwiseOrAgg: Basis.BIT_OR,
-    exp.BitwiseXorAgg: Basis.BIT_XOR,
+_KINDS = {
+    Merge.ANY: Basis.ANY_VALUE,
+    Merge.MIN: Basis.MIN,
+    Merge.MAX: Basis.MAX,
+    Merge.BIT_AND: Basis.BIT_AND,
+    Merge.BIT_OR: Basis.BIT_OR,
+    Merge.BIT_XOR: Basis.BIT_XOR,
 }
-_EXTREMES: dict[type[exp.Expr], tuple[Basis, Basis, type[exp.Expr]]] = {
-    exp.ArgMin: (Basis.ARG_MIN, Basis.MIN, exp.Min),
-    exp.ArgMax: (Basis.ARG_MAX, Basis.MAX, exp.Max),
+_EXTREMES: dict[Merge, tuple[Basis, Basis, type[exp.Expr]]] = {
+    Merge.BESIDE_MIN: (Basis.ARG_MIN, Basis.MIN, exp.Min),
+    Merge.BESIDE_MAX: (Basis.ARG_MAX, Basis.MAX, exp.Max),
 }
 
 
-def value_so_far(aggregate: exp.Expr, add: AddColumn) -> exp.Expr | None:
-    """Return the aggregate's value over merged state, None where it is not one of these.
+def value_so_far(call: Call, add: AddColumn) -> exp.Expr:
+    """Return the call's value over merged state.
 
     Args:
-        aggregate: the aggregate.
+        call: of a function that merges by itself.
         add: adds a basis column, and returns its name.
 
     For example, ARG_MAX keeps the largest fare (b0) and the driver beside it (b1):
 
     >>> import sqlglot
+    >>> from relaqs_engine.sql.aggregates import call_of
     >>> added = []
     >>> def add(kind, each, beside):
     ...     added.append(f"{each.sql('duckdb')} beside {beside}")
     ...     return f"b{len(added) - 1}"
-    >>> value_so_far(sqlglot.parse_one("arg_max(driver, fare)", dialect="duckdb"), add).sql()
+    >>> call = call_of(sqlglot.parse_one("arg_max(driver, fare)", dialect="duckdb"))
+    >>> value_so_far(call, add).sql()
     'b1'
     >>> print(*added, sep="; ")
     MAX(CASE WHEN NOT driver IS NULL THEN fare END) beside None; ARG_MAX(driver, fare) beside b0
     """
-    if (kind := _KINDS.get(type(aggregate))) is not None:
-        return exp.column(add(kind, aggregate, None))
-    if (kinds := _EXTREMES.get(type(aggregate))) is None or aggregate.args.get("count"):
-        return None
-    beside, extreme, function = kinds
+    if (kind := _KINDS.get(call.merge)) is not None:
+        return exp.column(add(kind, type(call.node)(this=call.arguments[0].copy()), None))
+    beside, extreme, function = _EXTREMES[call.merge]
+    value, by = call.arguments
     # A row with a NULL value cannot be the extreme one.
-    ranked = exp.case().when(aggregate.this.copy().is_(exp.null()).not_(), aggregate.expression.copy())
-    return exp.column(add(beside, aggregate, add(extreme, function(this=ranked), None)))
+    ranked = exp.case().when(value.copy().is_(exp.null()).not_(), by.copy())
+    plain = type(call.node)(this=value.copy(), expression=by.copy())
+    return exp.column(add(beside, plain, add(extreme, function(this=ranked), None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +83,29 @@ class FirstOrLast:
     condition: exp.Expr | None
 
 
-def first_or_last(aggregate: exp.Expr) -> FirstOrLast | None:
-    """Return how FIRST, LAST, or ANY_VALUE with an order, are computed. None where it is none of these.
+def first_or_last(call: Call) -> FirstOrLast:
+    """Return how FIRST, LAST, or ANY_VALUE with an order, are computed.
 
     >>> import sqlglot
-    >>> found = first_or_last(sqlglot.parse_one("first(km ORDER BY fare DESC)", dialect="duckdb"))
+    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> call = call_of(sqlglot.parse_one("first(km ORDER BY fare DESC)", dialect="duckdb"))
+    >>> found = first_or_last(call)
     >>> print(found.aggregate.sql("duckdb"), "merged by", found.order)
     FIRST({'v': km, 'o0': fare} ORDER BY fare DESC) merged by ('o0 DESC',)
     """
-    value, ordered = aggregate.this, []
-    if isinstance(value, exp.Order):
-        value, ordered = value.this, value.expressions
-    is_any = isinstance(aggregate, exp.AnyValue) and bool(ordered)
-    kind = Basis.FIRST if is_any else _FIRST_OR_LAST.get(type(aggregate))
-    if kind is None or not isinstance(value, exp.Expr) or isinstance(value, exp.Distinct):
-        return None
-    fields = {"v": value, **{f"o{i}": each.this for i, each in enumerate(ordered)}}
+    kind = Basis.LAST if call.merge is Merge.LAST else Basis.FIRST
+    (value,) = call.arguments
+    fields = {"v": value, **{f"o{i}": each.this for i, each in enumerate(call.order)}}
     parts = [
         exp.PropertyEQ(this=exp.to_identifier(name), expression=each.copy()) for name, each in fields.items()
     ]
     struct: exp.Expr = exp.Struct(expressions=parts)
-    if ordered:
-        struct = exp.Order(this=struct, expressions=[each.copy() for each in ordered])
+    if call.order:
+        struct = exp.Order(this=struct, expressions=[each.copy() for each in call.order])
     function = exp.First if kind is Basis.FIRST else exp.Last
-    condition = exp.paren(value.copy()).is_(exp.null()).not_() if is_any else None
-    return FirstOrLast(
-        kind, function(this=struct), tuple(map(_by_field, range(len(ordered)), ordered)), condition
-    )
+    is_known = exp.paren(value.copy()).is_(exp.null()).not_() if call.merge is Merge.ANY else None
+    by_field = tuple(map(_by_field, range(len(call.order)), call.order))
+    return FirstOrLast(kind, function(this=struct), by_field, is_known)
 
 
 def _by_field(position: int, ordered: exp.Expr) -> str:

@@ -57,13 +57,13 @@ from relaqs_engine.rewrite.draft import (
     without_brackets,
 )
 from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.aggregates import call_of, is_aggregate
 from relaqs_engine.sql.parse import DIALECT
 
 PlanStage = Callable[[exp.Select, Draft], MergePlan]
 
 # These are NULL over no rows if their aggregates are. Other expressions may have a value there.
 _STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)
-_NULL_OVER_NOTHING = (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _TITLE_LENGTH = 60
 
 
@@ -181,10 +181,11 @@ class StageMaker:
             )
         )
         self._note(look_up, Correlation(stage, "", "", conditions, tuple(equalities)), select)
-        if not isinstance(query.expressions[0].unalias(), exp.Count):
+        if (call := call_of(query.expressions[0].unalias())) is None or call.law.of_nothing == "NULL":
             query.replace(look_up)
             return
-        zero = exp.Coalesce(this=look_up.subquery(), expressions=[exp.Literal.number(0)])
+        of_nothing = exp.Literal.number(call.law.of_nothing)
+        zero = exp.Coalesce(this=look_up.subquery(), expressions=[of_nothing])
         place = query.parent if isinstance(query.parent, exp.Subquery) else query
         assert place is not None
         place.replace(zero)
@@ -310,12 +311,13 @@ def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
     aggregates = own_nodes(value, exp.AggFunc)
     if any(query.args.get(part) for part in parts) or not aggregates:
         raise NotOnlineError("a correlated subquery over all partitions is more than one aggregate")
-    if isinstance(value, exp.Count):
+    if call_of(value) is not None:  # the look-up gives what it is over no rows
         return
 
     def is_strict(node: exp.Expr) -> bool:
-        if isinstance(node, _NULL_OVER_NOTHING):
-            return True
+        if is_aggregate(node):
+            call = call_of(node)
+            return call is not None and call.law.of_nothing == "NULL"
         return isinstance(node, _STRICT) and all(is_strict(child) for child in node.iter_expressions())
 
     if not is_strict(value):

@@ -23,6 +23,7 @@ from sqlglot import exp
 from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
 from relaqs_engine.plans.sign import Sign, bends, sign_of
 from relaqs_engine.rewrite.rounded import rounding_step
+from relaqs_engine.sql.aggregates import Merge, call_of
 
 
 class Trust(IntEnum):
@@ -114,12 +115,18 @@ def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     """Return what is known of an output of an aggregation. Its columns are group keys."""
     trust = trust_in(expression, names, grouped=True)
     bare = expression.unnest()
-    is_total = isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names)
+    is_total = is_total_of(bare) and trust is not Trust.NONE and _is_total(bare.this, names)
     arguments = [
         argument for call in expression.find_all(exp.AggFunc) for argument in call.iter_expressions()
     ]
     step = max((_step(argument, names) for argument in arguments), default=0.0)
     return _computed(expression, names, trust, is_total, inf if step else 0.0)
+
+
+def is_total_of(node: exp.Expr) -> bool:
+    """Whether a node is the sum of its argument over rows, each of them once."""
+    call = call_of(node)
+    return call is not None and call.merge is Merge.TOTAL and call.condition is None
 
 
 def _computed(expression: exp.Expr, names: Names, trust: Trust, is_total: bool, step: float) -> Value:
@@ -232,7 +239,7 @@ def _filled_in(coalesce: exp.Coalesce, names: Names, grouped: bool, may_decide: 
         bare = node.unnest()
         if not grouped:
             return _is_total(bare, names)
-        return isinstance(bare, exp.Sum) and _is_total(bare.this, names)
+        return is_total_of(bare) and _is_total(bare.this, names)
 
     is_sound = may_decide or all(trust(each) is Trust.KEY or is_sum(each) for each in asked)
     return max(map(trust, (*asked, last))) if is_sound else Trust.NONE
@@ -350,10 +357,10 @@ def _counts_rows(window: exp.Window) -> bool:
 
 def _summed(function: exp.Expr, names: Names) -> Trust:
     """Return the trust in a sum or mean over groups."""
-    if isinstance(function, exp.Sum):
-        total = _is_total(function.this, names)
-        return trust_in(function.this, names) if total else _if_whole(function.this, names)
-    return _if_whole(function.this, names) if isinstance(function, exp.Avg) else Trust.NONE
+    merge = None if (call := call_of(function)) is None else call.merge
+    if merge is Merge.TOTAL and _is_total(function.this, names):
+        return trust_in(function.this, names)
+    return _if_whole(function.this, names) if merge in (Merge.TOTAL, Merge.MEAN) else Trust.NONE
 
 
 def _if_whole(argument: exp.Expr, names: Names) -> Trust:

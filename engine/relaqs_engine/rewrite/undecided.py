@@ -28,6 +28,7 @@ from relaqs_engine.rewrite.above import Above
 from relaqs_engine.rewrite.draft import aliases_in, conjuncts_of, own_nodes, tables_in
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.aggregates import Merge, call_of
 
 
 def before_it_is_decided(
@@ -218,7 +219,9 @@ class _AboveFirst(Above):
         if isinstance(node, exp.Grouping | exp.GroupingId | exp.Query):
             return super().visit(node)
         if isinstance(node, exp.Filter | exp.AggFunc) and not aliases_in(node) <= self._aliases:
-            if not isinstance(node, exp.Min | exp.Max) or aliases_in(node) & self._aliases:
+            call = call_of(node)
+            is_extreme = call is not None and call.merge in (Merge.MIN, Merge.MAX)
+            if not is_extreme or aliases_in(node) & self._aliases:
                 self.partials = None
             return node.copy()
         return super().visit(node)

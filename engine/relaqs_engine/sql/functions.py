@@ -48,13 +48,6 @@ def allowed_functions() -> frozenset[str]:
     return frozenset(text.split())
 
 
-@cache
-def aggregate_names() -> frozenset[str]:
-    """Return DuckDB's aggregates, and macros that aggregate, which sqlglot takes for functions of one row."""
-    text = files("relaqs_engine.sql").joinpath("aggregate_names.txt").read_text(encoding="utf-8")
-    return frozenset(text.split())
-
-
 def check_functions(query: exp.Expr) -> None:
     """Raise SqlError for a function that could see more than its arguments and the catalog.
 
@@ -73,44 +66,6 @@ def check_functions(query: exp.Expr) -> None:
                     f"the function {name!r} is not known or not allowed in a query",
                     candidates=_similar(name),
                 )
-
-
-def mark_aggregates(query: exp.Expr) -> None:
-    """Change the tree so that every aggregate in it is an `exp.AggFunc`."""
-    for node in list(query.find_all(exp.Anonymous)):
-        name, arguments = node.name.lower(), node.expressions
-        if (known := _written_out(name, arguments)) is not None:
-            node.replace(known)
-        elif name in aggregate_names():
-            node.replace(exp.AnonymousAggFunc(this=node.name, expressions=arguments))
-
-
-def _written_out(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
-    """Return the aggregate that another name stands for, None where it stands for itself."""
-    if name == "count_star" and not arguments:
-        return exp.Count(this=exp.Star())
-    if name in ("wavg", "weighted_avg") and len(arguments) == 2:
-        return _weighted_average(*arguments)
-    if len(arguments) != 1:
-        return None
-    (argument,) = arguments
-    if name == "mean":
-        return exp.Avg(this=argument)
-    if name == "arbitrary":
-        return exp.AnyValue(this=argument)
-    if name in ("fsum", "kahan_sum", "sumkahan"):
-        return exp.Sum(this=exp.cast(argument, "DOUBLE"))
-    if name == "favg":
-        return exp.Avg(this=exp.cast(argument, "DOUBLE"))
-    if name in ("geomean", "geometric_mean"):
-        return exp.Exp(this=exp.Avg(this=exp.Ln(this=argument)))
-    return None
-
-
-def _weighted_average(value: exp.Expr, weight: exp.Expr) -> exp.Expr:
-    counted = exp.case().when(exp.paren(value.copy()).is_(exp.null()).not_(), weight.copy()).else_("0")
-    weighted = exp.Mul(this=exp.paren(value.copy()), expression=exp.paren(weight.copy()))
-    return exp.paren(exp.Div(this=exp.Sum(this=weighted), expression=exp.Sum(this=counted)))
 
 
 def volatile_function(query: exp.Expr) -> str | None:

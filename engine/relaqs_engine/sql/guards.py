@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.aggregates import law_of
 
 # The longest value that a call may make. 2,048 of them take 8 MB, and DuckDB's slowest function one second.
 MOST_MADE = 4096
@@ -43,7 +44,6 @@ _REGEXPS = (
 )
 _REGEXPS_BY_NAME = {"regexp_split_to_array", "regexp_split_to_table", "string_split_regex", "str_split_regex"}
 _COMPARE = {"damerau_levenshtein", "jaro_similarity", "jaccard"}
-_COLLECT = {"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "mode"}
 _RESIZE = {"list_resize", "array_resize", "bitstring"}
 _REDUCE = {"list_reduce", "array_reduce", "reduce"}
 _MAKERS = (
@@ -270,7 +270,8 @@ def _check_window(window: exp.Window) -> None:
             "all others; leave one of them out"
         )
     called = window.this.this if isinstance(window.this, exp.Filter) else window.this
-    collects = isinstance(called, exp.ArrayAgg | exp.GroupConcat) or called.name.lower() in _COLLECT
+    law = law_of(called)
+    collects = law is not None and law.value == "grows"
     if collects and (spec is None or "UNBOUNDED" in (spec.args.get("start"), spec.args.get("end"))):
         raise SqlError(
             "a window that collects all rows before it makes a list as long as the table for each row; "

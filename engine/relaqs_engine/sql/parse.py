@@ -12,8 +12,9 @@ from difflib import get_close_matches
 from sqlglot import exp
 
 from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.sql.aggregates import mark_aggregates
 from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.functions import check_functions, mark_aggregates
+from relaqs_engine.sql.functions import check_functions
 from relaqs_engine.sql.guards import guard_functions
 from relaqs_engine.sql.pivots import select_for_pivots
 from relaqs_engine.sql.read import read_statements

@@ -6,7 +6,8 @@ A text that sqlglot cannot read is given to DuckDB's parser, whose errors name t
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlglot.parser
 from sqlglot import exp
@@ -15,6 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
 from relaqs_engine.sql.units import check_units
@@ -34,10 +36,34 @@ _GOT_TOKEN = re.compile(r",? (but )?got <Token .*", re.DOTALL)
 UNCLOSED = "a quote or a comment is opened and never closed; close it"
 
 
+Builder = Callable[..., exp.Expr]
+
+
+def _of_distinct(name: str, build: Builder) -> Builder:
+    """Return what makes a call of its arguments, also of those of corr(DISTINCT x, y)."""
+
+    def call(given: list[exp.Expr], **dialect: Any) -> exp.Expr:
+        return marked_call(name, given) if has_several_distinct(given) else build(given, **dialect)
+
+    return call
+
+
+def _of_several() -> dict[str, Builder]:
+    """Return what makes the calls of aggregates with more than one argument, by their names."""
+    laws = {name.upper(): law for law in LAWS if max(law.arguments, default=2) > 1 for name in law.names}
+    known = {name: build for name, build in _Base.FUNCTIONS.items() if name in laws}
+    return {name: _of_distinct(laws[name].name, build) for name, build in known.items()}
+
+
 class _CountingParser(_Base):
-    """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong."""
+    """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong.
+
+    sqlglot takes DISTINCT x, y for one argument, and then misses the second one of aggregates that have two.
+    """
 
     __slots__ = ("_effort", "_open_brackets", "_steps_left")
+
+    FUNCTIONS: ClassVar = _Base.FUNCTIONS | _of_several()
 
     def __init__(self, effort: Effort, token_count: int) -> None:
         super().__init__(dialect="duckdb")
