@@ -23,7 +23,7 @@ from relaqs.queries.start import query_job
 from relaqs.queries.whole import WholeQueryJob
 from tests.engine.world import World
 
-MOST_FIELDS = 15
+MOST_FIELDS = 16
 
 ONE_OF_EACH = [
     ("SELECT sum(l_tax) AS t FROM lineitem", MergePlan, MergeableQueryJob, Mode.MERGEABLE),
