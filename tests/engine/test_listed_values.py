@@ -16,6 +16,7 @@ OF_ALL = (
     "histogram(hour)",
     "histogram(hour, [6, 12, 18])",
     "entropy(hour)",
+    "mode() WITHIN GROUP (ORDER BY flight % 3)",
     "mad(distance)",
     "max(distance, 3)",
     "arg_max(distance, distance, 2)",

@@ -222,6 +222,10 @@ def test_a_side_of_a_set_operation_keeps_its_row(worlds: dict[str, World], sql: 
     worlds[layout].check(sql, batches=2)
 
 
+def test_columns_inside_a_subquery_are_those_of_its_tables(worlds: dict[str, World]) -> None:
+    worlds["rows"].check("SELECT count(*) AS n, (SELECT max(COLUMNS('k')) FROM u) AS m FROM t")
+
+
 def test_all_may_ask_a_set_operation_in_brackets(worlds: dict[str, World]) -> None:
     worlds["rows"].check("SELECT g FROM dim WHERE g >= ALL ((SELECT k FROM u WHERE k < 1) UNION SELECT 1)")
 

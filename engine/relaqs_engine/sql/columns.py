@@ -16,8 +16,8 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     """Return the query with one output for each column that a COLUMNS(…) stands for.
 
     *COLUMNS(…) stands for all of its columns at once, as arguments of one function. It is the same query,
-    unchanged, where COLUMNS(…) stands elsewhere than among the outputs of the outermost SELECT, or where two
-    tables have a column of one name.
+    unchanged, where COLUMNS(…) stands elsewhere than among the outputs of the outermost SELECT, as in a
+    subquery there, or where two tables have a column of one name.
 
     Args:
         tree: the query.
@@ -42,6 +42,8 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
         if not found:
             items.append(item)
             continue
+        if any(each.parent_select is not tree for each in found):
+            return tree
         if all(each.args.get("unpack") for each in found):
             if (spread := _spread(tree, item, describe)) is None:
                 return tree
