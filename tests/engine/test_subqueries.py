@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.layouts import add_static, shuffle
 
 from tests.conftest import Oracle
@@ -201,6 +202,9 @@ NAMES = (
     "SELECT t.*, u.* FROM t JOIN u ON t.id = u.id ORDER BY 5 DESC, 1",
     "SELECT DISTINCT ON (2) g AS v, v AS v FROM t ORDER BY 2, id",
     "SELECT id::VARCHAR FROM t ORDER BY id",
+    "SELECT DISTINCT ON (coalesce(v, 3)) coalesce(g, 0), -v AS v FROM t ORDER BY coalesce(v, 3), id",
+    "SELECT q FROM (SELECT g AS a, count(*) FROM t GROUP BY g) AS q",
+    "SELECT max(v) FROM (SELECT g AS a, id FROM t) AS v",
 )
 
 
@@ -212,6 +216,8 @@ def test_outputs_of_one_name_or_none_are_told_apart(worlds: dict[str, World], sq
 SIDES = (
     "SELECT g, g NOT IN (SELECT count(*) FROM u AS b WHERE b.k = t.g UNION SELECT 1) FROM t GROUP BY g",
     "SELECT name FROM dim WHERE g IN (SELECT avg(t.v) FROM t WHERE t.g = dim.g UNION SELECT 1)",
+    "SELECT id FROM t WHERE g NOT IN (SELECT (SELECT count(*) FROM u) FROM u WHERE u.id > t.id + 1000)",
+    "SELECT name FROM dim WHERE g NOT IN (SELECT (SELECT avg(v) FROM u) FROM t WHERE id > dim.g + 1000)",
     "SELECT id FROM t WHERE g NOT IN ((SELECT (SELECT max(v) FROM t WHERE id < 0)) EXCEPT "
     "(SELECT k FROM u WHERE v < t.v))",
 )
@@ -220,6 +226,12 @@ SIDES = (
 @pytest.mark.parametrize(("sql", "layout"), list(product(SIDES, LAYOUTS)))
 def test_a_side_of_a_set_operation_keeps_its_row(worlds: dict[str, World], sql: str, layout: str) -> None:
     worlds[layout].check(sql, batches=2)
+
+
+def test_a_name_that_is_the_text_of_a_table_is_refused(worlds: dict[str, World]) -> None:
+    """Tables have another text where they are read, so an output without a name has another name there."""
+    with pytest.raises(UnsupportedError, match="give the output a name by AS"):
+        worlds["rows"].plan("SELECT q FROM (SELECT (SELECT max(v) FROM u), 1 AS one) AS q")
 
 
 def test_columns_inside_a_subquery_are_those_of_its_tables(worlds: dict[str, World]) -> None:

@@ -16,7 +16,7 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.columns import columns_written_out
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.expansion import check_expansion
-from relaqs_engine.sql.names import names_in, whole_row
+from relaqs_engine.sql.names import names_in, row_without_names, whole_row
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def _planned(
         check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
         _check_kept_by_arrow(schema)
+        if name := row_without_names(parsed.tree):
+            raise UnsupportedError(
+                f"{name} depends on the name of an output that has none, and is called like its SQL; "
+                "give the output a name by AS"
+            )
         parsed = _without_columns_function(parsed, catalog, binder)
         is_ordered = parsed.tree.args.get("order") is not None
         whole = _at_once(parsed, catalog, schema)

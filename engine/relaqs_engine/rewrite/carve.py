@@ -110,6 +110,7 @@ class _Carver:
         self._members = 0
         self._names = names
         self._firsts: set[str] = set()
+        self._sets = 0  # how many IN are around what is cut
         self._describe = describe
         self._index_of: dict[str, int] = {}
 
@@ -208,12 +209,14 @@ class _Carver:
                 inner = self._asking_members(inner) if self._plan_whole else inner
                 container = inner.parent
                 assert container is not None
-                if isinstance(container, exp.In):
+                is_set = isinstance(container, exp.In)
+                if is_set:
                     _group_rows(inner.unnest())
-                if not isinstance(inner, exp.Subquery):
-                    inner.replace(self.cut(inner.copy()))
-                else:
-                    inner.set("this", self.cut(inner.this.copy()))
+                self._sets += is_set
+                query = inner.this if isinstance(inner, exp.Subquery) else inner
+                cut = self.cut(query.copy())
+                self._sets -= is_set
+                query.replace(_as_one_value(query, cut) if self._sets and not is_set else cut)
 
     def _asking_members(self, query: exp.Expr) -> exp.Expr:
         """Return what EXISTS or IN asks about outer rows as a query over members. In place."""
@@ -301,6 +304,21 @@ class _Carver:
             self.parts.append(plan)
             self.queries.append(query)
         return answer_name(self._index_of[text])
+
+
+def _as_one_value(query: exp.Expr, cut: exp.Query) -> exp.Query:
+    """Return what an aggregation without groups was cut to, as an aggregation again.
+
+    In a subquery of IN that depends on rows around it, DuckDB 2.0 takes no scalar subquery for one value that
+    reads a table and does not aggregate: `x NOT IN (SELECT (SELECT n FROM one) FROM t WHERE t.y > x)`.
+    """
+    is_value = isinstance(query, exp.Select) and aggregates(query) and not query.args.get("group")
+    if not is_value or not isinstance(cut, exp.Select) or len(cut.expressions) != 1 or aggregates(cut):
+        return cut
+    [item] = cut.expressions
+    value = exp.AnyValue(this=item.unalias().copy())
+    cut.set("expressions", [exp.alias_(value, item.alias_or_name, quoted=True)])
+    return cut
 
 
 def _group_rows(side: exp.Expr) -> None:

@@ -62,6 +62,8 @@ def qualified(draft: Draft) -> Draft:
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
     tree = inline_ctes(_qualified(draft, tree))
+    if (row := tree.find(exp.TableColumn)) is not None:
+        raise NotOnlineError(f"it takes whole rows of {row.name} as values")
     check_columns_are_where_they_are_named(tree, lambda name: _columns_of(draft, name))
     tree = with_groups_below(with_one_name_each(tree))
     tree = shared_columns_as_left(without_own_members(merged(tree)))

@@ -87,6 +87,9 @@ def _check_group(select: exp.Select) -> None:
         return
     if any(not _asks(query) for key in group.expressions for query in own_nodes(key, exp.Query)):
         raise NotOnlineError("a group key is a subquery")
+    names = (each for key in group.expressions for each in own_nodes(key, exp.Column))
+    if name := next((each.name for each in names if isinstance(each, exp.Column) and not each.table), None):
+        raise NotOnlineError(f"a group key computes with the output {name}")
 
 
 def _check_order_and_limit(select: exp.Select) -> None:

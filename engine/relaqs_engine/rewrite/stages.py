@@ -165,7 +165,10 @@ class StageMaker:
     def _put_value(self, query: exp.Select) -> None:
         if not outer_columns(query):
             stage = self._stage(query)
-            query.replace(exp.select(_column(stage, 0)).from_(stage.name))
+            value = _column(stage, 0)
+            if query.find_ancestor(exp.In):  # see `_as_one_value` in carve.py
+                value = exp.AnyValue(this=value)
+            query.replace(exp.select(value).from_(stage.name))
             return
         select, equalities = _decorrelated(query)
         conditions = conjuncts_of(where.this if (where := select.args.get("where")) else None)

@@ -64,6 +64,29 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
     return None
 
 
+def row_without_names(tree: exp.Expr) -> str | None:
+    """Return what the query takes from a derived table by a name that the text of its tables gives, or None.
+
+    An output without a name is called like its text, and tables have another text where they are read. It is
+    a relation whose rows are taken as values, or the name of such an output.
+
+    >>> import sqlglot
+    >>> rows = "SELECT (SELECT max(fare) FROM trips)"
+    >>> row_without_names(sqlglot.parse_one(f"SELECT q FROM ({rows}) AS q", dialect="duckdb"))
+    'q'
+    >>> row_without_names(sqlglot.parse_one(f"SELECT * FROM ({rows}) AS q", dialect="duckdb")) is None
+    True
+    """
+    named = (exp.Alias, exp.Column, exp.Star)
+    items = (
+        item for select in tree.find_all(exp.Select) if select is not tree for item in select.expressions
+    )
+    if not any(not isinstance(item, named) and item.find(exp.Table) is not None for item in items):
+        return None
+    columns = (column.name for column in tree.find_all(exp.Column) if "select " in column.name.lower())
+    return whole_row(tree, ()) or next(columns, None)
+
+
 def _relations_in_scope(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield what stands in FROM of the SELECTs around a node, the innermost first."""
     select = node.find_ancestor(exp.Select)
