@@ -24,6 +24,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 from relaqs_engine.stores.address import Address
 
@@ -205,7 +206,9 @@ def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = N
         effort: counts the cost of planning, and may end it.
     """
     with binder.spending(effort or Effort()) as own:
-        return _advice(parse_query(sql, catalog.tables, own.effort, catalog.left_out), catalog, own)
+        parsed = parse_query(sql, catalog.tables, own.effort, catalog.left_out)
+        check_reading(sql, parsed.written)
+        return _advice(parsed, catalog, own)
 
 
 def _advice(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> Advice:

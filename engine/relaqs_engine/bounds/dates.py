@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sqlglot import exp
@@ -46,6 +46,7 @@ _DAYS_OF_UNITS = _DAYS_OF | {
     "quarter": 90.0,
     "year": 360.0,
 }
+_COUNTED = re.compile(r"(\d+) ([a-zA-Z]+)")
 _DAYS_OF_ROUNDING = 1e-9  # of a moment as a number of days since the year 1
 
 
@@ -97,9 +98,10 @@ def duration_bounds(expression: exp.Expr, column_of: ColumnLookup, numbers: Numb
 
 
 def _counted(duration: exp.Expr) -> tuple[str, exp.Expr | None]:
-    """Return the unit of INTERVAL 3 MINUTES or of TO_MINUTES(3), and how many of them it has."""
-    if isinstance(duration, exp.ToDays):
-        return "day", duration.this
+    """Return the unit of INTERVAL 3 MINUTES, INTERVAL '3 minutes' or TO_MINUTES(3), and how many it has."""
+    if isinstance(duration, exp.Cast) and duration.this.is_string and type_name(duration) == "INTERVAL":
+        counted = _COUNTED.fullmatch(duration.this.name)
+        return (counted[2].lower(), exp.Literal.number(counted[1])) if counted else ("", None)
     if not isinstance(duration, exp.Interval):
         name, argument = _named_part(duration)
         return (name.removeprefix("to_"), argument) if name.startswith("to_") else ("", None)
@@ -143,24 +145,28 @@ def _days(text: object) -> float | None:
     return (moment - datetime.min).total_seconds() / _SECONDS_A_DAY
 
 
-def date_difference(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
+def _difference(arguments: Sequence[exp.Expr], column_of: ColumnLookup) -> Bounds:
     """Return the bounds of DATE_DIFF, which counts how many borders of the unit lie between two moments."""
-    days = _DAYS_OF.get(call.args["unit"].name.lower() if call.args.get("unit") else "day")
+    unit, begin, end = arguments
+    days = _DAYS_OF.get(unit.name.lower()) if unit.is_string else None
     if days is None:
         return UNKNOWN
-    between = day_bounds(call.this, column_of) - day_bounds(call.expression, column_of)
-    either = hull([between, -between])  # which argument comes first is the dialect's
-    return (either * Bounds(1.0 / days, 1.0 / days)).widened(1.0)
+    between = day_bounds(end, column_of) - day_bounds(begin, column_of)
+    return (between * Bounds(1.0 / days, 1.0 / days)).widened(1.0)
 
 
 def date_part(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBounds) -> Bounds:
-    """Return the bounds of MONTH(d), EXTRACT(month FROM d) or DATE_PART('month', d). Others are unknown.
+    """Return the bounds of MONTH(d), DATE_PART('month', d), DATE_DIFF('day', d, e) and the like.
+
+    Those of others are unknown.
 
     Args:
         expression: a call.
         column_of: gives a column's statistics.
         numbers: gives the bounds of a number.
     """
+    if expression.name.lower() in ("date_diff", "datediff") and len(expression.expressions) == 3:
+        return _difference(expression.expressions, column_of)
     name, argument = _named_part(expression)
     if name in ("epoch", "epoch_us") and argument is not None:
         days = duration_bounds(argument, column_of, numbers)
@@ -203,10 +209,8 @@ def _named_part(expression: exp.Expr) -> tuple[str, exp.Expr | None]:
     if isinstance(expression, exp.Anonymous):
         arguments = expression.expressions
         if expression.name.lower() in ("date_part", "datepart") and len(arguments) == 2:
-            return arguments[0].name.lower(), arguments[1]
+            return arguments[0].name.lower() if arguments[0].is_string else "", arguments[1]
         return expression.name.lower(), arguments[0] if arguments else None
-    if isinstance(expression, exp.TimeToUnix):
-        return "epoch", expression.this
     if isinstance(expression, exp.Func):
         return type(expression).__name__.lower(), expression.args.get("this")
     return "", None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from relaqs_engine.bounds.casts import cast_step, type_name
-from relaqs_engine.bounds.dates import ColumnLookup, date_difference, date_part, day_bounds
+from relaqs_engine.bounds.dates import ColumnLookup, date_part, day_bounds
 from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds, hull, power, remainder
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.number_types import WHOLE_NUMBERS
@@ -271,5 +271,4 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, ColumnLookup], Bounds]] = {
     exp.Round: _round,
     exp.Trunc: _truncated,
     exp.Log: _log,
-    exp.DateDiff: date_difference,
 }

@@ -16,6 +16,7 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.columns import columns_written_out
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.expansion import check_expansion
+from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.names import names_in, row_without_names, whole_row
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
@@ -57,7 +58,8 @@ def _planned(
     try:
         parsed = parse_query(sql, catalog.tables, binder.effort, catalog.left_out)
         check_expansion(parsed.tree, _columns(catalog))
-        schema = tuple(binder.describe(sql))
+        schema = tuple(binder.describe(sql))  # DuckDB says what is wrong with it in better words than we
+        check_reading(sql, parsed.written)
         _check_kept_by_arrow(schema)
         if name := row_without_names(parsed.tree):
             raise UnsupportedError(

@@ -244,7 +244,7 @@ def _as_relation(table: exp.Table) -> None:
     function = table.this
     if isinstance(function, exp.Anonymous) and function.name.lower() == "pg_get_keywords":
         table.set("this", exp.to_identifier("pg_get_keywords"))
-    elif isinstance(function, exp.Split | exp.StringToArray):
+    elif isinstance(function, exp.Anonymous) and function.name.lower() == "string_to_array":
         name = table.alias or "string_to_array"
         one_row = exp.select(exp.alias_(function.copy(), name, quoted=True)).subquery(name)
         if table.args.get("joins"):

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
+
+from relaqs_engine.sql.dialect import tokens_of
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _SCHEMAS = {"public", "main"}
@@ -122,7 +123,7 @@ def without_postgres_words(sql: str) -> str:
 def _tokens(sql: str) -> Sequence[Token]:
     """Return the tokens, none where the text cannot be cut into any. The parser then says why."""
     try:
-        return DuckDB().tokenize(sql)
+        return tokens_of(sql)
     except TokenError:
         return ()
 

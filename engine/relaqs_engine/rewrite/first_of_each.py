@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import own_nodes
+from relaqs_engine.sql.dialect import DIALECT
 
 
 def is_first_of_each(tree: exp.Select) -> bool:
@@ -22,7 +23,7 @@ def first_of_each(tree: exp.Select) -> exp.Select:
 
     >>> import sqlglot
     >>> sql = "SELECT DISTINCT ON (zone) zone AS zone, km AS km FROM trips ORDER BY zone, fare"
-    >>> print(first_of_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
+    >>> print(first_of_each(sqlglot.parse_one(sql, dialect=DIALECT)).sql("duckdb").replace('"', ""))
     SELECT zone AS zone, STRUCT_EXTRACT(FIRST({'f0': km, 'f1': fare} ORDER BY fare), 'f0') AS km
     FROM trips GROUP BY zone ORDER BY zone, STRUCT_EXTRACT(FIRST({'f0': km, 'f1': fare} ORDER BY fare), 'f1')
     """
@@ -40,7 +41,7 @@ def first_of_each(tree: exp.Select) -> exp.Select:
         if value in keys:
             return value.copy()
         name = exp.Literal.string(f"f{fields.index(value)}")
-        return exp.func("struct_extract", first.copy(), name, dialect="duckdb")
+        return exp.func("struct_extract", first.copy(), name, dialect=DIALECT)
 
     items = [exp.alias_(of_group(item.unalias()), item.alias, quoted=True) for item in tree.expressions]
     tree.set("expressions", items)

@@ -19,6 +19,7 @@ from sqlglot.optimizer.merge_subqueries import merge_subqueries
 
 from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes
 from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.dialect import DIALECT
 
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber)
 _COMPARED: dict[type[exp.Expr], Callable[[int, int], bool]] = {
@@ -217,5 +218,5 @@ def _text(condition: exp.Expr, names: Mapping[str, str]) -> str:
     for column in condition.find_all(exp.Column):
         column.set("table", exp.to_identifier(names.get(column.table, column.table), quoted=True))
     if isinstance(condition, exp.EQ):
-        return " = ".join(sorted(side.unnest().sql("duckdb") for side in (condition.left, condition.right)))
-    return condition.sql("duckdb")
+        return " = ".join(sorted(side.unnest().sql(DIALECT) for side in (condition.left, condition.right)))
+    return condition.sql(DIALECT)

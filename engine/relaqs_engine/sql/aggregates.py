@@ -23,7 +23,7 @@ from typing import ClassVar
 import sqlglot
 from sqlglot import exp
 
-DIALECT = "duckdb"
+from relaqs_engine.sql.dialect import DIALECT
 
 
 class Merge(Enum):

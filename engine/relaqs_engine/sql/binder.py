@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 
-import sqlglot
-from sqlglot import exp
 from sqlglot.schema import MappingSchema
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.constants import Parameters, at_one_moment, with_values
+from relaqs_engine.sql.constants import Parameters, at_one_moment, named_as_before, with_values
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.types_by_name import TypesByName
 from relaqs_engine.sql.written import WrittenSql
@@ -97,26 +95,13 @@ class Binder:
         with self.spending(self.effort) as own, given.placing():
             valued = with_values(given, parameters, own._cursor.typed_text)
             frozen = at_one_moment(valued, own._cursor.typed_texts_of, self._column_names)
-            return frozen.anew(own._named_as_before(valued.sql, frozen.sql))
-
-    def _named_as_before(self, sql: str, written: str) -> str:
-        """Return what was written with the column names of the SQL before, where now() was not a date yet."""
-        if written == sql:
-            return sql
-        try:
-            names = [name for name, _ in self.describe(sql)]
-            if names == [name for name, _ in self.describe(written)]:
-                return written
-        except SqlError:  # the planner says what is wrong with it
-            return written
-        tree = sqlglot.parse_one(written, dialect="duckdb")
-        if not isinstance(tree, exp.Select) or len(tree.expressions) != len(names):
-            return written
-        named = [
-            item if item.alias or item.name == name else exp.alias_(item, name, quoted=True)
-            for item, name in zip(tree.expressions, names, strict=True)
-        ]
-        return tree.select(*named, append=False).sql("duckdb")
+            named = named_as_before(frozen, given.sql)
+            if named is not frozen:
+                try:
+                    own.describe(frozen.sql)
+                except SqlError:  # the planner says what is wrong with it, and where
+                    return frozen
+            return named
 
     def functions(self) -> frozenset[str]:
         """Return the names of DuckDB's scalar functions, aggregates and macros, in lower case."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
+from relaqs_engine.sql.dialect import DIALECT
+
 _OF_ANY_NUMBER = (exp.Coalesce, exp.Greatest, exp.Least)
 _OF_ANY_NUMBER_IN_A_LIST = (*_OF_ANY_NUMBER, exp.Anonymous, exp.Array, exp.Concat, exp.In)
 
@@ -65,7 +67,7 @@ def _names(tree: exp.Select, item: exp.Expr, describe: Describe) -> list[str]:
     for part in ("with_", "from_", "joins"):
         if (value := tree.args.get(part)) is not None:
             only.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
-    return [name for name, _ in describe(only.sql("duckdb"))]
+    return [name for name, _ in describe(only.sql(DIALECT))]
 
 
 def _repeats(names: Sequence[str]) -> bool:

@@ -14,12 +14,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from relaqs_engine.duck import quote_text
+from relaqs_engine.duck import parse_tree, quote_text, written_from
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.dialect import tokens_of
+from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.written import Edit, WrittenSql, position_of
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[Any, Any]
@@ -81,10 +82,12 @@ def with_values(
     values = _by_key(parameters)
     for place in places:
         if place.key not in values:
-            shape = "[…]" if isinstance(place.key, int) else f"{{{place.key!r}: …}}"
+            said = sql[place.begin : place.end]
+            name = place.key if isinstance(place.key, int) else said.removeprefix("$").strip('" ')
+            shape = "[…]" if isinstance(place.key, int) else f"{{{name!r}: …}}"
             raise SqlError(
-                f"the query has the parameter {sql[place.begin : place.end]} and no value for it; give one "
-                f"with params={shape}, in the shell with --param {place.key}=…",
+                f"the query has the parameter {said} and no value for it; give one "
+                f"with params={shape}, in the shell with --param {name}=…",
                 position_of(sql, place.begin),
             )
     if extra := [key for key in values if key not in {place.key for place in places}]:
@@ -94,7 +97,15 @@ def with_values(
     for place in places:
         if place.key not in constants:
             constants[place.key] = _constant(_typed(values[place.key], place, sql, typed_text))
-    return written.edited(Edit(place.begin, place.end, constants[place.key]) for place in places)
+    return written.edited(
+        Edit(place.begin, place.end, constants[place.key] + _gap(sql[place.end : place.end + 1]))
+        for place in places
+    )
+
+
+def _gap(after: str) -> str:
+    """Return what keeps a constant apart from the word behind it: $1e5 is $1 AS e5."""
+    return " " if after.isalnum() or after == "_" else ""
 
 
 def _typed(value: Any, place: _Place, sql: str, typed_text: Callable[[Any], TypedText]) -> TypedText:
@@ -150,10 +161,73 @@ def at_one_moment(
     return written.edited(Edit(each.begin, each.end, _constant(values[str(each.key)])) for each in places)
 
 
+def named_as_before(written: WrittenSql, asked: str) -> WrittenSql:
+    """Return the SQL with constants, its columns called as DuckDB calls them without: count_if((id = $1)).
+
+    Args:
+        written: the SQL with constants.
+        asked: the SQL that it was written from.
+
+    Raises:
+        SqlError: DuckDB does not read one as the other.
+
+    >>> print(named_as_before(WrittenSql("SELECT max(x + 5) FROM t"), "SELECT max(x + $1) FROM t").sql)
+    SELECT max((x + 5)) AS "max((x + $1))" FROM t
+    """
+    if written.sql == asked:
+        return written
+    if (before := parse_tree(asked)) is None:  # as of a PIVOT without values, and of ? beside $name
+        return written
+    check_reading(asked, written.sql, _CALLED_MOMENTS | _BARE_MOMENTS)
+    tree = parse_tree(written.sql)
+    unnamed = list(_unnamed(before, tree))
+    for item, value in unnamed:
+        value["alias"] = _name(item)
+    if not unnamed:
+        return written
+    named = written_from(tree)
+    return written.anew(named) if _said(parse_tree(named)) == _said(tree) else written
+
+
+def _unnamed(before: Any, tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the outputs without a name that have constants in them: as they were before, and as they are."""
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(before, dict) and isinstance(tree, dict):
+        for item, value in zip(before.get("select_list", ()), tree.get("select_list", ()), strict=False):
+            if not item["alias"] and _said(item) != _said(value) and not _has_star(item):
+                yield item, value
+        pairs = [(before[key], tree[key]) for key in before.keys() & tree.keys()]
+    elif isinstance(before, list) and isinstance(tree, list):
+        pairs = list(zip(before, tree, strict=False))
+    for pair in pairs:
+        yield from _unnamed(*pair)
+
+
+def _said(tree: Any) -> Any:
+    """Return a tree of DuckDB's without places."""
+    if isinstance(tree, dict):
+        return {key: _said(value) for key, value in tree.items() if not key.startswith("query_location")}
+    return [_said(each) for each in tree] if isinstance(tree, list) else tree
+
+
+def _has_star(item: Any) -> bool:
+    """Whether an output stands for several columns, as COLUMNS(*) + $1."""
+    if isinstance(item, dict):
+        return item.get("class") == "STAR" or any(map(_has_star, item.values()))
+    return isinstance(item, list) and any(map(_has_star, item))
+
+
+def _name(item: Any) -> str:
+    """Return what DuckDB calls an output that has no name."""
+    only = parse_tree("SELECT 1")
+    only["statements"][0]["node"]["select_list"] = [item]
+    return written_from(only).removeprefix("SELECT ")
+
+
 def _tokens(sql: str) -> Sequence[Token]:
     """Return the tokens of a text, none where it cannot be cut into tokens. The parser then says why."""
     try:
-        return DuckDB().tokenize(sql)
+        return tokens_of(sql)
     except TokenError:
         return ()
 
@@ -167,13 +241,16 @@ def _places(sql: str) -> tuple[_Place, ...]:
 def _parameters(tokens: Sequence[Token]) -> Iterator[_Place]:
     unnamed = 0
     for i, token in enumerate(tokens):
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
         if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            if after is not None and after.token_type is TokenType.NUMBER:  # ?1 is $1
+                yield _Place(token.start, after.end + 1, int(after.text))
+                continue
             unnamed += 1
             yield _Place(token.start, token.end + 1, unnamed)
-        elif token.token_type is TokenType.PARAMETER and i + 1 < len(tokens):
-            name = tokens[i + 1]
-            key = int(name.text) if name.token_type is TokenType.NUMBER else name.text
-            yield _Place(token.start, name.end + 1, key)
+        elif token.token_type is TokenType.PARAMETER and after is not None:
+            key = int(after.text) if after.token_type is TokenType.NUMBER else after.text.lower()
+            yield _Place(token.start, after.end + 1, key)
 
 
 def _moments(sql: str, tokens: Sequence[Token], bare: frozenset[str]) -> Iterator[_Place]:
@@ -193,7 +270,7 @@ def _moments(sql: str, tokens: Sequence[Token], bare: frozenset[str]) -> Iterato
 
 def _by_key(parameters: Parameters | None) -> dict[int | str, Any]:
     if isinstance(parameters, Mapping):
-        return dict(parameters)
+        return {key.lower() if isinstance(key, str) else key: value for key, value in parameters.items()}
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | None):
         raise SqlError(
             f"params is {parameters!r}; give a list of values for ? and $1, or a dictionary for $name"

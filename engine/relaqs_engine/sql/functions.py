@@ -13,6 +13,7 @@ from importlib.resources import files
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.dialect import DIALECT
 
 # Their value depends on the moment or on chance. Only one evaluation for the whole query is sound.
 VOLATILE: tuple[type[exp.Expr], ...] = (
@@ -77,7 +78,7 @@ def volatile_function(query: exp.Expr) -> str | None:
     """
     for node in query.find_all(exp.Func):
         if isinstance(node, VOLATILE) or _is_volatile_by_name(node):
-            return node.sql("duckdb").lower()
+            return node.sql(DIALECT).lower()
     return None
 
 

@@ -32,27 +32,19 @@ MOST_REPETITIONS = 300
 
 ALLOWED_HERE = "the most allowed here"  # the end of each message, by which `duck` recognises it
 
-_REGEXPS = (
-    exp.RegexpLike,
-    exp.RegexpILike,
-    exp.RegexpExtract,
-    exp.RegexpExtractAll,
-    exp.RegexpReplace,
-    exp.RegexpFullMatch,
-    exp.RegexpSplit,
-    exp.SimilarTo,
-)
-_REGEXPS_BY_NAME = {"regexp_split_to_array", "regexp_split_to_table", "string_split_regex", "str_split_regex"}
-_COMPARE = {"damerau_levenshtein", "jaro_similarity", "jaccard"}
+_REGEXPS = (exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)  # x ~ 'a', x ~* 'a', x SIMILAR TO 'a'
+_REGEXPS_BY_NAME = {
+    *("regexp_extract", "regexp_extract_all", "regexp_full_match", "regexp_matches", "regexp_replace"),
+    *("regexp_split_to_array", "regexp_split_to_table", "string_split_regex", "str_split_regex"),
+}
+_COMPARE_EACH_WITH_EACH = {"damerau_levenshtein", "editdist3", "levenshtein"}
+_COMPARE = {*_COMPARE_EACH_WITH_EACH, "jaro_similarity", "jaro_winkler_similarity", "jaccard"}
 _RESIZE = {"list_resize", "array_resize", "bitstring"}
 _REDUCE = {"list_reduce", "array_reduce", "reduce"}
 _MAKERS = (
     exp.Add,
     exp.Anonymous,
     exp.Array,
-    exp.ArrayAppend,
-    exp.ArrayConcat,
-    exp.ArrayPrepend,
     exp.Concat,
     exp.ConcatWs,
     exp.DPipe,
@@ -126,9 +118,7 @@ def _guard(node: exp.Expr, made: _Made) -> None:
         _bound_length(arguments[1], name, node, made)
     elif isinstance(node, exp.Format) or (name == "printf" and arguments):
         _bound_format(node.this if isinstance(node, exp.Format) else arguments[0], name, made)
-    elif isinstance(node, exp.Levenshtein | exp.JarowinklerSimilarity):
-        _bound_comparison(node.this, node.expression, name, made)
-    elif name in _COMPARE and len(arguments) == 2:
+    elif name in _COMPARE and len(arguments) > 1:
         _bound_comparison(arguments[0], arguments[1], name, made)
     elif isinstance(node, _REGEXPS):
         _bound_pattern(node.expression, name, made)
@@ -136,7 +126,10 @@ def _guard(node: exp.Expr, made: _Made) -> None:
         _bound_pattern(arguments[1], name, made)
     elif name in _REDUCE and len(arguments) > 1:
         _check_reduction(arguments[1], name)
-    if isinstance(node, exp.Replace | exp.RegexpReplace) and (to := node.args.get("replacement")) is not None:
+    to = node.args.get("replacement") if isinstance(node, exp.Replace) else None
+    if name == "regexp_replace" and len(arguments) > 2:
+        to = arguments[2]
+    if to is not None:
         _bound_text(to, LONGEST_REPLACEMENT, f"{name}: a replacement", made)
 
 
@@ -213,7 +206,7 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
 def _bound_comparison(left: exp.Expr, right: exp.Expr, name: str, made: _Made) -> None:
     """Bound the product of two lengths: each character of one text is compared with each of the other."""
     made.copying(left, left, right)
-    most = MOST_COMPARED if name.endswith("levenshtein") else MOST_MATCHED
+    most = MOST_COMPARED if name in _COMPARE_EACH_WITH_EACH else MOST_MATCHED
     product = exp.Mul(this=_length(left), expression=_length(right))
     message = f"{name} of texts whose lengths multiply to more than {most:,}, {ALLOWED_HERE}"
     _put(

@@ -13,13 +13,12 @@ from sqlglot import exp
 
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.aggregates import mark_aggregates
+from relaqs_engine.sql.dialect import DIALECT as DIALECT
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.functions import check_functions
 from relaqs_engine.sql.guards import guard_functions
 from relaqs_engine.sql.pivots import select_for_pivots
 from relaqs_engine.sql.read import read_statements
-
-DIALECT = "duckdb"
 
 # sqlglot warns where it keeps a statement as text; such statements are refused here, with an error.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -52,11 +51,13 @@ class ParsedQuery:
         sql: its text.
         tree: its tree.
         tables: the catalog's names of the tables that it reads.
+        written: what is written from the tree as it was read. `check_reading` compares it with the text.
     """
 
     sql: str
     tree: exp.Query
     tables: frozenset[str]
+    written: str = ""
 
 
 def parse_query(
@@ -85,6 +86,7 @@ def parse_query(
     relaqs_engine.errors.SqlError: only SELECT is accepted, this is DELETE
     """
     tree = _single_select(sql, effort or Effort())
+    written = tree.sql(DIALECT, comments=False)
     _select_what_is_described(tree)
     _unpack_columns(tree)
     _read_all_of_queries(tree)
@@ -96,7 +98,7 @@ def parse_query(
     guard_functions(tree)
     names = {name.lower(): name for name in known_tables}
     errors = {name.lower(): error for name, error in left_out}
-    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names, errors)))
+    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names, errors)), written)
 
 
 def _single_select(sql: str, effort: Effort) -> exp.Query:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import sqlglot.parser
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
+from relaqs_engine.sql.dialect import DIALECT, RelaqsParser, tokens_of
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
-from relaqs_engine.sql.units import check_units
-
-if TYPE_CHECKING:
-    from sqlglot.parser import Parser as _Base
-else:
-    _Base = DuckDB.parser_class
 
 # No query of the suites takes more than 1.5. Only text that is read again and again takes more.
 _STEPS_PER_TOKEN = 20
@@ -51,11 +45,11 @@ def _of_distinct(name: str, build: Builder) -> Builder:
 def _of_several() -> dict[str, Builder]:
     """Return what makes the calls of aggregates with more than one argument, by their names."""
     laws = {name.upper(): law for law in LAWS if max(law.arguments, default=2) > 1 for name in law.names}
-    known = {name: build for name, build in _Base.FUNCTIONS.items() if name in laws}
+    known = {name: build for name, build in RelaqsParser.FUNCTIONS.items() if name in laws}
     return {name: _of_distinct(laws[name].name, build) for name, build in known.items()}
 
 
-class _CountingParser(_Base):
+class _CountingParser(RelaqsParser):
     """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong.
 
     sqlglot takes DISTINCT x, y for one argument, and then misses the second one of aggregates that have two.
@@ -63,10 +57,10 @@ class _CountingParser(_Base):
 
     __slots__ = ("_effort", "_open_brackets", "_steps_left")
 
-    FUNCTIONS: ClassVar = _Base.FUNCTIONS | _of_several()
+    FUNCTIONS: ClassVar = RelaqsParser.FUNCTIONS | _of_several()
 
     def __init__(self, effort: Effort, token_count: int) -> None:
-        super().__init__(dialect="duckdb")
+        super().__init__(dialect=DIALECT)
         self._effort = effort
         self._open_brackets = 0
         self._steps_left = _STEPS_FOR_ANY + _STEPS_PER_TOKEN * token_count
@@ -117,9 +111,8 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
     check_parser(sqlglot.parser.__file__)
     check_text(sql)
     try:
-        tokens = DuckDB().tokenize(sql)
+        tokens = tokens_of(sql)
         check_tokens(tokens)
-        check_units(tokens)
         parsed = _CountingParser(effort, len(tokens)).parse(tokens, sql)
         trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
     except (ParseError, TokenError) as error:

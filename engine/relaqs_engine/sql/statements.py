@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import ExpressionError, SqlError
+from relaqs_engine.sql.dialect import tokens_of
 from relaqs_engine.sql.read import UNCLOSED
 from relaqs_engine.sql.written import position_of
 
@@ -56,7 +56,7 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     2 SELECT 2 False
     """
     try:
-        tokens = DuckDB().tokenize(text)
+        tokens = tokens_of(text)
     except TokenError:
         raise SqlError(UNCLOSED) from None
     found: list[Statement] = []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
+
+from relaqs_engine.sql.dialect import tokens_of
 
 
 def statement_tokens(sql: str) -> list[Token]:
     """Return the tokens of one statement, none where the text is not one. The parser then says why."""
     try:
-        tokens = DuckDB().tokenize(sql)
+        tokens = tokens_of(sql)
     except TokenError:
         return []
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:

@@ -8,8 +8,7 @@ from sqlglot import exp
 from sqlglot.schema import MappingSchema, normalize_name
 
 from relaqs_engine.catalog import Catalog
-
-_DIALECT = "duckdb"
+from relaqs_engine.sql.dialect import DIALECT
 
 
 class TypesByName:
@@ -25,7 +24,7 @@ class TypesByName:
 
     def schema(self) -> MappingSchema:
         """Return a new schema for one statement. It remembers each name that it is asked for."""
-        schema = MappingSchema(dict(self._types), dialect=_DIALECT, normalize=False)
+        schema = MappingSchema(dict(self._types), dialect=DIALECT, normalize=False)
         schema.normalize = True  # of the names that are looked up
         return schema
 
@@ -42,4 +41,4 @@ class TypesByName:
 def _normalized(name: str, *, is_table: bool = False) -> str:
     """Return a name as it is compared. As text, sqlglot would read `delay ` as `delay`."""
     identifier = exp.to_identifier(name, quoted=True)
-    return normalize_name(identifier, dialect=_DIALECT, is_table=is_table).name
+    return normalize_name(identifier, dialect=DIALECT, is_table=is_table).name

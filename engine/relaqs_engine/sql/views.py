@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
 from relaqs_engine.sql.read import read_statements
 
@@ -25,7 +26,7 @@ def check_views(
         if name.lower() in known:
             raise SqlError(f"the view {name!r} has the name of a table or another view; rename it")
         try:
-            parse_query(sql, known.values(), left_out=left_out)
+            check_reading(sql, parse_query(sql, known.values(), left_out=left_out).written)
         except SqlError as error:
             message = f"in the view {name!r}: {error.message}"
             raise SqlError(message, error.position, error.candidates) from None
@@ -45,6 +46,7 @@ def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = Non
     wanted = _read_views(tree, views)
     if not wanted:
         return sql
+    check_reading(sql, tree.sql(DIALECT, comments=False))
     _refuse_capture(tree, wanted)
     parts = [_expression(name, wanted[name]) for name in views if name in wanted]
     with_ = tree.args.get("with_")

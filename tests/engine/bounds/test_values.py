@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_engine.bounds.values import Bounds, value_bounds
 from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.sql.dialect import DIALECT
 from sqlglot import exp
 
 # name: (lowest, highest); `free` has no statistics. What has no highest may be infinite, or NaN.
@@ -56,7 +57,7 @@ def statistics(column: exp.Column) -> Column | None:
 
 
 def bounds_of(sql: str, column_of: Callable[[exp.Column], Column | None] = statistics) -> Bounds:
-    return value_bounds(sqlglot.parse_one(sql, dialect="duckdb"), column_of)
+    return value_bounds(sqlglot.parse_one(sql, dialect=DIALECT), column_of)
 
 
 def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

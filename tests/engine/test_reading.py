@@ -1,0 +1,92 @@
+"""SQL means what DuckDB reads: features that meet in one statement, and words that only DuckDB knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+import sqlglot
+from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.misread import check_reading
+
+from relaqs import connect
+from relaqs.session import Session
+from tests.engine.world import difference
+
+TABLES = {
+    "t": "SELECT i AS id, CASE WHEN i % 4 > 0 THEN i % 3 END AS g, i % 5 AS v, i * 0.5 AS x, [i, i + 1] AS l "
+    "FROM range(100) AS r(i)",
+    "u": "SELECT i AS id, i % 7 AS v, 'n' || i % 5 AS name FROM range(60) AS r(i)",
+    "dim": "SELECT i AS g, 'd' || i AS name FROM range(4) AS r(i)",
+}
+ANSWERED = (
+    "SELECT g, count(*) AS n FROM t WHERE v >= (SELECT avg(v) FROM t r WHERE r.g = t.g) GROUP BY ROLLUP (g)",
+    "SELECT name, count(DISTINCT name) AS d, count(*) AS c FROM u GROUP BY ROLLUP (name)",
+    "SELECT g, count(DISTINCT g) AS d, count(*) AS c FROM t GROUP BY CUBE (g, v)",
+    "SELECT max(id, 3) FROM t WHERE v > (SELECT avg(v) FROM u)",
+    "SELECT g, max(id, 3) FROM t WHERE id IN (SELECT id FROM u WHERE v > (SELECT avg(v) FROM t)) GROUP BY g",
+    "SELECT 2 IN (SELECT max(t.v)) AS e FROM t",
+    "SELECT EXISTS (SELECT 1 FROM dim WHERE dim.g = max(t.g)) FROM t",
+    "SELECT id, last(g ORDER BY id IGNORE NULLS) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) FROM t",
+    "SELECT count_if(v > 1), count_if(v > 1) FILTER (WHERE v > 9) FROM t WHERE id < 0",
+    "SELECT bit_xor(DISTINCT v) FROM t",
+    "SELECT CASE WHEN v > (SELECT avg(v) FROM t) THEN 'hi' ELSE 'lo' END AS k, count(*) FROM u GROUP BY k",
+    "SELECT DISTINCT v > (SELECT avg(v) FROM t) FROM u",
+    "SELECT g, (SELECT max(v) FROM t) FROM t GROUP BY g",
+    "SELECT t.g, (SELECT name FROM dim WHERE dim.g = t.g) FROM t GROUP BY t.g",
+    "SELECT count(*) FROM t WHERE v IN (SELECT (SELECT max(v) FROM t))",
+    "SELECT count(*) FROM t a LEFT JOIN (SELECT * FROM t) b LEFT JOIN t c ON b.id = c.id ON a.id = b.id",
+    "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT r.x + 1 FROM u JOIN r ON r.x = u.id WHERE r.x < 10) "
+    "SELECT count(*) FROM r",
+    "SELECT fsum(DISTINCT v), favg(DISTINCT v), sumkahan(x ORDER BY id), sum_no_overflow(v) FROM t",
+    "SELECT id, l[:g] FROM t",
+    "SELECT map {} AS m",
+    "SELECT count(*) FROM dim AS d(a, b)",
+)
+READ_ALIKE = (
+    "SELECT log10(x), log2(x), log(x), log(3, x) FROM t",
+    "SELECT list[1], [1, 2][1], array[3] FROM t",
+    "SELECT x -> 'a', DATE '2020-01-01' + INTERVAL '2 days', INTERVAL (n) HOUR FROM t",
+    "SELECT any_value(x), first(x ORDER BY y), percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM t",
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("read")
+    for name in ("t", "u"):
+        shuffle(duckdb.sql(TABLES[name]).to_arrow_table(), folder / name, partitions=4)
+    add_static(duckdb.sql(TABLES["dim"]).to_arrow_table(), folder / "dim")
+    with connect(folder, threads=1) as session:
+        yield session
+
+
+@pytest.mark.parametrize("sql", ANSWERED)
+def test_the_answer_is_duckdbs(session: Session, sql: str) -> None:
+    oracle = duckdb.connect()
+    for name, rows in TABLES.items():
+        oracle.execute(f"CREATE TABLE {name} AS {rows}")
+    expected = oracle.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql, batches=3).result().to_arrow()
+    assert (
+        list(difference(answer.select(answer.column_names[: expected.num_columns]), expected, ordered=False))
+        == []
+    )
+
+
+@pytest.mark.parametrize("sql", READ_ALIKE)
+def test_what_is_written_back_is_read_alike(sql: str) -> None:
+    check_reading(sql, sqlglot.parse_one(sql, dialect=DIALECT).sql(DIALECT))
+
+
+def test_a_word_that_only_duckdb_knows_is_no_alias(session: Session) -> None:
+    with pytest.raises(SqlError, match=r"EXPORT_STATE.*is not what DuckDB reads there; write it otherwise"):
+        session.online_sql("SELECT corr(id, x) EXPORT_STATE FROM t")
+
+
+def test_two_parameters_without_a_blank_are_no_quote(session: Session) -> None:
+    query = session.online_sql("SELECT count(*) AS n FROM t WHERE v IN ($1,$2)", params={1: 1, 2: 2})
+    assert query.result().to_arrow()["n"].to_pylist() == [40]
