@@ -19,9 +19,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from relaqs_engine.errors import (
+    BrokenDatabaseError,
     ClusterError,
     DataError,
     ExpressionError,
+    InternalError,
     LayoutError,
     MemoryLimitError,
     RelaqsError,
@@ -64,6 +66,7 @@ __all__ = [
     "Advice",
     "ApproximateColumn",
     "ArgumentError",
+    "BrokenDatabaseError",
     "Cache",
     "CacheEntry",
     "ClusterError",
@@ -71,6 +74,7 @@ __all__ = [
     "DataError",
     "Expected",
     "ExpressionError",
+    "InternalError",
     "JobStatus",
     "Layout",
     "LayoutError",

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from relaqs_engine import layouts
+from relaqs_engine.errors import naming
 from relaqs_engine.layouts import Layout
 from relaqs_engine.layouts.appending import appendable
 from relaqs_engine.layouts.sources import TableSource
@@ -62,7 +63,8 @@ def _with_threads(lay_out: Callable[P, Layout]) -> Callable[P, Layout]:
     @wraps(lay_out)
     def on_its_threads(*args: P.args, **kwargs: P.kwargs) -> Layout:
         threads = kwargs.get("threads")
-        with on_threads(threads if isinstance(threads, int) else None) as spread:
+        spreading = on_threads(threads if isinstance(threads, int) else None)
+        with naming("laying the table out"), spreading as spread:
             return lay_out(*args, **{"spread": spread, **kwargs})  # type: ignore[arg-type]
 
     return on_its_threads

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, ReadingDatabase
+from relaqs_engine.errors import naming
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
@@ -116,7 +117,7 @@ def connect(
     limit = usual if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     civil_time = None if timezone is None else CivilTime(check_zone("timezone", timezone))
-    with ExitStack() as undo:
+    with naming("opening the tables"), ExitStack() as undo:
         use = CacheUse(Cache(cache_directory))
         undo.callback(use.release)
         sources = _sources(data, tables or {}, use.cache.directory)

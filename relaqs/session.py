@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.plans.online_plan import OnlinePlan
@@ -235,13 +235,14 @@ class Session(HoldsTables, PacesLoops):
         True
         """
         submitted_at = time.perf_counter()
-        plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
-        if not plan.is_estimated and options.fallback == "error":
-            raise UnsupportedError(
-                f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
-                'Give fallback="exact" to run it as a whole'
-            )
-        plan = self._planner.chosen(plan, options, self._exact_below_seconds)
+        with naming("planning", sql):
+            plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
+            if not plan.is_estimated and options.fallback == "error":
+                raise UnsupportedError(
+                    f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
+                    'Give fallback="exact" to run it as a whole'
+                )
+            plan = self._planner.chosen(plan, options, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at, asked_sql=sql)
 
     def plan(
@@ -275,7 +276,8 @@ class Session(HoldsTables, PacesLoops):
         >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
         'mergeable'
         """
-        return self._planned(sql, params, intervals, timeout, time.perf_counter(), timezone)
+        with naming("planning", sql):
+            return self._planned(sql, params, intervals, timeout, time.perf_counter(), timezone)
 
     def start(
         self,
@@ -308,23 +310,24 @@ class Session(HoldsTables, PacesLoops):
         True
         """
         self._planner.check_open()
-        self._open_tables.asked(plan.plain_tables)
-        query = assembled_query(
-            plan,
-            options,
-            self._catalog,
-            self._planner,
-            self._databases,
-            self._executor,
-            self._running,
-            stopwatch=Stopwatch() if submitted_at is None else Stopwatch(submitted_at),
-            checkpoint=checkpoint,
-            resume=resume,
-            witnesses=self.witnesses,
-            asked_sql=asked_sql,
-        )
-        query.start()
-        return query
+        with naming("starting the query", asked_sql or plan.sql):
+            self._open_tables.asked(plan.plain_tables)
+            query = assembled_query(
+                plan,
+                options,
+                self._catalog,
+                self._planner,
+                self._databases,
+                self._executor,
+                self._running,
+                stopwatch=Stopwatch() if submitted_at is None else Stopwatch(submitted_at),
+                checkpoint=checkpoint,
+                resume=resume,
+                witnesses=self.witnesses,
+                asked_sql=asked_sql,
+            )
+            query.start()
+            return query
 
     def train(
         self,
@@ -436,7 +439,8 @@ class Session(HoldsTables, PacesLoops):
         from relaqs_engine.plans.explain import explain
 
         plan = self.plan(sql, params=params, timezone=timezone)
-        return explain(self._planner.at_once(plan, self._exact_below_seconds))
+        with naming("explaining the plan", sql):
+            return explain(self._planner.at_once(plan, self._exact_below_seconds))
 
     def advise(self, sql: str, *, params: Parameters | None = None) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -451,7 +455,8 @@ class Session(HoldsTables, PacesLoops):
         >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
         No further layout is needed: ...
         """
-        return self._planner.advise(self._written(sql, params, None))
+        with naming("looking for layouts", sql):
+            return self._planner.advise(self._written(sql, params, None))
 
     def _planned(
         self,

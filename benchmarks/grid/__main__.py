@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed, one = given.seed, None
     if given.case:
         seed, one = map(int, given.case.split(":"))
+    os.environ.setdefault("RELAQS_STRICT", "1")  # a fault is shown, and not answered by a whole run
     array = CoveringArray(seed, only)
     report = Report()
     count = given.count if one is None else one + 1

@@ -28,12 +28,14 @@ import pyarrow as pa
 
 from relaqs_engine.duck_words import about_file, about_rows, about_syntax, about_types, characters_within
 from relaqs_engine.errors import (
+    BrokenDatabaseError,
     DataError,
     ExpressionError,
     MemoryLimitError,
     RelaqsError,
     SqlError,
     Underlined,
+    shortened,
 )
 from relaqs_engine.stores.objects import copy_at
 
@@ -637,31 +639,45 @@ def _spellings(files: Iterable[FileState]) -> list[str]:
 
 @contextmanager
 def translated_errors(sql: str) -> Iterator[None]:
-    """Turn DuckDB's errors into ours: wrong SQL, or unreadable data."""
+    """Turn DuckDB's errors into ours: wrong SQL, or unreadable data. Their texts are shortened with ours."""
     try:
         yield
-    except duckdb.InterruptException as error:
-        raise Interrupted("the statement was interrupted on request") from error
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        raise _sql_error(str(error), sql) from error
-    except duckdb.OutOfMemoryException as error:
-        raise _out_of_memory(error) from error
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
-        if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
-            raise KeyboardInterrupt from error
-        raise _of_data_or_rows(error, sql) from error
-    except duckdb.Error as error:
-        raise _of_rows(error, sql) from error
-    except OSError as error:  # Arrow passes on only DuckDB's words while a result is read bit by bit
-        if str(error).startswith("Out of Memory Error"):
-            raise _out_of_memory(error) from error
-        if str(error).startswith("INTERRUPT Error"):
-            raise Interrupted("the statement was interrupted on request") from error
-        raise _of_rows(error, sql) from error
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
-            raise KeyboardInterrupt from error
-        raise
+    except (duckdb.Error, OSError, RuntimeError) as error:
+        told = _translated(error, sql)
+        error.args = tuple(shortened(each) if isinstance(each, str) else each for each in error.args)
+        if told is error:
+            raise
+        raise told from error
+
+
+def _translated(error: Exception, sql: str) -> BaseException:
+    """Return what an error of DuckDB, or of Arrow while it reads from there, is called here."""
+    said = str(error)
+    match error:
+        case duckdb.InterruptException():
+            return Interrupted("the statement was interrupted on request")
+        case duckdb.ParserException() | duckdb.BinderException() | duckdb.CatalogException():
+            return _sql_error(said, sql)
+        case duckdb.OutOfMemoryException():
+            return _out_of_memory(error)
+        case duckdb.InternalException() | duckdb.FatalException():
+            return BrokenDatabaseError(
+                f"DuckDB met a fault of its own: {_said(error).splitlines()[0]}; ask in another way, and "
+                "report it there"
+            )
+        case duckdb.IOException() | duckdb.InvalidInputException() | duckdb.PermissionException():
+            if said.rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
+                return KeyboardInterrupt()
+            return _of_data_or_rows(error, sql)
+        case OSError():  # Arrow passes on only DuckDB's words while a result is read bit by bit
+            if said.startswith("Out of Memory Error"):
+                return _out_of_memory(error)
+            if said.startswith("INTERRUPT Error"):
+                return Interrupted("the statement was interrupted on request")
+            return _of_rows(error, sql)
+        case duckdb.Error():
+            return _of_rows(error, sql)
+    return KeyboardInterrupt() if said == "Query interrupted" else error  # DuckDB's own answer to ctrl-C
 
 
 def syntax_error(sql: str) -> SqlError | None:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import STRICT, RelaqsError, is_strict, named
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import PluginError, Plugins
@@ -107,6 +107,13 @@ class Program(click.Group):
             raise click.UsageError(str(error), ctx) from error
         except (RelaqsError, OSError) as error:
             raise click.ClickException(_in_words(error)) from error
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if is_strict():
+                raise
+            told = named(error, f"relaqs {ctx.invoked_subcommand or ''}".strip())
+            raise click.ClickException(f"{told}. With {STRICT}=1 its traceback is shown") from error
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

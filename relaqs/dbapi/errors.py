@@ -12,8 +12,10 @@ from relaqs_engine.errors import (
     RelaqsError,
     SqlError,
     UnsupportedError,
+    named,
 )
 from relaqs_engine.errors import DataError as UnreadableError
+from relaqs_engine.errors import InternalError as FaultError
 
 from relaqs.arguments import ArgumentError
 from relaqs.queries.publisher import QueryTimeoutError
@@ -48,7 +50,7 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """The database is in disorder. Nothing raises it; PEP 249 asks for it."""
+    """A query failed by a fault in ReLAQS."""
 
 
 class ProgrammingError(DatabaseError):
@@ -68,6 +70,7 @@ _KINDS: tuple[tuple[type[RelaqsError], type[DatabaseError]], ...] = (
     (UnreadableError, OperationalError),
     (LayoutError, OperationalError),
     (ClusterError, OperationalError),
+    (FaultError, InternalError),
 )
 
 
@@ -78,6 +81,7 @@ def as_database_errors() -> Iterator[None]:
         yield
     except Error:
         raise
-    except RelaqsError as error:
-        kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), DatabaseError)
-        raise kind(str(error)) from error
+    except Exception as error:
+        told = named(error, "answering")
+        kind = next((ours for theirs, ours in _KINDS if isinstance(told, theirs)), DatabaseError)
+        raise kind(str(told)) from error

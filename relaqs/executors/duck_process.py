@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from relaqs_engine.duck import (
     Interrupted,
     quote_name,
 )
-from relaqs_engine.errors import DataError
+from relaqs_engine.errors import BrokenDatabaseError, DataError, naming
 from relaqs_engine.layouts.intact import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.streams import Hoist
@@ -314,8 +314,13 @@ class Runtime:
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
         while True:
-            with suppress(AbandonedError):
+            try:
                 return self._query(work, owner)
+            except AbandonedError:
+                continue
+            except BrokenDatabaseError:
+                self._abandon(lambda config, database: config == _in_any_time(work.config))
+                raise
 
     def _query(self, work: QueryWork, owner: str) -> pa.Table:
         config, hoists, sql = work.config, work.hoists, work.sql
@@ -345,10 +350,14 @@ class Runtime:
         """
         deaf = self.statements.interrupt(owners)
         if deaf:
-            with self._lock:
-                for config in [config for config, database in self._open.items() if database.has(deaf)]:
-                    self._open.pop(config).hoists.abandon()
+            self._abandon(lambda config, database: database.has(deaf))
         return not deaf
+
+    def _abandon(self, is_meant: Callable[[DatabaseConfig, OpenDatabase], bool]) -> None:
+        """Use some databases no more. Each goes with the last thread that is in it."""
+        with self._lock:
+            for config in [config for config, database in self._open.items() if is_meant(config, database)]:
+                self._open.pop(config).hoists.abandon()
 
     def close_database(self, config: DatabaseConfig) -> None:
         """Free the database and its hoists, unless a task uses it now."""
@@ -413,7 +422,8 @@ class QueryWork:
         request.
         """
         try:
-            return _RUNTIME.query(self, owner)
+            with naming("computing a part of the answer", self.sql):
+                return _RUNTIME.query(self, owner)
         except UnseenFileError:
             raise
         except DataError as error:

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self
 
 from relaqs.arguments import check_priority
 from relaqs.jobs.feed import AnyReport, Feed
-from relaqs.jobs.listener import RunListener
+from relaqs.jobs.listener import RunListener, RunState
 from relaqs.jobs.reader import Reader
 from relaqs.jobs.runner import JobRunner, stop_when_forgotten
 
@@ -38,9 +38,13 @@ class Handle(ABC, Generic[AnyReport]):
         stop_when_forgotten(self, runner)
 
     def start(self) -> None:
-        """Begin, once."""
-        self._listener.starting(self.runner)
-        self.runner.start()
+        """Begin, once. What cannot begin has failed, and is not waited for."""
+        try:
+            self._listener.starting(self.runner)
+            self.runner.start()
+        except Exception as error:
+            self._listener.ended(RunState.FAILED, error)
+            raise
 
     @property
     def id(self) -> str:

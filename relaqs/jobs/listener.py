@@ -117,9 +117,11 @@ class RunListener(Listener, Generic[AnyReport]):
 
     def ended(self, state: RunState, error: BaseException | None) -> None:
         self.feed.close(_ENDS[state], error)
-        self._release()
-        if self._running is not None:
-            self._running.forget(self._job_id)
+        try:
+            self._release()
+        finally:
+            if self._running is not None:
+                self._running.forget(self._job_id)
 
     def _release(self) -> None:
         """Give back what the job holds. Called once, at its end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import Protocol
 
@@ -42,13 +43,14 @@ class RunningJobs:
 
     def forget(self, job_id: str) -> None:
         """Note that a job is over."""
-        del self._runners[job_id]
+        self._runners.pop(job_id, None)
 
     def close(self, timeout_seconds: float) -> bool:
-        """Stop all of them, wait for each that long, and return whether all are over."""
+        """Stop all of them, wait for them that long, and return whether all are over."""
         self._is_closed = True
         runners = [runner for runner, _ in list(self._runners.values())]  # jobs end meanwhile
         for runner in runners:
             runner.stop()
-        ends = [runner.wait(timeout_seconds) for runner in runners]
+        deadline = time.monotonic() + timeout_seconds
+        ends = [runner.wait(max(0.0, deadline - time.monotonic())) for runner in runners]
         return all(ends)

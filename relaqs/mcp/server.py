@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import named
 
 from relaqs.arguments import check_count, check_seconds, relative_error
 from relaqs.mcp.told import ToldAnswer, ToldColumn, ToldTable, told_answer, told_columns, told_tables
@@ -51,7 +51,8 @@ class Tools:
 
     async def tables(self) -> list[ToldTable]:
         """List the tables: their rows, their columns, and whether answers about them can be estimates."""
-        return told_tables(self.session.tables)
+        with _as_tool_errors():
+            return told_tables(self.session.tables)
 
     async def describe(self, table: str) -> list[ToldColumn]:
         """List the columns of a table: their types, and the least and the greatest value where known.
@@ -64,7 +65,8 @@ class Tools:
             raise ToolError(str(self.session.left_out[table]))
         if table not in known:
             raise ToolError(f"there is no table {table!r}; the tables are {', '.join(known)}")
-        return told_columns(known[table])
+        with _as_tool_errors():
+            return told_columns(known[table])
 
     async def explain(self, sql: str) -> str:
         """Tell how a SELECT would be answered: with estimates or as a whole, and why. Reads no data.
@@ -96,7 +98,8 @@ class Tools:
             async for snapshot in query:
                 await context.report_progress(snapshot.fraction, 1.0, heading(snapshot))
         assert query.latest is not None, "a query without a snapshot fails"
-        return told_answer(query.latest, target, rows)
+        with _as_tool_errors():
+            return told_answer(query.latest, target, rows)
 
 
 async def _in_thread(call: Callable[[], _Result]) -> _Result:
@@ -110,7 +113,9 @@ def _as_tool_errors() -> Iterator[None]:
     """Raise errors that are for people as ones that the agent reads, with what it can do next."""
     try:
         yield
+    except ToolError:
+        raise
     except QueryTimeoutError as error:
         raise ToolError("there was no answer in this time; ask again with more seconds") from error
-    except RelaqsError as error:
-        raise ToolError(str(error)) from error
+    except Exception as error:
+        raise ToolError(str(named(error, "answering the agent"))) from error

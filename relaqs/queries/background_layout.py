@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from relaqs_engine.duck import CivilTime, Cursor, FileState, Interrupted
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import named
 from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.first_part import FirstPart
@@ -28,6 +28,7 @@ from relaqs.jobs.background import background_thread
 
 QUESTIONS = 2  # about a table, before it is laid out
 MEMORY_LIMIT_BYTES = 1 << 30
+DEAF_SECONDS = 5.0  # that the end of a session waits for what DuckDB does not interrupt
 _LOWEST_PRIORITY = 19
 _LEAST_SHARE = 0.01  # from which on the end can be told
 _REPEAT_SECONDS = 0.01  # between two interruptions of one statement
@@ -142,10 +143,14 @@ class BackgroundLayouts:
             return LayoutProgress(now.table.table, now.share, now.doing, elapsed_seconds, waiting)
 
     def stop(self) -> None:
-        """Lay out no more. What is being laid out ends now, and leaves nothing."""
+        """Lay out no more. What is being laid out ends now, and leaves nothing.
+
+        What DuckDB goes on with for too long is not waited for. It leaves nothing either, once it ends.
+        """
+        deadline = time.monotonic() + DEAF_SECONDS
         with self._changed:
             self._is_stopped = True
-            while self._thread is not None and self._thread is not threading.current_thread():
+            while self._thread not in (None, threading.current_thread()) and time.monotonic() < deadline:
                 if self._cursor is not None:
                     self._cursor.interrupt()  # DuckDB forgets one that comes just before a statement begins
                 self._changed.wait(_REPEAT_SECONDS)
@@ -157,8 +162,14 @@ class BackgroundLayouts:
     def _work(self) -> None:
         with suppress(AttributeError, OSError):  # where a thread has no priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
-        while (table := self._next()) is not None:
-            self._lay_out(table)
+        try:
+            while (table := self._next()) is not None:
+                self._lay_out(table)
+        finally:  # nobody waits for a thread that has ended, however it did
+            with self._changed:
+                if self._thread is threading.current_thread():
+                    self._under_way = self._thread = None
+                    self._changed.notify_all()
 
     def _next(self) -> PlainTable | None:
         with self._changed:
@@ -166,7 +177,7 @@ class BackgroundLayouts:
                 table = self._due.popleft()
                 self._under_way = _UnderWay(table, time.monotonic())
                 return table
-            self._under_way = self._thread = None
+            self._under_way = self._thread = None  # in the same step, so that who asks now starts another
             self._changed.notify_all()
             return None
 
@@ -196,9 +207,10 @@ class BackgroundLayouts:
         except Interrupted:
             self._say_what_is_lost()
             return
-        except RelaqsError as error:
+        except Exception as error:  # whatever it is, the next table has its turn, and queries go on
             self._adopt(shown, table)
-            self._announce(f"{table.table} was not laid out: {error}")
+            said = named(error, f"laying out {table.table} behind the questions")
+            self._announce(f"{table.table} was not laid out: {said}")
             return
         if self._is_stopped:
             return

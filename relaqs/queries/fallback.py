@@ -1,11 +1,22 @@
-"""What a query falls back to when its state is too large, its groups too many, its sample gone: the whole."""
+"""What a query falls back to when its state is too large, its groups too many, its sample gone: the whole.
+
+Where estimating fails by a fault of ours, the whole is still right, and the fault becomes a warning.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.errors import MemoryLimitError, TooManyGroupsError
+from relaqs_engine.errors import (
+    BrokenDatabaseError,
+    MemoryLimitError,
+    SqlError,
+    TooManyGroupsError,
+    fault_of,
+    is_fault,
+    is_strict,
+)
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.executors.intact_files import UnseenFileError
@@ -17,6 +28,7 @@ from relaqs.queries.start import query_description
 from relaqs.queries.whole import WholeQueryJob
 
 _GONE = "its table was not laid out after all, and the first part of the layout is gone"
+_FAULT = "it could not be estimated further, by a fault that should be reported: {}"
 _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
 
 
@@ -62,8 +74,17 @@ class WholeFallback:
     def _why_whole(self, error: Exception) -> str:
         if isinstance(error, UnseenFileError) and self.plan.sample_may_go:
             return _GONE
-        if not self.plan.may_run_whole or self.options.fallback == "error":
+        if self.options.fallback == "error":
+            return ""
+        if self.plan.is_estimated and not is_strict() and _is_fault(error):
+            return _FAULT.format(fault_of(error))
+        if not self.plan.may_run_whole:
             return ""
         if isinstance(error, TooManyGroupsError):
             return error.reason
         return _TOO_LARGE if isinstance(error, MemoryLimitError) else ""
+
+
+def _is_fault(error: Exception) -> bool:
+    """Whether estimating failed and neither the data nor the machine did. The SQL of tasks is our own."""
+    return isinstance(error, SqlError | BrokenDatabaseError) or is_fault(error)

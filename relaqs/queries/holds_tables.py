@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.errors import naming
 from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.layouts.reads import read_of_table
 
@@ -111,7 +112,8 @@ class HoldsTables:
         'mergeable'
         """
         self._planner.check_open()
-        return self._open_tables.lay_out(table)
+        with naming("laying the table out"):
+            return self._open_tables.lay_out(table)
 
     def refresh(self, table: str) -> Layout:
         """Return a table as its files are now. Later queries of this session are about these rows.
@@ -131,7 +133,8 @@ class HoldsTables:
         7
         """
         self._planner.check_open()
-        return self._open_tables.refresh(table)
+        with naming("reading the table anew"):
+            return self._open_tables.refresh(table)
 
     def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
         """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
@@ -148,4 +151,5 @@ class HoldsTables:
         1500
         """
         self._planner.check_open()
-        return self._open_tables.append(table, source, batch)
+        with naming("appending rows"):
+            return self._open_tables.append(table, source, batch)

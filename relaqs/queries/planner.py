@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, fault_of, is_strict, naming
 from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 from relaqs_engine.planning.planner import plan_query
@@ -35,7 +36,9 @@ from relaqs.queries.publisher import QueryTimeoutError
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
 
+_FAULT = "its estimates could not be planned, by a fault that should be reported: {}"
 _SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
+logger = logging.getLogger("relaqs")
 PLANS_KEPT = 256  # the least recently used go first
 _Question: TypeAlias = tuple[str, CivilTime | None, int, int | None]
 
@@ -65,6 +68,7 @@ class Planner:
         self._catalog = catalog
         self._views = with_tables_shown(views, catalog.tables)
         self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
+        self._civil_time = civil_time
         self._binder = Binder(catalog, civil_time)
         self._state_bytes = state_bytes
         self._row_groups = RowGroupRules(cores)
@@ -100,10 +104,11 @@ class Planner:
         if not isinstance(sql, str):
             raise refusal("sql", sql, 'a text, such as "SELECT count(*) FROM trips"')
         written = WrittenSql(sql)
-        if self._views_tell_the_time:
-            written = written.anew(expand_views(sql, self._views))
-        written = self._binder.at(civil_time).with_constants(written, params)
-        return as_select(written, [*self._catalog.tables, *self._views], self._describe)
+        with self._naming(sql):
+            if self._views_tell_the_time:
+                written = written.anew(expand_views(sql, self._views))
+            written = self._binder.at(civil_time).with_constants(written, params)
+            return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
         effort, catalog = self._effort(), self._catalog
@@ -135,7 +140,7 @@ class Planner:
         self.check_open()
         sql, binder = written.sql, self._binder.at(civil_time)
         plan = self._plans.pop((sql, intervals, binder.civil_time), None)
-        with written.placing(), placing_failures(written.asked):
+        with self._naming(written.asked), written.placing(), placing_failures(written.asked):
             plan = plan or self._plan_anew(sql, intervals, binder, self._effort(timeout, begun_at))
         self._plans[sql, intervals, binder.civil_time] = plan
         while len(self._plans) > PLANS_KEPT:
@@ -183,7 +188,7 @@ class Planner:
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
-        with self._expanded(plan.sql, self._effort()) as expanded:
+        with self._naming(plan.sql), self._expanded(plan.sql, self._effort()) as expanded:
             return plan_whole(plan, expanded, self._catalog, reason)
 
     def advise(self, written: WrittenSql) -> Advice:
@@ -191,7 +196,11 @@ class Planner:
         from relaqs_engine.advisor.advise import advise
 
         effort = self._effort()
-        with written.placing(), self._expanded(written.sql, effort) as expanded:
+        with (
+            self._naming(written.asked),
+            written.placing(),
+            self._expanded(written.sql, effort) as expanded,
+        ):
             return advise(expanded, self._catalog, self._binder, effort)
 
     def close(self) -> None:
@@ -213,8 +222,30 @@ class Planner:
                 state_bytes=self._state_bytes,
                 effort=effort,
                 row_groups=self._row_groups,
+                unforeseen=None if is_strict() else self._why_whole,
             )
         return replace(plan, sql=sql, civil_time=binder.civil_time)
+
+    def _why_whole(self, error: Exception) -> str:
+        """Return why a query runs as a whole whose estimates could not be planned."""
+        self._bind_anew_after(error)
+        logger.info("a query runs as a whole, since its estimates could not be planned", exc_info=error)
+        return _FAULT.format(fault_of(error))
+
+    @contextmanager
+    def _naming(self, sql: str) -> Iterator[None]:
+        """Raise what fails in the block as an error of ours."""
+        try:
+            with naming("planning", sql):
+                yield
+        except BrokenDatabaseError as error:
+            self._bind_anew_after(error)
+            raise
+
+    def _bind_anew_after(self, error: Exception) -> None:
+        """After a fault of DuckDB, bind in a new database: the old one may refuse all that is asked."""
+        if isinstance(error, BrokenDatabaseError):
+            self._binder = Binder(self._catalog, self._civil_time)
 
     @contextmanager
     def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:

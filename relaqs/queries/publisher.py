@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from relaqs_engine.errors import ExpressionError, RelaqsError
+from relaqs_engine.errors import ExpressionError, RelaqsError, named
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.failed_expressions import placed_in
 
+from relaqs.arguments import ArgumentError
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import End
@@ -217,6 +218,8 @@ class Publisher(RunListener[Snapshot]):
         self.feed.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
 
     def ended(self, state: RunState, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            error = named(error, "answering the query", self._asked_sql or self._plan.sql)
         super().ended(state, error)
         if self._telling is not None and self.feed.end is not None:
             self._telling.ended(self.feed.end, self.feed.latest, error)
@@ -305,7 +308,16 @@ class Publisher(RunListener[Snapshot]):
         if estimate.is_exact:
             return build(error=0.0)
         now = build(error=float("inf"))
-        return now if before is None else build(error=float(watch(before, now)))
+        return now if before is None else build(error=self._error_by_function(before, now))
+
+    def _error_by_function(self, before: Snapshot, now: Snapshot) -> float:
+        """Return the error by the user's function. Raises ArgumentError for whatever that raises."""
+        watch = self._options.watch
+        assert callable(watch)
+        try:
+            return float(watch(before, now))
+        except Exception as error:
+            raise ArgumentError(f"the function `watch` failed: {type(error).__name__}: {error}") from error
 
     def _change_pixels(self, estimate: Estimate) -> float:
         """Return how far a bar of the watched columns may still move in the chart, inf without a chart."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from relaqs_engine.duck import CivilTime, Cursor, Database, DatabaseConfig
+from relaqs_engine.errors import BrokenDatabaseError
 
 from relaqs.jobs.executor import user_name
 
@@ -23,7 +24,13 @@ class StateDatabase:
         """Return a new cursor, for the state of one query. civil_time: of the query."""
         with self._opening:
             self._database = self._database or Database(self._config)
-            return self._database.cursor(civil_time)
+            try:
+                cursor = self._database.cursor(civil_time)
+                cursor.rows("SELECT 1")
+            except BrokenDatabaseError:  # DuckDB met a fault in the state of another query
+                self._database = Database(self._config)
+                cursor = self._database.cursor(civil_time)
+            return cursor
 
     def close(self) -> None:
         """Close what is open. The second call does nothing."""

@@ -9,6 +9,7 @@ from relaqs_engine.errors import (
     ClusterError,
     DataError,
     ExpressionError,
+    InternalError,
     LayoutError,
     MemoryLimitError,
     RelaqsError,
@@ -101,7 +102,7 @@ def _code(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     if isinstance(error, SqlError | ExpressionError):
         return error.message
-    if isinstance(error, RelaqsError):
+    if isinstance(error, RelaqsError) and not isinstance(error, InternalError):
         return str(error)
     traceback.print_exception(error, file=sys.stderr)
     return "the server failed at this statement; its log has the reason"

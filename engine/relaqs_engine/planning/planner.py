@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import is_kept_by_arrow
-from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.planning.first_part_rules import part_to_sample
 from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.row_group_rules import RowGroupRules
@@ -35,16 +36,18 @@ def plan_query(
     state_bytes: int | None = None,
     effort: Effort | None = None,
     row_groups: RowGroupRules | None = None,
+    unforeseen: Callable[[Exception], str] | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
     intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
     states may take; None: enough. effort: what planning may cost, and who may end it. row_groups: which plain
-    tables are sampled by row groups; None: none.
+    tables are sampled by row groups; None: none. unforeseen: told of an error that kept estimates from being
+    planned and is not about the SQL. It returns why the query runs as a whole then; None: it is raised.
     """
     effort = effort or Effort()
     with binder.spending(effort) as own:
-        return _planned(sql, catalog, own, intervals, state_bytes, row_groups)
+        return _planned(sql, catalog, own, intervals, state_bytes, row_groups, unforeseen)
 
 
 def _planned(
@@ -54,6 +57,7 @@ def _planned(
     intervals: bool,
     state_bytes: int | None,
     row_groups: RowGroupRules | None,
+    unforeseen: Callable[[Exception], str] | None,
 ) -> OnlinePlan:
     try:
         parsed = parse_query(sql, catalog.tables, binder.effort, catalog.left_out)
@@ -73,15 +77,45 @@ def _planned(
         rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None
         if whole is not None and part is None and rules is None:
             return replace(whole, is_ordered=is_ordered)
-        from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
-        from relaqs_engine.rewrite.draft import Draft
-
-        names = names_in(parsed.tree)
-        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
-        plan = sampled_plan(draft, parsed) if whole is None else plain_plan(draft, parsed, whole, part, rules)
+        try:
+            plan = _estimated(parsed, catalog, binder, schema, intervals, state_bytes, whole, part, rules)
+        except Exception as error:
+            if unforeseen is None or not _is_unforeseen(error):
+                raise
+            why = unforeseen(error)
+            parsed = parse_query(
+                sql, catalog.tables, binder.effort, catalog.left_out
+            )  # a rule may have changed it
+            plan = whole_plan(_without_columns_function(parsed, catalog, binder), catalog, schema, why)
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+
+
+def _estimated(
+    parsed: ParsedQuery,
+    catalog: Catalog,
+    binder: Binder,
+    schema: tuple[tuple[str, str], ...],
+    intervals: bool,
+    state_bytes: int | None,
+    whole: WholePlan | None,
+    part: FirstPart | None,
+    rules: RowGroupRules | None,
+) -> OnlinePlan:
+    """Return the plan with estimates, where there is one. whole: how it runs otherwise, if that is known."""
+    from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
+    from relaqs_engine.rewrite.draft import Draft
+
+    names = names_in(parsed.tree)
+    draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
+    return sampled_plan(draft, parsed) if whole is None else plain_plan(draft, parsed, whole, part, rules)
+
+
+def _is_unforeseen(error: Exception) -> bool:
+    return isinstance(error, BrokenDatabaseError) or not isinstance(
+        error, RelaqsError | RecursionError | MemoryError
+    )
 
 
 def _check_kept_by_arrow(schema: tuple[tuple[str, str], ...]) -> None:

@@ -346,8 +346,13 @@ class DaskExecutor:
 
     def _send(self, flight: JobInFlight, parcels: Sequence[Parcel], place: str | None = None) -> None:
         """Submit tasks in one message, to the cluster or to one worker."""
-        keys = [key_of(flight.name, parcel) for parcel in parcels]
-        graph = graph_of(flight.name, parcels, named_versions())
+        try:
+            keys = [key_of(flight.name, parcel) for parcel in parcels]
+            graph = graph_of(flight.name, parcels, named_versions())
+        except Exception as error:  # here on the event loop nobody else would hear of it
+            for parcel in parcels:
+                self._hand_over(flight, TaskResult(parcel.key, None, 0.0, error))
+            return
         try:
             # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
             futures = self._client.get(

@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Reschedule, Worker, WorkerPlugin, get_worker
 from distributed.protocol import pickle
 from relaqs_engine.duck import Interrupted
-from relaqs_engine.errors import ClusterError, RelaqsError
+from relaqs_engine.errors import ClusterError, InternalError, fault_of, shortened
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.dask.connection import named_versions
@@ -25,6 +25,8 @@ from relaqs.executors.local_folder import use_folder_of_worker
 from relaqs.jobs.executor import run_measured
 from relaqs.jobs.job import Task, TaskResult
 from relaqs.jobs.wanted_core import core_wanted_by
+
+LONGEST_TRACE = 10_000  # characters of a traceback that a client gets
 
 
 def common_part(pickled: bytes) -> object:
@@ -78,11 +80,12 @@ def portable(error: BaseException, address: str) -> BaseException:
     """Return an error that says where it happened and survives pickling."""
     if isinstance(error, UnseenFileError):
         return UnseenThereError(error.path, address)
-    error.add_note(f"on the worker at {address}:\n" + "".join(traceback.format_exception(error)))
+    trace = shortened("".join(traceback.format_exception(error)), LONGEST_TRACE)
+    error.add_note(f"on the worker at {address}:\n{trace}")
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RelaqsError(f"{type(error).__name__} on the worker at {address}: {error}")
+        return InternalError(f"a task on the worker at {address}", fault_of(error))
     return error
 
 

@@ -50,7 +50,7 @@ class Runner:
         self.said.append("stop")
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        self.said.append(f"wait {timeout_seconds}")
+        self.said.append(f"wait {timeout_seconds:.1f}")
         return True
 
 
