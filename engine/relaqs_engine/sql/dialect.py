@@ -143,6 +143,16 @@ class RelaqsParser(_Parser):
         TokenType.PLUS: lambda self: exp.Anonymous(this="add", expressions=[self._parse_unary()]),
     }
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> Any:
+        """Read ROLLUP (a > 1, b), of any expressions."""
+        found = super()._parse_cube_or_rollup(with_prefix=True)
+        if found is not None and not with_prefix:
+            found.set("expressions", self._parse_wrapped_csv(self._parse_disjunction))
+        return found
+
+    def _parse_grouping_set(self) -> Any:
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         """Read the arguments of a call. An arrow is a lambda's where its function takes one, else JSON's."""
         name = self._tokens[self._index - 2].text.lower()

@@ -91,6 +91,7 @@ def parse_query(
     _unpack_columns(tree)
     _read_all_of_queries(tree)
     _take_joins_out_of_brackets(tree)
+    _leave_out_the_schema(tree)
     select_for_pivots(tree)
     _refuse_statements(tree)
     check_functions(tree)
@@ -130,6 +131,15 @@ def _select_what_is_described(tree: exp.Query) -> None:
     for node in list(tree.find_all(exp.Describe, exp.Summarize)):
         if isinstance(node.this, exp.Table):
             node.set("this", exp.select("*").from_(node.this.copy()))
+
+
+def _leave_out_the_schema(tree: exp.Query) -> None:
+    """Write `t` for `main.t`, the name with DuckDB's schema, where no CTE is called so. In place."""
+    shadowing = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for node in list(tree.find_all(exp.Table, exp.Column)):
+        name = node.table if isinstance(node, exp.Column) else node.name
+        if node.db.lower() == "main" and not node.catalog and name.lower() not in shadowing:
+            node.set("db", None)
 
 
 def _unpack_columns(tree: exp.Query) -> None:
