@@ -417,18 +417,25 @@ def _divided(numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
 
 
 def _sum(splitter: _Splitter, call: Call) -> _Final:
-    total = call.total(this=splitter.widened(call.arguments[0]))
-    name = splitter.column(Basis.SUM, total, call.condition)
-    return _Final(_exact_total(call, name), _scaled(name))
+    value = splitter.widened(call.arguments[0])
+    name = splitter.column(Basis.SUM, call.total(this=value), call.condition)
+    if call.total is exp.Sum:
+        return _Final(exp.column(name), _scaled(name))
+    count = splitter.column(Basis.COUNT, exp.Count(this=value.copy()), call.condition)
+    splitter.link_count(count, name)
+    return _Final(_exact_total(call, name, count), _scaled(name))
 
 
-def _exact_total(call: Call, name: str) -> exp.Expr:
-    """Return the total as it is at the end: that of FSUM and FAVG is never infinite."""
-    total: exp.Expr = exp.column(name)
+def _exact_total(call: Call, name: str, count: str) -> exp.Expr:
+    """Return the total as it is at the end: FSUM and FAVG of an infinite value and others are NaN."""
+    total = exp.column(name)
     if call.total is exp.Sum:
         return total
+    is_lost = exp.and_(
+        exp.IsInf(this=total.copy()), exp.GT(this=exp.column(count), expression=exp.Literal.number(1))
+    )
     nan = exp.cast(exp.Literal.string("nan"), "DOUBLE")
-    return exp.case().when(exp.IsInf(this=total.copy()), nan).else_(total)
+    return exp.case().when(is_lost, nan).else_(total)
 
 
 def _count(splitter: _Splitter, call: Call) -> _Final:
@@ -447,7 +454,7 @@ def _avg(splitter: _Splitter, call: Call) -> _Final:
     total = splitter.column(Basis.SUM, call.total(this=value), call.condition)
     count = splitter.column(Basis.COUNT, exp.Count(this=value.copy()), call.condition)
     splitter.link_count(count, total)
-    exact = exp.cast(_exact_total(call, total), "DOUBLE")
+    exact = exp.cast(_exact_total(call, total, count), "DOUBLE")
     return _Final(_divided(exact, exp.column(count)), _divided(_double(total), _double(count)))
 
 

@@ -73,10 +73,10 @@ class KahanAvg(exp.Avg):
 #   gets longer with each row
 TABLE = """
 names                                 node            of   merges      DISTINCT  ORDER BY  no rows  value
-sum count_if countif sum_no_overflow  Sum             1    TOTAL       DISTINCT  same      NULL     argument
-fsum kahan_sum sumkahan               KahanSum        1    TOTAL       DISTINCT  same      NULL     argument
+sum count_if countif                  Sum             1    TOTAL       DISTINCT  same      NULL     argument
+fsum kahan_sum sumkahan               KahanSum        1    TOTAL       DISTINCT  ROWS      NULL     argument
 avg mean                              Avg             1    MEAN        DISTINCT  same      NULL     argument
-favg                                  KahanAvg        1    MEAN        DISTINCT  same      NULL     argument
+favg                                  KahanAvg        1    MEAN        DISTINCT  ROWS      NULL     argument
 count                                 Count           0,1  COUNT       UNIQUE    same      0        plus
 min                                   Min             1    MIN         same      same      NULL     argument
 max                                   Max             1    MAX         same      same      NULL     argument
@@ -90,27 +90,27 @@ first arbitrary                       First           1    FIRST       same     
 last                                  Last            1    LAST        same      same      NULL     -
 arg_min argmin min_by                 ArgMin          2    BESIDE_MIN  same      ROWS      NULL     -
 arg_max argmax max_by                 ArgMax          2    BESIDE_MAX  same      ROWS      NULL     -
-var_samp variance                     Variance        1    MOMENTS     ROWS      same      NULL     plus
-var_pop                               VariancePop     1    MOMENTS     ROWS      same      NULL     plus
-stddev                                Stddev          1    MOMENTS     ROWS      same      NULL     plus
-stddev_samp                           StddevSamp      1    MOMENTS     ROWS      same      NULL     plus
-stddev_pop                            StddevPop       1    MOMENTS     ROWS      same      NULL     plus
-sem                                   -               1    MOMENTS     ROWS      same      NULL     plus
-skewness                              Skewness        1    MOMENTS     ROWS      same      NULL     -
-kurtosis                              Kurtosis        1    MOMENTS     ROWS      same      NULL     -
-kurtosis_pop                          -               1    MOMENTS     ROWS      same      NULL     -
-covar_pop                             CovarPop        2    MOMENTS     ROWS      same      NULL     -
-covar_samp                            CovarSamp       2    MOMENTS     ROWS      same      NULL     -
-corr                                  Corr            2    MOMENTS     ROWS      same      NULL     -
-regr_slope                            RegrSlope       2    MOMENTS     ROWS      same      NULL     -
-regr_intercept                        RegrIntercept   2    MOMENTS     ROWS      same      NULL     -
-regr_r2                               RegrR2          2    MOMENTS     ROWS      same      NULL     plus
-regr_count                            RegrCount       2    MOMENTS     ROWS      same      0        plus
-regr_avgx                             RegrAvgx        2    MOMENTS     ROWS      same      NULL     -
-regr_avgy                             RegrAvgy        2    MOMENTS     ROWS      same      NULL     -
-regr_sxx                              RegrSxx         2    MOMENTS     ROWS      same      NULL     plus
-regr_syy                              RegrSyy         2    MOMENTS     ROWS      same      NULL     plus
-regr_sxy                              RegrSxy         2    MOMENTS     ROWS      same      NULL     -
+var_samp variance                     Variance        1    MOMENTS     ROWS      ROWS      NULL     plus
+var_pop                               VariancePop     1    MOMENTS     ROWS      ROWS      NULL     plus
+stddev                                Stddev          1    MOMENTS     ROWS      ROWS      NULL     plus
+stddev_samp                           StddevSamp      1    MOMENTS     ROWS      ROWS      NULL     plus
+stddev_pop                            StddevPop       1    MOMENTS     ROWS      ROWS      NULL     plus
+sem                                   -               1    MOMENTS     ROWS      ROWS      NULL     plus
+skewness                              Skewness        1    MOMENTS     ROWS      ROWS      NULL     -
+kurtosis                              Kurtosis        1    MOMENTS     ROWS      ROWS      NULL     -
+kurtosis_pop                          -               1    MOMENTS     ROWS      ROWS      NULL     -
+covar_pop                             CovarPop        2    MOMENTS     ROWS      ROWS      NULL     -
+covar_samp                            CovarSamp       2    MOMENTS     ROWS      ROWS      NULL     -
+corr                                  Corr            2    MOMENTS     ROWS      ROWS      NULL     -
+regr_slope                            RegrSlope       2    MOMENTS     ROWS      ROWS      NULL     -
+regr_intercept                        RegrIntercept   2    MOMENTS     ROWS      ROWS      NULL     -
+regr_r2                               RegrR2          2    MOMENTS     ROWS      ROWS      NULL     plus
+regr_count                            RegrCount       2    MOMENTS     ROWS      ROWS      0        plus
+regr_avgx                             RegrAvgx        2    MOMENTS     ROWS      ROWS      NULL     -
+regr_avgy                             RegrAvgy        2    MOMENTS     ROWS      ROWS      NULL     -
+regr_sxx                              RegrSxx         2    MOMENTS     ROWS      ROWS      NULL     plus
+regr_syy                              RegrSyy         2    MOMENTS     ROWS      ROWS      NULL     plus
+regr_sxy                              RegrSxy         2    MOMENTS     ROWS      ROWS      NULL     -
 median                                Median          1    QUANTILE    ROWS      same      NULL     argument
 quantile_cont percentile_cont         PercentileCont  2    QUANTILE    ROWS      ROWS      NULL     argument
 quantile_disc percentile_disc         PercentileDisc  2    QUANTILE    ROWS      ROWS      NULL     argument
@@ -118,7 +118,7 @@ quantile                              Quantile        2    QUANTILE    ROWS     
 approx_quantile                       ApproxQuantile  2    QUANTILE    ROWS      ROWS      NULL     argument
 mode                                  Mode            1    VALUES      ROWS      ROWS      NULL     grows
 mad                                   -               1    VALUES      ROWS      same      NULL     plus
-product                               -               1    VALUES      ROWS      same      NULL     -
+product                               -               1    VALUES      ROWS      ROWS      NULL     -
 entropy                               -               1    VALUES      ROWS      same      0.0      plus
 histogram                             -               1    VALUES      ROWS      same      NULL     grows
 approx_count_distinct                 ApproxDistinct  1    SEEN        same      same      0        plus
@@ -134,6 +134,7 @@ arg_min_null                          -               -    ROWS        ROWS     
 arg_max_null                          -               -    ROWS        ROWS      ROWS      NULL     -
 arg_min_nulls_last                    -               -    ROWS        ROWS      ROWS      NULL     -
 arg_max_nulls_last                    -               -    ROWS        ROWS      ROWS      NULL     -
+sum_no_overflow                       -               -    ROWS        ROWS      ROWS      NULL     argument
 combine_aggr                          -               -    ROWS        ROWS      ROWS      NULL     -
 json_group_array                      -               -    ROWS        ROWS      ROWS      NULL     grows
 json_group_object                     -               -    ROWS        ROWS      ROWS      NULL     grows

@@ -234,6 +234,7 @@ class RelaqsParser(_Parser):
 class RelaqsGenerator(_Generator):
     """sqlglot's writer of DuckDB's SQL."""
 
+    MULTI_ARG_DISTINCT = True  # f(DISTINCT x, y) has two arguments, not one row of two
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **_Generator.TRANSFORMS,
         exp.LogicalAnd: lambda self, call: self.func("BOOL_AND", call.this),
