@@ -138,7 +138,7 @@ def _leave_out_the_schema(tree: exp.Query) -> None:
     shadowing = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for node in list(tree.find_all(exp.Table, exp.Column)):
         name = node.table if isinstance(node, exp.Column) else node.name
-        if node.db.lower() == "main" and not node.catalog and name.lower() not in shadowing:
+        if node.text("db").lower() == "main" and not node.text("catalog") and name.lower() not in shadowing:
             node.set("db", None)
 
 
