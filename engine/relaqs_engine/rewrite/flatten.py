@@ -61,7 +61,8 @@ def qualified(draft: Draft) -> Draft:
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = inline_ctes(_qualified(draft, tree))
+    _check_brackets(tree)
+    tree = inline_ctes(_qualified(draft, _with_renamed_columns_selected(draft, tree)))
     if (row := tree.find(exp.TableColumn)) is not None:
         raise NotOnlineError(f"it takes whole rows of {row.name} as values")
     check_columns_are_where_they_are_named(tree, lambda name: _columns_of(draft, name))
@@ -98,6 +99,39 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     assert isinstance(qualified, exp.Query)
     _forget_positions(qualified)
     return with_columns_told_apart(qualified, has_star_over_query=has_star)
+
+
+def _check_brackets(tree: exp.Query) -> None:
+    """Raise NotOnlineError for `a LEFT JOIN (b JOIN c ON p) ON q`: parse_query has written out all others."""
+    joined = [table for table in tree.find_all(exp.Table) if table.args.get("joins")]
+    if any(not (isinstance(table.parent, exp.Subquery) and table.parent.alias) for table in joined):
+        raise NotOnlineError("it joins tables to the result of a join in brackets")
+
+
+def _with_renamed_columns_selected(draft: Draft, tree: exp.Query) -> exp.Query:
+    """Return a query that reads `(SELECT zone AS z FROM zones) AS t` for `zones AS t(z)`."""
+    renaming = [
+        table
+        for table in tree.find_all(exp.Table)
+        if (alias := table.args.get("alias")) is not None
+        and alias.columns
+        and isinstance(table.this, exp.Identifier)
+        and referenced_cte(table) is None
+        and set(_given(table)) <= {"this", "alias"}
+    ]
+    if not renaming:
+        return tree
+    for table in renaming:
+        names = [_identifier(name) for name in _columns_of(draft, table.name)]
+        renamed = [each.name for each in table.args["alias"].columns]
+        # DuckDB lets fewer names be given than there are columns
+        shown = [*renamed, *(each.name for each in names[len(renamed) :])]
+        columns = [
+            exp.alias_(exp.column(name), new, quoted=True) for name, new in zip(names, shown, strict=True)
+        ]
+        select = exp.select(*columns).from_(exp.Table(this=table.this.copy()))
+        table.replace(exp.Subquery(this=select, alias=exp.TableAlias(this=_identifier(table.alias))))
+    return tree
 
 
 def _columns_of(draft: Draft, table: str) -> list[str]:

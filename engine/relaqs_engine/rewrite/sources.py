@@ -107,6 +107,8 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
         if node.args.get("sample"):
             raise NotOnlineError("TABLESAMPLE asks for a sample of its own")
+        if more := sorted(key for key, value in node.args.items() if value and key not in ("this", "alias")):
+            raise NotOnlineError(f"{', '.join(more)} of {node.alias_or_name} in FROM is not rewritten")
         layout = draft.catalog.table(node.name)
         return Source(node.alias_or_name, node, layout, nullable, key_columns=layout.cluster_key)
     if isinstance(node, exp.Subquery):

@@ -91,6 +91,7 @@ def parse_query(
     _unpack_columns(tree)
     _read_all_of_queries(tree)
     _take_joins_out_of_brackets(tree)
+    _order_by_all(tree)
     _leave_out_the_schema(tree)
     select_for_pivots(tree)
     _refuse_statements(tree)
@@ -161,15 +162,63 @@ def _read_all_of_queries(tree: exp.Query) -> None:
 
 
 def _take_joins_out_of_brackets(tree: exp.Query) -> None:
-    """Let a query join what sqlglot puts into the brackets before it, as in FROM (FROM t) JOIN u. In place.
+    """Write `FROM (a JOIN b ON p) JOIN c` without brackets, and `a JOIN (b JOIN c ON p) ON q`. In place.
 
-    Written out, both are the same text.
+    The first is what the text means without them. The second is a JOIN b ON TRUE JOIN c ON p AND q, where
+    all are inner joins. sqlglot puts joins into the brackets before them, as in FROM (FROM t) JOIN u.
     """
     for start in list(tree.find_all(exp.From)):
-        query, brackets = start.parent, start.this
-        if isinstance(query, exp.Select) and isinstance(brackets, exp.Subquery) and not brackets.alias:
+        query = start.parent
+        while isinstance(query, exp.Select) and isinstance(brackets := start.this, exp.Subquery):
+            if brackets.alias:
+                break
             joins = brackets.args.pop("joins", None) or ()
+            if isinstance(brackets.this, exp.Table | exp.Subquery):
+                start.set("this", brackets.this)
+                joins = (*(brackets.this.args.pop("joins", None) or ()), *joins)
             query.set("joins", [*joins, *(query.args.get("joins") or ())])
+            if start.this is brackets:
+                break
+    for select in tree.find_all(exp.Select):
+        joins = select.args.get("joins") or []
+        if any(_is_inner(join) and join.this.args.get("joins") for join in map(_without_brackets, joins)):
+            select.set("joins", [each for join in joins for each in _one_by_one(join)])
+
+
+def _without_brackets(join: exp.Join) -> exp.Join:
+    """Return a join with the table that it joins, or the joined tables, out of their brackets. In place."""
+    while isinstance(brackets := join.this, exp.Subquery) and not brackets.alias:
+        if brackets.args.get("joins") or not isinstance(brackets.this, exp.Table | exp.Subquery):
+            break
+        join.set("this", brackets.this)
+    return join
+
+
+def _one_by_one(join: exp.Join) -> list[exp.Join]:
+    """Return inner joins that say the same as a join with joined tables; itself where they are outer ones."""
+    inside = [_without_brackets(each) for each in join.this.args.get("joins") or ()]
+    if not inside or not _is_inner(join) or not all(map(_is_inner, inside)):
+        return [join]
+    join.this.set("joins", None)
+    first = exp.Join(this=join.this, on=exp.true())
+    last = inside[-1]
+    conditions = [each for each in (last.args.get("on"), join.args.get("on")) if each is not None]
+    if conditions:
+        last.set("kind", None)
+        last.set("on", exp.and_(*conditions, copy=False))
+    return [first, *(each for inner in inside for each in _one_by_one(inner))]
+
+
+def _is_inner(join: exp.Join) -> bool:
+    """Whether a join is a comma, CROSS JOIN, or JOIN … ON."""
+    return not (join.method or join.side or join.args.get("using")) and join.kind in ("", "INNER", "CROSS")
+
+
+def _order_by_all(tree: exp.Query) -> None:
+    """Write ORDER BY ALL for ORDER BY *, which is the same. In place."""
+    for ordered in tree.find_all(exp.Ordered):
+        if isinstance(ordered.this, exp.Star) and not any(ordered.this.args.values()):
+            ordered.set("this", exp.var("ALL"))
 
 
 def _refuse_statements(tree: exp.Query) -> None:
