@@ -29,7 +29,7 @@ def shortened(text: str, most: int = LONGEST_SAID) -> str:
     """Return a text of so many characters at most, and of a longer one its beginning and its end.
 
     >>> shortened("a" * 50 + "z" * 50, 40)
-    'aaaaaaaaa … (84 more) … zzzzzzz'
+    'aaaaaaaa … (84 more) … zzzzzzzz'
     """
     if len(text) <= most:
         return text

@@ -77,7 +77,7 @@ def test_a_recursion_over_files_ends_on_a_cluster(steps: dict[str, Any], cluster
 # DuckDB looks for an interruption before and after this one call, which takes some seconds.
 DEAF = "SELECT len(list_intersect(list(x), list(x + 1))) AS n FROM numbers"
 COUNT = "SELECT count(*) AS n FROM numbers"
-ROWS = 1_500_000
+ROWS = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_deaf_statement_leaves_the_session_its_threads(
         assert [rows_of(each.result().estimate) for each in at_once] == [[(ROWS,)]] * len(at_once)
         begun = time.perf_counter()
     assert time.perf_counter() - begun < 5
-    deadline = time.monotonic() + 60  # what was given up ends when its statement does
+    deadline = time.monotonic() + 200  # what was given up ends when its statement does
     while serving() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert serving() == []
@@ -159,7 +159,7 @@ def test_a_process_with_a_deaf_statement_exits(numbers: Path, tmp_path: Path) ->
 def test_who_waits_for_a_hoist_of_a_deaf_statement_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another job needs the table that a deaf statement builds: it is built anew in another database."""
     monkeypatch.setattr(duck_process, "DEAF_SECONDS", 0.3)
-    deaf = "SELECT len(list_intersect(list(x), list(x + 1))) AS n FROM range(1_500_000) AS t(x)"
+    deaf = "SELECT len(list_intersect(list(x), list(x + 1))) AS n FROM range(1_000_000) AS t(x)"
     hoist, config = Hoist("slow", deaf, ()), DatabaseConfig((), 1 << 30)
     runtime, found = duck_process.Runtime(), dict[str, object]()
 

@@ -79,7 +79,10 @@ def merged(tree: exp.Query) -> exp.Query:
     tree = with_plain_outer_sides(tree.copy())
     if _has_outer_join_over_derived_table(tree) or _has_pivot_without_name(tree):
         return tree
-    tree = merge_subqueries(tree)
+    try:
+        tree = merge_subqueries(tree)
+    except (KeyError, OptimizeError) as error:  # it takes a scalar subquery of ON for a table that is joined
+        raise NotOnlineError(f"its derived tables could not be merged ({error})") from None
     assert isinstance(tree, exp.Query)
     return tree
 
