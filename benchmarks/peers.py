@@ -174,13 +174,16 @@ class Peer:
             return
         if name not in self._folders or not self._is_unchanged(name):
             base = self.folder / str(self._state) / name.lower()
-            (base / "layout").mkdir(parents=True)
+            (base / "layout").mkdir(parents=True, exist_ok=True)
             for number, order in enumerate(_ORDERS):
                 rows = self._duckdb.sql(f"SELECT * FROM {quote_name(name)}{order}")
                 rows.write_parquet(str(base / f"{number}.parquet"))
             if self.way != "file":
                 key = rows.columns[0] if self.way == "key" else None
-                relaqs.shuffle(base / "0.parquet", base / "layout" / name, partitions=3, cluster_by=key)
+                if rows.limit(1).fetchall():
+                    relaqs.shuffle(base / "0.parquet", base / "layout" / name, partitions=3, cluster_by=key)
+                else:
+                    relaqs.add_static(base / "0.parquet", base / "layout" / name)
             self._folders[name] = base
         self._seen[name] = self._state
 
@@ -360,7 +363,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kinds[outcome.kind] += 1
             if outcome.kind in ("refused", "no table"):
                 refused[outcome.reason] += 1
-                examples.setdefault(outcome.reason, f"{path.name}: {sql[:200]!r}")
+                examples.setdefault(
+                    outcome.reason, f"{outcome.detail[:300]}\n         {path.name}: {sql[:400]!r}"
+                )
             elif outcome.kind in ("wrong", "raw", "hang"):
                 text = f"# {outcome.kind} ({way}, {outcome.path}), {path}\n{sql}\n# {outcome.detail[:600]}"
                 failing.append(text)

@@ -134,8 +134,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
         return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
-    except (ValueError, OverflowError, pa.ArrowException):
-        return [str(value) for value in column]
+    except (ValueError, OverflowError, pa.ArrowException):  # a moment that Python has none for
+        shown = pa.table({"value": column})
+        return [text for (text,) in duckdb.sql("SELECT value::VARCHAR FROM shown").fetchall()]
 
 
 def rank(row: tuple[Any, ...]) -> tuple[str, ...]:

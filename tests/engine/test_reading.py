@@ -69,6 +69,11 @@ ANSWERED = (
     "SELECT d.b, sum(v) FROM t JOIN dim AS d(a, b) ON d.a = t.g GROUP BY ALL",
     "SELECT sum(a), max(t2.v) FROM t AS t2(a, b)",
     "SELECT t.g, (SELECT d.b FROM dim d(a, b) WHERE d.a = t.g) AS name, sum(v) FROM t GROUP BY t.g",
+    "SELECT g, array(SELECT a.g FROM dim AS a WHERE a.g < dim.g ORDER BY 1) AS l FROM dim",
+    "SELECT count(*) AS n, array(SELECT v FROM t WHERE id < 3 ORDER BY id) AS l FROM t",
+    "WITH RECURSIVE r(i, p) USING KEY (i) AS (SELECT 1, 10 UNION ALL SELECT n.i + 1, old.p + 10 FROM r AS n "
+    "JOIN recurring.r AS old ON old.i = n.i WHERE n.i < 5) SELECT count(*), sum(p) FROM r JOIN dim ON g = i",
+    "SELECT count(*) FROM t AS a JOIN t AS b ON (SELECT a.id = b.id)",
     "SELECT * FROM (PIVOT t ON g IN (1, 2) USING sum(v) GROUP BY v) ORDER BY *",
 )
 READ_ALIKE = (

@@ -29,7 +29,7 @@ from relaqs_engine.rewrite.own_members import without_own_members
 from relaqs_engine.rewrite.scopes import check_columns_are_where_they_are_named, with_one_name_each
 from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
 from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
-from relaqs_engine.sql.functions import volatile_function
+from relaqs_engine.sql.functions import is_array_of_query, volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
 _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
@@ -62,6 +62,8 @@ def qualified(draft: Draft) -> Draft:
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
     _check_brackets(tree)
+    if any(map(is_array_of_query, tree.find_all(exp.Anonymous))):
+        raise NotOnlineError("ARRAY takes all rows of its query")
     tree = inline_ctes(_qualified(draft, _with_renamed_columns_selected(draft, tree)))
     if (row := tree.find(exp.TableColumn)) is not None:
         raise NotOnlineError(f"it takes whole rows of {row.name} as values")

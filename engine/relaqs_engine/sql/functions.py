@@ -60,13 +60,19 @@ def check_functions(query: exp.Expr) -> None:
     for node in query.find_all(exp.Func):
         if isinstance(node, _REFUSED):
             raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
-        if isinstance(node, exp.Anonymous):
+        if isinstance(node, exp.Anonymous) and not is_array_of_query(node):
             name = node.name.lower()
             if name not in allowed_functions() and name not in VOLATILE_NAMES:
                 raise SqlError(
                     f"the function {name!r} is not known or not allowed in a query",
                     candidates=_similar(name),
                 )
+
+
+def is_array_of_query(node: exp.Expr) -> bool:
+    """Whether a node is ARRAY(SELECT …), the list of what a query gives."""
+    is_array = isinstance(node, exp.Anonymous) and node.name.lower() == "array"
+    return is_array and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query)
 
 
 def volatile_function(query: exp.Expr) -> str | None:

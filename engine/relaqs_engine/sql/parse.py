@@ -275,7 +275,7 @@ def _check_tables(
                 continue
             text = table.this.sql(DIALECT)
             raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
-        if not table.db and is_cte_reference(table):
+        if table.db.lower() in ("", "recurring") and is_cte_reference(table):  # recurring.t: all rows so far
             continue
         if table.db or table.name.lower() not in names:
             why = left_out.get(table.name.lower())
