@@ -135,8 +135,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError, pa.ArrowException):  # a moment that Python has none for
-        shown = pa.table({"value": column})
-        return [text for (text,) in duckdb.sql("SELECT value::VARCHAR FROM shown").fetchall()]
+        with duckdb.connect() as connection:
+            connection.register("shown", pa.table({"value": column}))
+            return [text for (text,) in connection.execute("SELECT value::VARCHAR FROM shown").fetchall()]
 
 
 def rank(row: tuple[Any, ...]) -> tuple[str, ...]:

@@ -84,10 +84,10 @@ class Above:
         if call.merge is Merge.MEAN:
             total, count = (
                 self._partial(_with_call(node, kind(this=call.arguments[0].copy())))
-                for kind in (call.total, exp.Count)
+                for kind in (exp.Sum, exp.Count)
             )
             nothing = exp.Nullif(this=exp.Sum(this=count), expression=exp.Literal.number(0))
-            return exp.paren(exp.Div(this=call.total(this=total), expression=nothing))
+            return exp.paren(exp.Div(this=exp.Sum(this=total), expression=nothing))
         self.partials = None
         return exp.Null()
 

@@ -417,25 +417,8 @@ def _divided(numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
 
 
 def _sum(splitter: _Splitter, call: Call) -> _Final:
-    value = splitter.widened(call.arguments[0])
-    name = splitter.column(Basis.SUM, call.total(this=value), call.condition)
-    if call.total is exp.Sum:
-        return _Final(exp.column(name), _scaled(name))
-    count = splitter.column(Basis.COUNT, exp.Count(this=value.copy()), call.condition)
-    splitter.link_count(count, name)
-    return _Final(_exact_total(call, name, count), _scaled(name))
-
-
-def _exact_total(call: Call, name: str, count: str) -> exp.Expr:
-    """Return the total as it is at the end: FSUM and FAVG of an infinite value and others are NaN."""
-    total = exp.column(name)
-    if call.total is exp.Sum:
-        return total
-    is_lost = exp.and_(
-        exp.IsInf(this=total.copy()), exp.GT(this=exp.column(count), expression=exp.Literal.number(1))
-    )
-    nan = exp.cast(exp.Literal.string("nan"), "DOUBLE")
-    return exp.case().when(is_lost, nan).else_(total)
+    name = splitter.column(Basis.SUM, exp.Sum(this=splitter.widened(call.arguments[0])), call.condition)
+    return _Final(exp.column(name), _scaled(name))
 
 
 def _count(splitter: _Splitter, call: Call) -> _Final:
@@ -451,11 +434,11 @@ def _avg(splitter: _Splitter, call: Call) -> _Final:
     if type_ := splitter.type_of_a_moment(value):
         return splitter.average_of_times(call, type_)
     value = splitter.widened(value)
-    total = splitter.column(Basis.SUM, call.total(this=value), call.condition)
+    total = splitter.column(Basis.SUM, exp.Sum(this=value), call.condition)
     count = splitter.column(Basis.COUNT, exp.Count(this=value.copy()), call.condition)
     splitter.link_count(count, total)
-    exact = exp.cast(_exact_total(call, total, count), "DOUBLE")
-    return _Final(_divided(exact, exp.column(count)), _divided(_double(total), _double(count)))
+    exact = _divided(_double(total), exp.column(count))
+    return _Final(exact, _divided(_double(total), _double(count)))
 
 
 _MERGES: dict[Merge, Callable[[_Splitter, Call], _Final]] = {

@@ -18,7 +18,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
@@ -51,18 +50,6 @@ class Merge(Enum):
     ROWS = "the call itself over all rows, whose arguments are listed"
 
 
-class KahanSum(exp.Sum):
-    """fsum(x): a SUM of doubles that hardly rounds, and NaN where one of them is infinite."""
-
-    _sql_names: ClassVar = ["FSUM"]
-
-
-class KahanAvg(exp.Avg):
-    """favg(x): an AVG of doubles that hardly rounds, and NaN where one of them is infinite."""
-
-    _sql_names: ClassVar = ["FAVG"]
-
-
 # names: DuckDB's; the first one stands for the others
 # node: what sqlglot reads a call as, or one of the classes above; - where it knows no such function
 # of: how many arguments the law is about; another call merges as ROWS
@@ -74,9 +61,7 @@ class KahanAvg(exp.Avg):
 TABLE = """
 names                                 node            of   merges      DISTINCT  ORDER BY  no rows  value
 sum count_if countif                  Sum             1    TOTAL       DISTINCT  same      NULL     argument
-fsum kahan_sum sumkahan               KahanSum        1    TOTAL       DISTINCT  ROWS      NULL     argument
 avg mean                              Avg             1    MEAN        DISTINCT  same      NULL     argument
-favg                                  KahanAvg        1    MEAN        DISTINCT  ROWS      NULL     argument
 count                                 Count           0,1  COUNT       UNIQUE    same      0        plus
 min                                   Min             1    MIN         same      same      NULL     argument
 max                                   Max             1    MAX         same      same      NULL     argument
@@ -135,6 +120,8 @@ arg_max_null                          -               -    ROWS        ROWS     
 arg_min_nulls_last                    -               -    ROWS        ROWS      ROWS      NULL     -
 arg_max_nulls_last                    -               -    ROWS        ROWS      ROWS      NULL     -
 sum_no_overflow                       -               -    ROWS        ROWS      ROWS      NULL     argument
+fsum kahan_sum sumkahan               -               -    ROWS        ROWS      ROWS      NULL     argument
+favg                                  -               -    ROWS        ROWS      ROWS      NULL     argument
 combine_aggr                          -               -    ROWS        ROWS      ROWS      NULL     -
 json_group_array                      -               -    ROWS        ROWS      ROWS      NULL     grows
 json_group_object                     -               -    ROWS        ROWS      ROWS      NULL     grows
@@ -185,10 +172,9 @@ class Law:
         def merge_of(text: str) -> Merge:
             return Merge[merge if text == "same" else text]
 
-        own = {each.__name__: each for each in (KahanSum, KahanAvg)}
         return cls(
             tuple(names.split()),
-            None if node == "-" else own.get(node) or getattr(exp, node),
+            None if node == "-" else getattr(exp, node),
             tuple(map(int, arguments.split(","))) if arguments != "-" else (),
             merge_of(merge),
             merge_of(distinct),
@@ -239,11 +225,6 @@ class Call:
         if self.order and law.ordered is not law.merge:
             return law.ordered
         return law.distinct if self.is_distinct else law.merge
-
-    @property
-    def total(self) -> type[exp.Sum]:
-        """The sum that a sum or an average is made of."""
-        return KahanSum if isinstance(self.node, KahanSum | KahanAvg) else exp.Sum
 
 
 LAWS = tuple(map(Law.of_row, TABLE.strip().split("\n")[1:]))
