@@ -60,8 +60,8 @@ class Merge(Enum):
 #   gets longer with each row
 TABLE = """
 names                                 node            of   merges      DISTINCT  ORDER BY  no rows  value
-sum count_if countif                  Sum             1    TOTAL       DISTINCT  same      NULL     argument
-avg mean                              Avg             1    MEAN        DISTINCT  same      NULL     argument
+sum count_if countif                  Sum             1    TOTAL       DISTINCT  ROWS      NULL     argument
+avg mean                              Avg             1    MEAN        DISTINCT  ROWS      NULL     argument
 count                                 Count           0,1  COUNT       UNIQUE    same      0        plus
 min                                   Min             1    MIN         same      same      NULL     argument
 max                                   Max             1    MAX         same      same      NULL     argument
