@@ -1,7 +1,7 @@
 """Ask the grid's cases beside plain DuckDB, and say what is not right.
 
     python -m benchmarks.grid --seed N --count M [--minutes T] [--processes P]
-                              [--only DIM=VALUE] [--case SEED:NUMBER]
+                              [--only DIM=VALUE] [--every-door] [--case SEED:NUMBER]
 
 The exit status is 1 where an answer is wrong, an exception is none of ours, or a case hangs. Of each kind of
 failure one case is made small and printed as a test. Ctrl-C ends it and prints what was found so far.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.grid.dimensions import CoveringArray
+from benchmarks.grid.dimensions import DIMENSIONS, CoveringArray, by_every_door
 from benchmarks.grid.doors import Doors
 from benchmarks.grid.report import Report
 from benchmarks.grid.statements import Writer
@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no case begins later")
     parser.add_argument("--processes", type=int, default=1, help="that run cases at a time")
     parser.add_argument("--only", action="append", default=[], metavar="DIM=VALUE", help="may be repeated")
+    parser.add_argument(
+        "--every-door", action="store_true", help="ask each case by all doors that it may have"
+    )
     parser.add_argument("--case", metavar="SEED:NUMBER", help="run this case alone")
     given = parser.parse_args(arguments)
     only = dict(each.split("=", 1) for each in given.only)
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with TemporaryDirectory(prefix="relaqs-grid-", ignore_cleanup_errors=True) as folder:
         workers = Workers(Path(folder), seed, given.processes)
         try:
-            _run(workers, array, report, count, given.minutes, one)
+            _run(workers, array, report, count, given.minutes, one, given.every_door)
         except KeyboardInterrupt:
             print("\nstopped", file=sys.stderr)
         try:
@@ -70,7 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    workers: Workers, array: CoveringArray, report: Report, count: int, minutes: float, one: int | None
+    workers: Workers,
+    array: CoveringArray,
+    report: Report,
+    count: int,
+    minutes: float,
+    one: int | None,
+    every_door: bool,
 ) -> None:
     """Run the cases, as many as there is time for."""
     begun = time.monotonic()
@@ -78,6 +87,9 @@ def _run(
     cases = enumerate(itertools.islice(iter(array), count))
     if one is not None:
         cases = iter([list(cases)[one]])
+    if every_door:
+        cases = ((number, each) for number, case in cases for each in by_every_door(case))
+        count *= len(DIMENSIONS["door"])
     done = 0
     while batch := list(itertools.islice(cases, SLICE)):
         for number, case, outcome in workers.run(batch, until):

@@ -81,6 +81,20 @@ FORBIDDEN: tuple[tuple[str, tuple[str, ...], str, tuple[str, ...]], ...] = (
 )
 
 
+def by_every_door(case: Case) -> list[Case]:
+    """Return a case once for each door that it may be asked by."""
+    never = {
+        each
+        for first, some, second, others in FORBIDDEN
+        for each in (others if second == "door" and case[first] in some else ())
+    } | {
+        each
+        for first, some, second, others in FORBIDDEN
+        for each in (some if first == "door" and case[second] in others else ())
+    }
+    return [{**case, "door": door} for door in DIMENSIONS["door"] if door not in never]
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How many pairs or triples there are, and how many of them some case has."""
