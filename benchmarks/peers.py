@@ -215,7 +215,7 @@ class Peer:
         if truth.table is None:
             return Outcome("both refuse" if truth.is_ambiguous else "wrong", "DuckDB refuses", truth.error)
         said = difference(last.estimate, truth)
-        if said:
+        if said and not (truth.is_ambiguous and said.startswith(("rows", "values"))):
             return Outcome("wrong", stable(said), said, type(query.plan).__name__)
         return Outcome("ambiguous" if truth.is_ambiguous else "equal", "", "", type(query.plan).__name__)
 

@@ -74,6 +74,8 @@ ANSWERED = (
     "WITH RECURSIVE r(i, p) USING KEY (i) AS (SELECT 1, 10 UNION ALL SELECT n.i + 1, old.p + 10 FROM r AS n "
     "JOIN recurring.r AS old ON old.i = n.i WHERE n.i < 5) SELECT count(*), sum(p) FROM r JOIN dim ON g = i",
     "SELECT count(*) FROM t AS a JOIN t AS b ON (SELECT a.id = b.id)",
+    "SELECT id, a FROM t JOIN BY (TYPE single) (SELECT i AS a FROM range(3) AS r(i)) ON v = a",
+    "SELECT count(*), max(b.v) FROM t JOIN BY (TYPE left) u AS b ON t.id = b.v",
     "SELECT * FROM (PIVOT t ON g IN (1, 2) USING sum(v) GROUP BY v) ORDER BY *",
 )
 READ_ALIKE = (

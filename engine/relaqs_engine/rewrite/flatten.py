@@ -32,6 +32,19 @@ from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
 from relaqs_engine.sql.functions import is_array_of_query, volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
+_KINDS = ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI", "POSITIONAL", "ASOF")
+_SIDES = ("", "LEFT", "RIGHT", "FULL")
+_PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Select: frozenset(
+        (
+            *("with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "windows"),
+            *("qualify", "distinct", "order", "limit", "offset", "sample", "pivots"),
+        )
+    ),
+    exp.Join: frozenset(("this", "on", "side", "kind", "using", "method")),
+    exp.Table: frozenset(("this", "alias", "sample", "pivots")),
+    exp.Subquery: frozenset(("this", "alias", "sample", "pivots", "with_")),
+}
 _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 
 
@@ -61,7 +74,7 @@ def qualified(draft: Draft) -> Draft:
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    _check_brackets(tree)
+    _check_parts(tree)
     if any(map(is_array_of_query, tree.find_all(exp.Anonymous))):
         raise NotOnlineError("ARRAY takes all rows of its query")
     tree = inline_ctes(_qualified(draft, _with_renamed_columns_selected(draft, tree)))
@@ -106,11 +119,26 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     return with_columns_told_apart(qualified, has_star_over_query=has_star)
 
 
-def _check_brackets(tree: exp.Query) -> None:
-    """Raise NotOnlineError for `a LEFT JOIN (b JOIN c ON p) ON q`: parse_query has written out all others."""
-    joined = [table for table in tree.find_all(exp.Table) if table.args.get("joins")]
-    if any(not (isinstance(table.parent, exp.Subquery) and table.parent.alias) for table in joined):
-        raise NotOnlineError("it joins tables to the result of a join in brackets")
+def _check_parts(tree: exp.Query) -> None:
+    """Raise NotOnlineError for what a SELECT, a join or an item of FROM has and no rule knows.
+
+    `a JOIN BY (TYPE single) b` is one. So is `a LEFT JOIN (b JOIN c ON p) ON q`: parse_query has written out
+    the brackets of all other joins.
+    """
+    for node in tree.find_all(*_PARTS):
+        for part in sorted(set(_given(node)) - _PARTS[type(node)]):
+            joined_in_brackets = (
+                part == "joins" and isinstance(node.parent, exp.Subquery) and node.parent.alias
+            )
+            if not joined_in_brackets:
+                raise NotOnlineError(f"no rule knows the {part} of {_quoted(node)}")
+        if isinstance(node, exp.Join) and (node.kind not in _KINDS or node.side not in _SIDES):
+            raise NotOnlineError(f"no rule knows {_quoted(node)}")
+
+
+def _quoted(node: exp.Expr) -> str:
+    text = node.sql(DIALECT).strip()
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _with_renamed_columns_selected(draft: Draft, tree: exp.Query) -> exp.Query:
