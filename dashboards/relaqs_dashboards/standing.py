@@ -7,6 +7,7 @@ from typing import cast
 
 from relaqs import Snapshot
 from relaqs.prediction.arrival import fraction_at
+from relaqs.rendering.view import not_judged_text
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
 
@@ -25,6 +26,12 @@ def shown_state(state: str, snapshot: Snapshot | None, target: float | None) -> 
     if snapshot is None:
         return "waiting"
     return "target_met" if is_met(snapshot, target) else "refining"
+
+
+def _remarks(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what the reader should know, the columns first that the error says nothing of."""
+    left_out = (not_judged_text(snapshot.not_judged),) if snapshot.not_judged else ()
+    return (*left_out, *snapshot.warnings)
 
 
 def panel_update(
@@ -69,7 +76,7 @@ def panel_update(
         target_fraction=met_at,
         seconds_to_target=seconds,
         unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
-        warnings=snapshot.warnings if snapshot is not None else (),
+        warnings=_remarks(snapshot) if snapshot is not None else (),
         confidence=confidence,
         interval=interval,
         mode=mode,

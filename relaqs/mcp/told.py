@@ -59,6 +59,7 @@ class ToldAnswer:
         is_exact: whether this is the exact answer.
         is_good_enough: whether it is exact, or its error is at most what was asked for.
         error: the relative error of the answer. Null where it is not known yet. 0 where it is exact.
+        not_judged: the columns that the error says nothing of.
         confidence: of the intervals.
         share_read: the share of the rows that was read.
         elapsed_seconds: since the question was asked.
@@ -74,6 +75,7 @@ class ToldAnswer:
     is_exact: bool
     is_good_enough: bool
     error: float | None
+    not_judged: list[str]
     confidence: float
     share_read: float
     elapsed_seconds: float
@@ -120,6 +122,7 @@ def told_answer(snapshot: Snapshot, target: float | None, most_rows: int) -> Tol
         is_exact=snapshot.is_exact,
         is_good_enough=is_good_enough,
         error=snapshot.error if math.isfinite(snapshot.error) else None,
+        not_judged=list(snapshot.not_judged),
         confidence=snapshot.confidence,
         share_read=snapshot.fraction,
         elapsed_seconds=round(snapshot.elapsed_seconds, 3),

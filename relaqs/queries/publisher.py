@@ -304,7 +304,8 @@ class Publisher(RunListener[Snapshot]):
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):
-            return build(error=error)
+            left_out = estimate.not_judged(watch, self._options.judge)
+            return build(error=error, not_judged=left_out)
         if estimate.is_exact:
             return build(error=0.0)
         now = build(error=float("inf"))

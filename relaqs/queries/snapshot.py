@@ -36,6 +36,8 @@ class Snapshot:
         error: groups with 95 % of the rows are within it, relative to their numbers. `Session.online_sql`
             says which groups, and what else may be chosen. It is 0.0 when exact, and inf while too little is
             certified.
+        not_judged: the approximate columns that `error` says nothing of: those that `watch` leaves out, and
+            those whose numbers have no error before the end, as a MAX.
         confidence: of the intervals.
         interval: "pointwise" or "anytime".
         batch: how many mini-batches were folded so far.
@@ -79,6 +81,7 @@ class Snapshot:
     target: float | None = None
     widths: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     course: Course | None = None
+    not_judged: tuple[str, ...] = ()
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.

@@ -32,6 +32,9 @@ class DrawableAnswer(Protocol):
     def error(self) -> float: ...
 
     @property
+    def not_judged(self) -> tuple[str, ...]: ...
+
+    @property
     def target(self) -> float | None: ...
 
     @property

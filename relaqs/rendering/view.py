@@ -15,6 +15,8 @@ from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.moments import seconds_of
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
 
+_NAMED = 3  # of the columns that a line would list
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -83,7 +85,22 @@ def heading(snapshot: DrawableAnswer) -> str:
     if not snapshot.columns:  # rows, or keys alone: each is exact, more may come
         return f"So far · {read} · {elapsed}"
     error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
-    return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s){_within(snapshot)} · {elapsed}"
+    judged = f"{error} ({_interval_name(snapshot)}s){_within(snapshot)}{_left_out(snapshot)}"
+    return f"Estimate · {read} · {judged} · {elapsed}"
+
+
+def _left_out(snapshot: DrawableAnswer) -> str:
+    return f" · {not_judged_text(snapshot.not_judged)}" if snapshot.not_judged else ""
+
+
+def not_judged_text(names: Sequence[str]) -> str:
+    """Return which columns the error says nothing of.
+
+    >>> not_judged_text(["max(x)", "avg(n)", "a", "b", "c"])
+    'max(x), avg(n), a and 2 more not judged'
+    """
+    named, more = [visible(name) for name in names[:_NAMED]], len(names) - _NAMED
+    return f"{', '.join(named)}{f' and {more:,} more' if more > 0 else ''} not judged"
 
 
 def _within(snapshot: DrawableAnswer) -> str:

@@ -25,6 +25,7 @@ from relaqs_engine.sql.written import WrittenSql
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
+from relaqs.rendering.view import not_judged_text
 from relaqs.serve.column_types import (
     BOOL,
     FLOAT8,
@@ -331,6 +332,8 @@ def _quality(snapshot: Snapshot, plan: OnlinePlan) -> str:
     error = "no error bar yet"
     if math.isfinite(snapshot.error):
         error = f"±{_percent(snapshot.error)} at {_percent(snapshot.confidence)} confidence"
+    if snapshot.not_judged:
+        error += f" ({not_judged_text(snapshot.not_judged)})"
     said = f"approximate: {error}, after {_percent(snapshot.fraction)} of {plan.leading or 'the rows'}"
     unsure, numbers = int(np.isinf(snapshot.widths).sum()), int((~np.isnan(snapshot.widths)).sum())
     return f"{said}; {unsure} of {numbers} numbers are not certified" if unsure else said

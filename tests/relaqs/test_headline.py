@@ -99,6 +99,33 @@ def test_a_heading_says_how_many_are_within() -> None:
     assert "error not yet known (95 % intervals) · 3 of 5 within 2.0 %" in unknown
 
 
+LEFT_OUT = {
+    "max(air_time) AS m, count(*) AS n": ("m",),
+    "sum(length(tailnum)) AS m, count(*) AS n": ("m",),
+    "mode(hour) AS m, max(hour) AS x, min(hour) AS y, mode(minute) AS z, count(*)": ("m", "x", "y", "z"),
+    "avg(air_time) AS m, count(*) AS n": (),
+}
+
+
+@pytest.mark.parametrize("values", LEFT_OUT)
+def test_the_columns_that_are_not_judged_are_named(flights: Session, values: str) -> None:
+    sql = f"SELECT origin, {values} FROM flights GROUP BY origin"
+    snapshot = flights.online_sql(sql, batches=10, target=1e6).result()
+    assert snapshot.not_judged == LEFT_OUT[values]
+    if not snapshot.not_judged:
+        assert "not judged" not in heading(snapshot)
+    for text in (heading(snapshot), str(snapshot), snapshot._repr_html_()) if snapshot.not_judged else ():
+        assert f"{', '.join(snapshot.not_judged[:3])}{' and 1 more' * (values.count(',') > 2)} not" in text
+    assert flights.online_sql(sql).result().not_judged == ()
+
+
+def test_what_watch_and_max_leave_out_is_not_judged(flights: Session) -> None:
+    sql = "SELECT origin, count(*) AS n, avg(air_time) AS m FROM flights GROUP BY origin"
+    assert flights.online_sql(sql, watch="n", batches=10, target=1e6).result().not_judged == ("m",)
+    sql = "SELECT tailnum, count(*) AS n, avg(arr_delay) AS late FROM flights WHERE hour = 5 GROUP BY tailnum"
+    assert flights.online_sql(sql, judged_by="max", batches=10, target=1e6).result().not_judged == ("late",)
+
+
 @pytest.mark.parametrize("share", [0, 1.5, "120%", "most", True, math.nan])
 def test_a_share_is_a_share(flights: Session, share: float | str) -> None:
     with pytest.raises(ArgumentError, match=r'share is .*; it must be a share above 0 and up to 1, .*"95%"'):

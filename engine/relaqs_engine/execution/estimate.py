@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge, relative_widths
@@ -103,6 +104,27 @@ class Estimate:
         Every approximate column is watched where `watch` is None.
         """
         return self.widths[:, [watch is None or column.name in watch for column in self.approximate]]
+
+    def not_judged(
+        self, watch: tuple[str, ...] | None = None, judge: Judge = DEFAULT_JUDGE
+    ) -> tuple[str, ...]:
+        """Return the approximate columns that `relative_error` says nothing of.
+
+        They are not watched, or no number of them has an error before the end, as that of a MAX. A column
+        whose numbers are all final is not among them.
+        """
+        if self.is_exact or not self.table.num_rows:
+            return ()
+        certifiable = self.certifiable or (True,) * len(self.approximate)
+        final = [
+            can_be and pc.all(self.table.column(column.certified)).as_py()
+            for column, can_be in zip(self.approximate, certifiable, strict=True)
+        ]
+        return tuple(
+            column.name
+            for column, is_known in zip(self.approximate, judge.judges(self.widths) | final, strict=True)
+            if not is_known or (watch is not None and column.name not in watch)
+        )
 
     def relative_error(self, watch: tuple[str, ...] | None = None, judge: Judge = DEFAULT_JUDGE) -> float:
         """Return the error that most of the answer is within, as the judge weighs its watched cells.

@@ -58,13 +58,18 @@ class Judge:
         """
         if self.weight == "max":
             return _largest_error(widths[np.isfinite(widths)])
-        columns = widths.T[~np.isnan(widths).all(axis=0)] if widths.size else ()
+        columns = widths.T[self.judges(widths)]
         weights = rows if self.weight == "rows" and rows.sum() > 0 else np.ones(len(rows))
         cells = min(each for each in _TABLES if each >= min(len(rows), DRAWN_CELLS))
         draws = _FEW_DRAWS if len(rows) > DRAWN_CELLS else _DRAWS
         drawn = [_drawn(i, draws, cells) for i in range(len(columns))]
         errors = [_errors_of(*each, weights, self.share) for each in zip(columns, drawn, strict=True)]
         return _stayed_below(np.maximum.reduce(errors)) if errors else np.inf
+
+    def judges(self, widths: FloatArray) -> BoolArray:
+        """Return which columns have a say in the error, shape (columns,). The others are left out."""
+        has_say = np.isfinite(widths) if self.weight == "max" else ~np.isnan(widths)
+        return np.asarray(has_say.any(axis=0))
 
 
 DRAWN_CELLS = 64
