@@ -499,7 +499,8 @@ def _time_of_process(connection: duckdb.DuckDBPyConnection) -> CivilTime:
     connection: a new one, which is asked where that is not known yet: to ask takes two milliseconds.
     """
     if not _FOUND:
-        (found,) = connection.execute(_TIME_SETTINGS).fetchall()
+        with connection.cursor() as own:  # another thread may be using the connection itself
+            (found,) = own.execute(_TIME_SETTINGS).fetchall()
         _FOUND.append(CivilTime(*found))
     return _FOUND[0]
 
