@@ -35,6 +35,7 @@ KEYS = {
         "target",
         "certain_rows",
         "version",
+        "not_judged",
     ),
 }
 

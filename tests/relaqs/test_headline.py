@@ -135,3 +135,7 @@ def test_a_share_is_a_share(flights: Session, share: float | str) -> None:
 def test_a_judge_has_a_name(flights: Session) -> None:
     with pytest.raises(ArgumentError, match="judged_by is 'most'; it must be 'rows' or 'cells' or 'max'"):
         flights.online_sql(BY_PLACE, judged_by="most")  # type: ignore[arg-type]
+
+
+def test_an_answer_without_estimates_leaves_nothing_out(flights: Session) -> None:
+    assert next(iter(flights.online_sql("SELECT origin, hour FROM flights"))).not_judged == ()

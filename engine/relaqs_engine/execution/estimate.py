@@ -122,8 +122,8 @@ class Estimate:
         ]
         return tuple(
             column.name
-            for column, is_known in zip(self.approximate, judge.judges(self.widths) | final, strict=True)
-            if not is_known or (watch is not None and column.name not in watch)
+            for column, *is_known in zip(self.approximate, judge.judges(self.widths), final, strict=True)
+            if not any(is_known) or (watch is not None and column.name not in watch)
         )
 
     def relative_error(self, watch: tuple[str, ...] | None = None, judge: Judge = DEFAULT_JUDGE) -> float:
