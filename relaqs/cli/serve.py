@@ -75,8 +75,10 @@ def serve(
     _need_packages()
     from relaqs.memory import bound_process_memory
     from relaqs.opening import connect
+    from relaqs.serve.health import Health, add_metrics
     from relaqs.serve.server import run
 
+    health = Health()
     door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
     bound_process_memory()
     with (
@@ -90,8 +92,10 @@ def serve(
             timezone=timezone,
         ) as session,
     ):
-        watch(session, metrics_host, metrics_port, query_log, watching)
-        run(session, door, host, port, _say_address)
+        metrics = watch(session, metrics_host, metrics_port, query_log, watching)
+        if metrics is not None:
+            add_metrics(health, metrics.registry)
+        run(session, door, host, port, _say_address, health)
 
 
 @serve.command("add-user", short_help="Add a user, or give them another password.")

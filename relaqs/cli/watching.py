@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from relaqs.metrics import MetricsServer
     from relaqs.session import Session
 
     Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -45,20 +46,22 @@ def watching_options(command: Decorated) -> Decorated:
 
 def watch(
     session: Session, metrics_host: str, metrics_port: int | None, query_log: Path | None, open_now: ExitStack
-) -> None:
-    """Let operators see what the session does, as long as `open_now` is open."""
+) -> MetricsServer | None:
+    """Let operators see what the session does, as long as `open_now` is open. Return what serves metrics."""
     if query_log is not None:
         from relaqs.metrics import QueryLog
 
         session.witnesses.append(open_now.enter_context(QueryLog(query_log)))
-    if metrics_port is not None:
-        from relaqs.metrics import serve_metrics
+    if metrics_port is None:
+        return None
+    from relaqs.metrics import serve_metrics
 
-        try:
-            server = open_now.enter_context(serve_metrics(session, metrics_port, host=metrics_host))
-        except OSError as error:
-            raise click.ClickException(
-                f"metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}; "
-                "give another --metrics-port, or 0"
-            ) from None
-        click.echo(f"Metrics: http://{metrics_host}:{server.port}/metrics")
+    try:
+        server = open_now.enter_context(serve_metrics(session, metrics_port, host=metrics_host))
+    except OSError as error:
+        raise click.ClickException(
+            f"metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}; "
+            "give another --metrics-port, or 0"
+        ) from None
+    click.echo(f"Metrics: http://{metrics_host}:{server.port}/metrics")
+    return server

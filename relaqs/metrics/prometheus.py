@@ -45,9 +45,11 @@ class MetricsServer:
 
     Attributes:
         port: where it listens.
+        registry: what it tells of. Further collectors may be added to it.
     """
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
+        self.registry = registry
         self._server, self._thread = start_http_server(port, host, registry)
         self.port = int(self._server.server_port)
 

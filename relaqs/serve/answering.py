@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -37,10 +36,11 @@ from relaqs.serve.column_types import (
     parameter_oid,
 )
 from relaqs.serve.failures import CANCELED, RefusedError
+from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.quotas import UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
-from relaqs.serve.statements import Select
-from relaqs.serve.values import check_columns
+from relaqs.serve.statements import Request, Select, requests
+from relaqs.serve.values import AnswerRows, check_columns
 from relaqs.session import Session
 
 _T = TypeVar("_T")
@@ -48,6 +48,7 @@ _T = TypeVar("_T")
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
 _OPEN = {0, UNKNOWN.oid}
+_SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,24 @@ class Answering:
     Args:
         session: has the tables and the cores.
         metadata: answers what is asked about the server itself.
-        threads: plan and look up. Queries run on the session's own.
+        planning: threads that plan and look up. Queries run on the session's own.
+        encoding: threads that make rows ready to be sent.
     """
 
-    def __init__(self, session: Session, metadata: Metadata, threads: Executor) -> None:
+    def __init__(self, session: Session, metadata: Metadata, planning: FairPool, encoding: FairPool) -> None:
         self._session = session
         self._metadata = metadata
-        self._threads = threads
+        self._planning = planning
+        self._encoding = encoding
         self._column_types = _column_types(session)
 
-    def parameter_oids(self, select: Select, given: Sequence[int]) -> tuple[int, ...]:
+    async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
+        """Return what the statements of a text ask for. A long text waits for its turn to be read."""
+        if len(sql) <= _SHORT_CHARACTERS:
+            return requests(sql)
+        return await self._in_turn(asker, requests, sql)
+
+    async def parameter_oids(self, select: Select, given: Sequence[int], asker: Asker) -> tuple[int, ...]:
         """Return the types of a query's parameters: those that were given, the others from their places.
 
         given: OIDs, 0 or UNKNOWN where the client leaves one open. There may be fewer than parameters.
@@ -110,7 +119,7 @@ class Answering:
         oids = [*given[:count], *(0,) * (count - len(given))]
         if all(oid not in _OPEN for oid in oids):
             return tuple(oids)
-        found = parameter_types(select.sql, self._column_types)
+        found = await self._in_turn(asker, parameter_types, select.sql, self._column_types)
         return tuple(
             parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
         )
@@ -122,10 +131,10 @@ class Answering:
         """
         if select.is_explained:
             return (ReplyColumn(_EXPLAINED, TEXT),)
-        rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
+        rewritten = await self._in_turn(asker, self._metadata_sql, select, values, asker)
         if rewritten is not None:
-            return await self._in_thread(self._metadata_columns, rewritten)
-        plan = await self._in_thread(self._plan, select, values, asker)
+            return await self._in_turn(asker, self._metadata_columns, rewritten)
+        plan = await self._in_turn(asker, self._plan, select, values, asker)
         return _columns(plan, asker.settings)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
@@ -135,20 +144,26 @@ class Answering:
             RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
         """
         if select.is_explained:
-            text = await self._in_thread(self._explained, select, values, asker)
+            text = await self._in_turn(asker, self._explained, select, values, asker)
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
-        rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
+        rewritten = await self._in_turn(asker, self._metadata_sql, select, values, asker)
         if rewritten is not None:
             return await self._about_the_server(rewritten, asker)
         async with asker.quota.running():
             return await self._about_tables(select, values, asker)
 
+    async def encoded(
+        self, rows: AnswerRows, first_row: int, most_rows: int | None, asker: Asker
+    ) -> tuple[int, bytes]:
+        """Return the number of some of an answer's rows, and their messages, once it was the asker's turn."""
+        return await self._encoding.run(asker.name, rows.messages, first_row, most_rows)
+
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
-        plan = await self._in_thread(self._plan, select, values, asker)
+        plan = await self._in_turn(asker, self._plan, select, values, asker)
         columns = _columns(plan, asker.settings)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
-        query = await self._in_thread(self._submitted, select, values, options, asker)
+        query = await self._in_turn(asker, self._submitted, select, values, options, asker)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
@@ -167,7 +182,7 @@ class Answering:
         cursor = self._metadata.cursor(asker.settings.timezone)
         stop = asyncio.get_running_loop().call_later(METADATA_SECONDS, cursor.interrupt)
         try:
-            described, table = await self._in_thread(answer, cursor, rewritten)
+            described, table = await self._in_turn(asker, answer, cursor, rewritten)
         except Interrupted:
             raise RefusedError(
                 CANCELED, f"a question about the server itself took more than {METADATA_SECONDS:g} s"
@@ -223,9 +238,8 @@ class Answering:
     def _own_sql(self, select: Select) -> str:
         return with_moments(without_schema(select.sql, self._session.tables))
 
-    async def _in_thread(self, function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
+    async def _in_turn(self, asker: Asker, function: Callable[..., _T], *arguments: Any) -> _T:
+        return await self._planning.run(asker.name, function, *arguments)
 
 
 def _column_types(session: Session) -> dict[str, dict[str, str]]:

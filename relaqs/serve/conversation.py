@@ -19,7 +19,6 @@ from pygwire.messages import (
     Close,
     CloseComplete,
     CommandComplete,
-    DataRow,
     Describe,
     EmptyQueryResponse,
     ErrorResponse,
@@ -76,7 +75,6 @@ from relaqs.serve.statements import (
     Show,
     StopOther,
     Transaction,
-    requests,
 )
 from relaqs.serve.stream import Stream
 
@@ -201,7 +199,7 @@ class Conversation:
         self._stream.send(ReadyForQuery(self._status))
 
     async def _simple(self, sql: str) -> None:
-        found = requests(sql)
+        found = await self._answering.requests(sql, self._asker)
         if not found:
             self._stream.send(EmptyQueryResponse())
         for request in found:
@@ -218,7 +216,7 @@ class Conversation:
     async def _extended(self, message: Parse | Bind | Describe | Execute | Close) -> None:
         match message:
             case Parse():
-                self._parse(message)
+                await self._parse(message)
             case Bind():
                 self._bind(message)
             case Describe():
@@ -230,8 +228,8 @@ class Conversation:
                 kept.pop(message.name, None)
                 self._stream.send(CloseComplete())
 
-    def _parse(self, message: Parse) -> None:
-        found = requests(message.query)
+    async def _parse(self, message: Parse) -> None:
+        found = await self._answering.requests(message.query, self._asker)
         if len(found) > 1:
             raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
         if len(self._prepared) >= _MOST_PREPARED:
@@ -242,7 +240,7 @@ class Conversation:
         oids: tuple[int, ...] = ()
         if isinstance(request, Select | Declare):
             select = request if isinstance(request, Select) else request.select
-            oids = self._answering.parameter_oids(select, message.param_types)
+            oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
         self._prepared[message.statement] = Prepared(request, oids)
         self._stream.send(ParseComplete())
 
@@ -421,23 +419,19 @@ class Conversation:
         if not is_described:
             self._stream.send(row_description(answer.columns, formats))
         kinds = [column.kind for column in answer.columns]
-        portal.rows = values.rows(answer.table, kinds, formats, self._asker.settings.timezone)
+        portal.rows = values.AnswerRows(answer.table, kinds, formats, self._asker.settings.timezone)
 
     async def _send_rows(self, portal: Portal, most_rows: int, tag: str) -> None:
         assert portal.rows is not None
-        left = most_rows or -1
-        while left:
-            if not portal.waiting:
-                portal.waiting = next(portal.rows, [])
-            if not portal.waiting:
+        last = portal.sent + most_rows if most_rows else None
+        while last is None or portal.sent < last:
+            left = None if last is None else last - portal.sent
+            row_count, messages = await self._answering.encoded(portal.rows, portal.sent, left, self._asker)
+            if not row_count:
                 break
-            now = portal.waiting if left < 0 else portal.waiting[:left]
-            portal.waiting = portal.waiting[len(now) :]
-            self._stream.send(*map(DataRow, now))
-            await self._stream.flushed()
-            portal.sent += len(now)
-            left -= len(now) if left > 0 else 0
-        if left == 0:
+            await self._stream.send_large(messages)
+            portal.sent += row_count
+        else:
             self._stream.send(PortalSuspended())
             return
         count = "" if tag == "SHOW" else f" {portal.sent}"

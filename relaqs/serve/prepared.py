@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pygwire.messages import FieldDescription, RowDescription
@@ -37,16 +37,14 @@ class Portal:
         prepared: the statement.
         bound: the values.
         formats: of the answer's columns, as the client gave them.
-        rows: what is left of the answer, once it runs.
-        waiting: rows that were encoded and are not sent yet.
-        sent: how many rows were sent.
+        rows: of the answer, once it runs.
+        sent: how many of them were sent.
     """
 
     prepared: Prepared
     bound: tuple[Any, ...]
     formats: tuple[int, ...]
-    rows: Iterator[list[values.RowBytes]] | None = None
-    waiting: list[values.RowBytes] = field(default_factory=list)
+    rows: values.AnswerRows | None = None
     sent: int = 0
 
 

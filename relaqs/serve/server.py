@@ -8,9 +8,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from pygwire.messages import CancelRequest, ErrorResponse, PGMessage
 from relaqs_engine.postgres.metadata import Metadata, ShownColumn, ShownTable, ShownType
@@ -20,6 +20,8 @@ from relaqs.serve.column_types import ARRAYS, TYPES, column_type
 from relaqs.serve.conversation import Conversation
 from relaqs.serve.entry import Door, Guest, Key, enter, welcome
 from relaqs.serve.failures import PROTOCOL_VIOLATION, SHUTTING_DOWN, TOO_MANY, RefusedError, error_fields
+from relaqs.serve.fair_pool import FairPool
+from relaqs.serve.health import Health
 from relaqs.serve.quotas import UserQuota
 from relaqs.serve.settings import Settings
 from relaqs.serve.stream import Stream
@@ -28,7 +30,7 @@ from relaqs.session import Session
 ENTRY_SECONDS = 30.0  # from connecting to being let in
 GOODBYE_SECONDS = 3.0  # for clients to take what was sent
 END_SECONDS = 8.0  # from a signal to the end of the process, whatever does not let go
-PLANNING_THREADS = 8
+PLANNING_THREADS, PLANNING_THREADS_EACH = 8, 2  # in all, and of one user at once
 MOST_CONNECTIONS = 500
 
 
@@ -38,14 +40,17 @@ class Server:
     Args:
         session: the tables and cores. It stays open when the server ends.
         door: who may come in.
+        health: where it counts how it stands.
     """
 
-    def __init__(self, session: Session, door: Door) -> None:
+    def __init__(self, session: Session, door: Door, health: Health | None = None) -> None:
+        self._health = health or Health()
         self._door = door
         self._timezone = session.timezone
         self._metadata = _metadata(session, door)
-        self._threads = ThreadPoolExecutor(PLANNING_THREADS, "relaqs-serve")
-        self._answering = Answering(session, self._metadata, self._threads)
+        self._planning = FairPool(PLANNING_THREADS, PLANNING_THREADS_EACH, "relaqs-planning")
+        self._encoding = FairPool(1, 1, "relaqs-encoding")  # Python encodes: more threads are no faster
+        self._answering = Answering(session, self._metadata, self._planning, self._encoding)
         self._quotas: dict[str, UserQuota] = {}
         self._conversations: dict[Key, Conversation] = {}
         self._clients: set[asyncio.Task[None]] = set()
@@ -65,7 +70,8 @@ class Server:
             client.cancel()
         if self._clients:
             await asyncio.wait(self._clients, timeout=GOODBYE_SECONDS)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._planning.shutdown()
+        self._encoding.shutdown()
         self._metadata.close()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,35 +146,61 @@ class Server:
         return False
 
 
-def run(session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]) -> None:
+def run(
+    session: Session,
+    door: Door,
+    host: str,
+    port: int,
+    listening: Callable[[str, int], None],
+    health: Health | None = None,
+) -> None:
     """Serve until ctrl-C or SIGTERM, which end the process, if need be by force after END_SECONDS.
 
     listening: called with the address once clients may connect.
+    health: where the server counts how it stands.
     """
-    asyncio.run(_run(session, door, host, port, listening))
+    asyncio.run(_run(session, door, host, port, listening, health or Health()))
 
 
 async def _run(
-    session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]
+    session: Session,
+    door: Door,
+    host: str,
+    port: int,
+    listening: Callable[[str, int], None],
+    health: Health,
 ) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    server = Server(session, door, health)
+    watching = asyncio.create_task(health.watch())
+    with _ending_signals() as ended:
+        try:
+            listening(*await server.start(host, port))
+            await ended.wait()
+        finally:
+            watching.cancel()
+            await server.stop()
 
-    def end(number: int) -> None:
+
+@contextmanager
+def _ending_signals() -> Iterator[asyncio.Event]:
+    """Give what is set by ctrl-C and SIGTERM.
+
+    The time until the process is ended by force begins with the signal itself, whoever holds the loop.
+    """
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def end(number: int, frame: FrameType | None) -> None:
         last = threading.Timer(END_SECONDS, os._exit, [128 + number])
         last.daemon = True
         last.start()
-        ended.set()
+        loop.call_soon_threadsafe(ended.set)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows has ctrl-C only, which ends the loop
-            loop.add_signal_handler(number, end, number)
-    server = Server(session, door)
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        listening(*await server.start(host, port))
-        await ended.wait()
+        yield ended
     finally:
-        await server.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _error(refusal: RefusedError) -> PGMessage:

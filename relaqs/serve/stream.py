@@ -12,6 +12,7 @@ from pygwire.messages import PGMessage
 from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
 
 _READ_BYTES = 1 << 16
+_WRITE_BYTES = 1 << 18
 _MOST_BYTES_BEFORE_ENTRY = 10_000
 _MOST_BYTES = 16 << 20  # of one message: a statement is smaller, and so are its parameters
 
@@ -61,6 +62,20 @@ class Stream:
         """Send messages, as soon as the client takes them."""
         if not self._writer.is_closing():
             self._writer.write(b"".join(message.to_wire() for message in messages))
+
+    async def send_large(self, wire: bytes) -> None:
+        """Send messages as fast as the client takes them. Others have their turn between parts of them.
+
+        Whoever is cancelled meanwhile sends the rest all the same: half a message would end the connection.
+        """
+        parts = [wire[first : first + _WRITE_BYTES] for first in range(0, len(wire), _WRITE_BYTES)]
+        try:
+            while parts and not self._writer.is_closing():
+                self._writer.write(parts.pop(0))
+                await self.flushed()
+        finally:
+            if parts and not self._writer.is_closing():
+                self._writer.writelines(parts)
 
     async def flushed(self) -> None:
         """Wait until the client has taken most of what was sent."""

@@ -11,7 +11,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -26,10 +26,12 @@ from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 
 Encode: TypeAlias = Callable[[Any], bytes]
-RowBytes: TypeAlias = list[bytes | None]
 
 TEXT, BINARY = 0, 1
-ROWS_AT_ONCE = 1024
+ROWS_AT_ONCE, VALUES_AT_ONCE, BYTES_AT_ONCE = 1024, 4096, 1 << 18  # that are encoded together
+
+_LENGTH, _DATA_ROW = struct.Struct("!i"), struct.Struct("!ciH")
+_NULL = _LENGTH.pack(-1)
 
 _INFINITE_DAY, _INFINITE_MICROSECOND = 2**31 - 1, 2**63 - 1  # both DuckDB's and Postgres's
 _DAYS_TO_2000 = 10957
@@ -39,32 +41,63 @@ _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 _UNSENDABLE = re.compile(r"\bUHUGEINT\b")
 
 
-def rows(
-    table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int], timezone: str
-) -> Iterator[list[RowBytes]]:
-    """Yield an answer's rows, some at once, with each value encoded.
+class AnswerRows:
+    """An answer's rows as messages of the protocol, some at a time.
 
     Args:
         table: the answer.
         kinds: the types that its columns were announced with.
         formats: TEXT or BINARY for each.
         timezone: in which moments are written as texts.
-
-    Raises:
-        UnsupportedError: a value has no form in the type.
     """
-    encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
-    in_local_time = [each is _timestamptz_text for each in encode]
-    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
-        values = [
-            _with_local_time(column, timezone) if is_local else _python_values(column)
-            for is_local, column in zip(in_local_time, batch.columns, strict=True)
-        ]
+
+    def __init__(
+        self, table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int], timezone: str
+    ) -> None:
+        self._table = table
+        self._encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
+        self._timezone = timezone
+        self._most_rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(kinds))))
+
+    def messages(self, first_row: int, most_rows: int | None = None) -> tuple[int, bytes]:
+        """Return the number of the next rows, and their messages. They take some milliseconds to encode.
+
+        first_row: where they begin.
+        most_rows: how many are asked for, None for all.
+
+        Raises:
+            UnsupportedError: a value has no form in the type.
+        """
+        count = self._most_rows if most_rows is None else min(self._most_rows, most_rows)
+        part = self._table.slice(first_row, count)
+        while part.num_rows > 1 and _content_bytes(part) > BYTES_AT_ONCE:
+            part = part.slice(0, part.num_rows // 2)
         columns = [
-            [None if value is None else each(value) for value in of_column]
-            for each, of_column in zip(encode, values, strict=True)
+            self._fields(each, column) for each, column in zip(self._encode, part.columns, strict=True)
         ]
-        yield [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * batch.num_rows
+        rows = map(b"".join, zip(*columns, strict=True)) if columns else [b""] * part.num_rows
+        return part.num_rows, b"".join(_message(row, len(columns)) for row in rows)
+
+    def _fields(self, encode: Encode, column: pa.ChunkedArray) -> list[bytes]:
+        values: list[Any] = []
+        for chunk in column.chunks:
+            is_local = encode is _timestamptz_text
+            values += _with_local_time(chunk, self._timezone) if is_local else _python_values(chunk)
+        return [_NULL if value is None else _with_length(encode(value)) for value in values]
+
+
+def _with_length(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
+
+
+def _message(row: bytes, columns: int) -> bytes:
+    """Return the message DataRow of a row's fields."""
+    return _DATA_ROW.pack(b"D", len(row) + 6, columns) + row  # 6: the length itself and the number of columns
+
+
+def _content_bytes(table: pa.Table) -> int:
+    """Return about how large the rows are. Rows of a dictionary are not: it belongs to all."""
+    return sum(column.nbytes for column in table.columns if not pa.types.is_dictionary(column.type))
 
 
 def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:

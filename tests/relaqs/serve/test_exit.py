@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from benchmarks.server_process import Running, serving
+from tests.relaqs.serve.test_fairness import LARGE, reading
 from tests.relaqs.serve.test_operation import LONG, Watched, until
 
 SOON_SECONDS = 10.0
@@ -73,6 +74,15 @@ def refused(server: Running, user: str, told: list[BaseException]) -> None:
             asker.execute(LONG)
     except psycopg.Error as error:
         told.append(error)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_server_ends_while_clients_take_rows(warehouse: Path) -> None:
+    with serving(warehouse, "--threads", "2") as server, reading(server, LARGE) as readers:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(SOON_SECONDS) == 0
+        ends = [reader.communicate(timeout=SOON_SECONDS)[0] for reader in readers]
+    assert all("the server is stopping" in end for end in ends), ends
 
 
 @pytest.mark.slow

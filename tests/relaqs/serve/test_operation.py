@@ -92,6 +92,7 @@ def test_metrics_and_the_log_say_who_asked(watched: Watched) -> None:
     assert (first["sql"], first["outcome"]) == (QUICK, "exact")
     assert (second["sql"], second["outcome"]) == (LONG, "stopped")
     assert watched.scrape()["relaqs_queries_total", "ana"] >= 1
+    assert watched.scrape()["relaqs_loop_late_seconds_count", ""] >= 1
 
 
 def cancelled(connection: psycopg.Connection[Any], sql: str) -> None:

@@ -1,0 +1,75 @@
+"""How a server stands, in numbers: how late its event loop is, who waits at the door, who was turned away.
+
+One connection that holds the loop makes all others wait. So a small task sleeps, again and again, and how
+much later than it asked for it wakes up is how long somebody held the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+LATE_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_PAUSE_SECONDS = 0.05
+
+
+class Health:
+    """Counts of one server. Its loop writes them, and any thread may read them.
+
+    Attributes:
+        late: how often the loop was late by no more than each of LATE_SECONDS, and by more than the last.
+        late_sum_seconds: by which it was late, all times together.
+        late_most_seconds: the most since the start.
+    """
+
+    def __init__(self) -> None:
+        self.late = [0] * (len(LATE_SECONDS) + 1)
+        self.late_sum_seconds = 0.0
+        self.late_most_seconds = 0.0
+
+    def was_late(self, seconds: float) -> None:
+        """Count a time that the loop was late."""
+        self.late[bisect_left(LATE_SECONDS, seconds)] += 1
+        self.late_sum_seconds += seconds
+        self.late_most_seconds = max(self.late_most_seconds, seconds)
+
+    async def watch(self) -> None:
+        """Measure how late the running loop is, until cancelled."""
+        while True:
+            asked = time.monotonic() + _PAUSE_SECONDS
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self.was_late(max(0.0, time.monotonic() - asked))
+
+
+def add_metrics(health: Health, registry: CollectorRegistry) -> None:
+    """Let scrapes of a registry tell how a server stands at that moment."""
+    from prometheus_client.registry import Collector
+
+    class Standing(Collector):
+        def collect(self) -> Iterator[Metric]:
+            yield from _metrics(health)
+
+    registry.register(Standing())
+
+
+def _metrics(health: Health) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+
+    limits = [*map(str, LATE_SECONDS), "+Inf"]
+    yield HistogramMetricFamily(
+        "relaqs_loop_late_seconds",
+        "How late the server's event loop was, asked twenty times a second.",
+        buckets=list(zip(limits, map(float, accumulate(health.late)), strict=True)),
+        sum_value=health.late_sum_seconds,
+    )
+    yield GaugeMetricFamily(
+        "relaqs_loop_late_most_seconds", "The most since the server's start.", health.late_most_seconds
+    )
