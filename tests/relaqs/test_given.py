@@ -425,3 +425,51 @@ def test_a_reader_that_was_read_before_is_no_empty_table(connect: Connect) -> No
     assert answer(connect(reader), "SELECT count(*) AS n FROM data") == [(1_000,)]
     with pytest.raises(relaqs.DataError, match="has already been consumed"):
         connect(reader)
+
+
+CODES = "SELECT i AS id, {column} AS size FROM range(40) AS r(i)"
+BY_ALPHABET = CODES.format(column="['big', 'small'][1 + i % 2]::ENUM ('big', 'small')")
+OTHERWISE = (
+    CODES.format(column="['big', 'small'][1 + i % 2]::ENUM ('small', 'big')"),
+    CODES.format(column="[['big', 'it''s'][1 + i % 2]::ENUM ('it''s', 'big')]"),
+    CODES.format(column="{'a': 'big'::ENUM ('small', 'big')}"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [("pandas", OTHERWISE[0]), *((kind, rows) for kind in ("relation", "duckdb") for rows in OTHERWISE)],
+)
+def test_categories_in_another_order_than_the_alphabet_are_not_copied(
+    tmp_path: Path, kind: str, rows: str
+) -> None:
+    source = _as(kind, rows, tmp_path)
+    for copy in (relaqs.add_static, relaqs.shuffle):
+        with pytest.raises(
+            relaqs.LayoutError, match=r"categories of column 'size' are in the order .*cast it"
+        ):
+            copy(source, tmp_path / copy.__name__)
+
+
+@pytest.mark.parametrize("kind", ["relation", "pandas", "duckdb"])
+def test_categories_in_the_order_of_the_alphabet_are_texts_in_a_layout(
+    connect: Connect, tmp_path: Path, kind: str
+) -> None:
+    source = _as(kind, BY_ALPHABET, tmp_path)
+    relaqs.shuffle(source, tmp_path / "laid" / "t", partitions=3)
+    relaqs.add_static(source, tmp_path / "laid" / "s")
+    for table in ("t", "s"):
+        sql = f"SELECT max(size) AS most, min(size) AS least, count(*) FROM {table} WHERE size <= 'big'"
+        assert answer(connect(tmp_path / "laid"), sql) == [("big", "big", 20)]
+
+
+def _as(kind: str, rows: str, folder: Path) -> Any:
+    connection = duckdb.connect(folder / "codes.duckdb")
+    relation = connection.sql(rows)
+    if kind == "relation":
+        return relation
+    if kind == "pandas":
+        return relation.df()
+    connection.execute(f"CREATE TABLE codes AS {rows}")
+    connection.close()
+    return folder / "codes.duckdb"

@@ -11,7 +11,7 @@ import difflib
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -65,6 +65,8 @@ HAS_A_ZONE = "WITH TIME ZONE"
 """What types of moments have in their names whose texts a time zone changes."""
 ROW_NUMBER = "row_number() OVER ()"
 """SQL of a row's place in its source, from 1."""
+_ENUM = re.compile(r"ENUM\(((?:'(?:[^']|'')*'(?:, )?)*)\)")
+_ENUM_VALUE = re.compile(r"'((?:[^']|'')*)'")
 _WIDENED = re.compile(r"(?<=\bTIMESTAMP)_M?S\b|(?<=\[)\d+(?=\])")
 """What Parquet keeps no word of, and no value needs: units of times, lengths of arrays."""
 _NOT_KEPT_BY_PARQUET = {
@@ -194,6 +196,7 @@ def _types_of(relation: Any) -> list[tuple[str, str]]:
 
 def _check_kept_by_arrow(source: Any) -> None:
     """Refuse a relation's column whose values Arrow would change: bits, and times with their zones."""
+    _check_order(_types_of(source))
     for name, type_text in _types_of(source):
         if not is_kept_by_arrow(type_text):
             raise LayoutError(
@@ -458,12 +461,26 @@ def staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> P
 
 def _check_kept(columns: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]]) -> None:
     """Refuse a column whose values a copy would change. Codes of an ENUM become texts."""
+    _check_order(columns)
     for (name, type_text), (_, kept_type) in zip(columns, kept, strict=True):
         if _WIDENED.sub("", type_text) != kept_type and "ENUM(" not in type_text:
             raise LayoutError(
                 f"column {name!r} is {type_text}, which Parquet keeps as {kept_type}; cast it to that or to "
                 "VARCHAR"
             )
+
+
+def _check_order(columns: Iterable[tuple[str, str]]) -> None:
+    """Refuse an ENUM in another order than that of the texts which stand for its codes in a copy."""
+    for name, type_text in columns:
+        for found in _ENUM.finditer(type_text):
+            values = _ENUM_VALUE.findall(found[1])
+            if values != sorted(values, key=str.encode):
+                shown = ", ".join(values[:3]) + ", …" * (len(values) > 3)
+                raise LayoutError(
+                    f"the categories of column {name!r} are in the order {shown}, and a copy would have them "
+                    "in that of the alphabet; cast it to VARCHAR, or to a number by which it is ordered"
+                )
 
 
 def copied(select: str, cursor: Cursor, folder: Path, description: str) -> ParquetSource:
