@@ -8,7 +8,9 @@ meaning, or goes, without a new version.
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import math
 import os
 import threading
@@ -17,6 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from relaqs.queries.witness import QueryRecord, Witness
+
+logger = logging.getLogger("relaqs.metrics")
 
 LINE_VERSION = 1
 LINE_FIELDS = (
@@ -61,14 +65,19 @@ class QueryLog(Witness):
     def __init__(self, path: str | os.PathLike[str], *, with_values: bool = False) -> None:
         self._with_values = with_values
         self._lock = threading.Lock()
+        self._is_lossy = False
         self._file: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def ended(self, record: QueryRecord) -> None:
-        """Write the line."""
+        """Write the line, whole or not at all. Where lines are lost, that is said once."""
         line = (json.dumps(_line(record, with_values=self._with_values), allow_nan=False) + "\n").encode()
         with self._lock:
-            if self._file is not None:
-                os.write(self._file, line)  # one call, so that lines of several processes do not mix
+            if self._file is None:
+                return
+            failure = _append(self._file, line)
+        if failure is not None and not self._is_lossy:
+            logger.warning("the query log cannot be written, and lines are lost: %s", failure)
+        self._is_lossy = failure is not None
 
     def close(self) -> None:
         """Write no more. Queries that are not over leave no line. The second call does nothing."""
@@ -84,6 +93,23 @@ class QueryLog(Witness):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _append(file: int, line: bytes) -> OSError | None:
+    """Add a line to a file, by one call, so that lines of several processes do not mix.
+
+    Return why it could not be done. A disk that is full has taken a part of it then, which is cut off.
+    """
+    try:
+        written = os.write(file, line)
+        if written == len(line):
+            return None
+        end = os.lseek(file, 0, os.SEEK_CUR)
+        if os.fstat(file).st_size == end:  # nobody has written behind it
+            os.ftruncate(file, end - written)
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        return error
 
 
 def _line(record: QueryRecord, *, with_values: bool) -> dict[str, object]:

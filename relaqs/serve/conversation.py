@@ -76,7 +76,7 @@ from relaqs.serve.statements import (
     StopOther,
     Transaction,
 )
-from relaqs.serve.stream import Stream
+from relaqs.serve.stream import ClientGoneError, Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
@@ -114,6 +114,7 @@ class Conversation:
 
         Raises:
             RefusedError: what came is no message of the protocol.
+            ClientGoneError: the client went while it was being answered.
         """
         inbox: asyncio.Queue[PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
         reading = asyncio.create_task(self._read(inbox))
@@ -167,6 +168,8 @@ class Conversation:
                 self._running.cancel()
                 raise
             error: BaseException = RefusedError(CANCELED, "canceling statement due to user request")
+        except ClientGoneError:
+            raise
         except Exception as failure:
             error = failure
         finally:

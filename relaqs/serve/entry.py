@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from pygwire import ConnectionPhase
@@ -29,10 +30,14 @@ from scramp.core import ScramServer
 
 from relaqs.serve.failures import NOT_LET_IN, PROTOCOL_VIOLATION, WRONG_PASSWORD, RefusedError
 from relaqs.serve.settings import REPORTED, Settings
+from relaqs.serve.strangers import Guesses, network
 from relaqs.serve.stream import Stream
 from relaqs.serve.users import User, Users
 
+logger = logging.getLogger("relaqs.serve")
+
 _SCRAM = "SCRAM-SHA-256"
+_SHOWN_CHARACTERS = 63  # of a name in the log: none of ours is longer
 _VERSION_3_0 = 0x00030000
 _NOT_SETTINGS = {"user", "database", "options", "replication"}
 
@@ -68,10 +73,11 @@ class Guest:
     settings: Settings
 
 
-async def enter(stream: Stream, door: Door, timezone: str) -> Guest | CancelRequest | None:
+async def enter(stream: Stream, door: Door, timezone: str, guesses: Guesses) -> Guest | CancelRequest | None:
     """Return who was let in, or the wish to cancel a query; None where the client has gone.
 
     timezone: of clients that name none.
+    guesses: passwords that were wrong before.
 
     Raises:
         RefusedError: they were not let in.
@@ -86,7 +92,10 @@ async def enter(stream: Stream, door: Door, timezone: str) -> Guest | CancelRequ
         raise RefusedError(NOT_LET_IN, "the connection names no user; give one", is_fatal=True)
     # A wrong setting is told before the password.
     settings = Settings(_settings_at_start(startup.params), timezone)
-    user = User(name) if door.users is None else await _user_with_password(stream, door.users, name)
+    if door.users is None:
+        user: User | None = User(name)
+    else:
+        user = await _user_with_password(stream, door.users, name, guesses)
     if user is None:
         return None
     unknown = [name for name in startup.params if name.startswith("_pq_.")]
@@ -131,8 +140,32 @@ def _settings_at_start(parameters: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-async def _user_with_password(stream: Stream, users: Users, name: str) -> User | None:
-    """Return the user who has shown that they know their password; None where the client has gone."""
+async def _user_with_password(stream: Stream, users: Users, name: str, guesses: Guesses) -> User | None:
+    """Return the user who has shown that they know their password; None where the client has gone.
+
+    Raises:
+        RefusedError: they do not know it, or too many of their address did not. It is logged.
+    """
+    address = network(stream.host)
+    try:
+        user = await _proved(stream, users, name, lambda: guesses.turn(address, name))
+    except RefusedError as refusal:
+        if refusal.code == WRONG_PASSWORD:
+            guesses.was_wrong(address, name)
+            logger.warning("wrong password for user %r from %s", name[:_SHOWN_CHARACTERS], stream.host)
+        raise
+    if user is not None:
+        guesses.was_right(address, name)
+    return user
+
+
+async def _proved(
+    stream: Stream, users: Users, name: str, turn: Callable[[], Awaitable[None]]
+) -> User | None:
+    """Return the user whose password was proved; None where the client has gone.
+
+    turn: waits until the proof may be looked at.
+    """
     server = ScramMechanism(_SCRAM).make_server(lambda _: users.verifier(name))
     wrong = RefusedError(WRONG_PASSWORD, f"password authentication failed for user {name!r}", is_fatal=True)
     stream.send(AuthenticationSASL([_SCRAM]))
@@ -151,6 +184,7 @@ async def _user_with_password(stream: Stream, users: Users, name: str) -> User |
             return None
         if not isinstance(final, SASLResponse):
             raise wrong
+        await turn()
         server.set_client_final(final.data.decode())
         stream.send(AuthenticationSASLFinal(server.get_server_final().encode()))
     except (ScramException, ValueError, KeyError):

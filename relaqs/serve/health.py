@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,16 @@ class Health:
         late: how often the loop was late by no more than each of LATE_SECONDS, and by more than the last.
         late_sum_seconds: by which it was late, all times together.
         late_most_seconds: the most since the start.
+        logins: how many ended how: "let in", "wrong password", "too many", "refused".
+        connections: tells how many there are, that are "entering" and that have "entered".
     """
 
     def __init__(self) -> None:
         self.late = [0] * (len(LATE_SECONDS) + 1)
         self.late_sum_seconds = 0.0
         self.late_most_seconds = 0.0
+        self.logins = dict.fromkeys(("let in", "wrong password", "too many", "refused"), 0)
+        self.connections: Callable[[], dict[str, int]] = dict
 
     def was_late(self, seconds: float) -> None:
         """Count a time that the loop was late."""
@@ -61,7 +65,7 @@ def add_metrics(health: Health, registry: CollectorRegistry) -> None:
 
 
 def _metrics(health: Health) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     limits = [*map(str, LATE_SECONDS), "+Inf"]
     yield HistogramMetricFamily(
@@ -73,3 +77,12 @@ def _metrics(health: Health) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "relaqs_loop_late_most_seconds", "The most since the server's start.", health.late_most_seconds
     )
+    logins = CounterMetricFamily("relaqs_logins", "How many ended how.", labels=("outcome",))
+    for outcome, count in health.logins.items():
+        logins.add_metric((outcome,), count)
+    connections = GaugeMetricFamily(
+        "relaqs_connections", "Of the server, before and after the login.", labels=("state",)
+    )
+    for state, count in health.connections().items():
+        connections.add_metric((state,), count)
+    yield from (logins, connections)

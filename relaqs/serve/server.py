@@ -19,19 +19,21 @@ from relaqs.serve.answering import Answering, Asker
 from relaqs.serve.column_types import ARRAYS, TYPES, column_type
 from relaqs.serve.conversation import Conversation
 from relaqs.serve.entry import Door, Guest, Key, enter, welcome
-from relaqs.serve.failures import PROTOCOL_VIOLATION, SHUTTING_DOWN, TOO_MANY, RefusedError, error_fields
+from relaqs.serve.failures import SHUTTING_DOWN, TOO_MANY, WRONG_PASSWORD, RefusedError, error_fields
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.health import Health
 from relaqs.serve.quotas import UserQuota
 from relaqs.serve.settings import Settings
-from relaqs.serve.stream import Stream
+from relaqs.serve.strangers import Guesses, Strangers, network
+from relaqs.serve.stream import ClientGoneError, Stream
 from relaqs.session import Session
 
-ENTRY_SECONDS = 30.0  # from connecting to being let in
 GOODBYE_SECONDS = 3.0  # for clients to take what was sent
 END_SECONDS = 8.0  # from a signal to the end of the process, whatever does not let go
 PLANNING_THREADS, PLANNING_THREADS_EACH = 8, 2  # in all, and of one user at once
 MOST_CONNECTIONS = 500
+_BACKLOG = 256  # connections that came in the same moment
+_OUTCOMES = {WRONG_PASSWORD: "wrong password", TOO_MANY: "too many"}
 
 
 class Server:
@@ -45,6 +47,7 @@ class Server:
 
     def __init__(self, session: Session, door: Door, health: Health | None = None) -> None:
         self._health = health or Health()
+        self._health.connections = self._count_connections
         self._door = door
         self._timezone = session.timezone
         self._metadata = _metadata(session, door)
@@ -53,14 +56,19 @@ class Server:
         self._answering = Answering(session, self._metadata, self._planning, self._encoding)
         self._quotas: dict[str, UserQuota] = {}
         self._conversations: dict[Key, Conversation] = {}
+        self._strangers = Strangers()
+        self._guesses = Guesses()
         self._clients: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address. Port 0 lets the system choose one. Raises OSError."""
-        self._listening = await asyncio.start_server(self._client, host, port)
+        self._listening = await asyncio.start_server(self._client, host, port, backlog=_BACKLOG)
         address = self._listening.sockets[0].getsockname()
         return str(address[0]), int(address[1])
+
+    def _count_connections(self) -> dict[str, int]:
+        return {"entering": len(self._strangers), "entered": len(self._conversations)}
 
     async def stop(self) -> None:
         """End: no more clients, and those that are there are told so. Their queries stop."""
@@ -91,30 +99,30 @@ class Server:
             stream.send(_error(refusal))
         except RefusedError as refusal:
             stream.send(_error(refusal))
-        except (OSError, TimeoutError):
+        except (ClientGoneError, OSError, TimeoutError):
             stream.abort()
         finally:
             self._clients.discard(task)
             stream.close()
 
     async def _served(self, stream: Stream) -> None:
-        if len(self._clients) > MOST_CONNECTIONS:
-            raise RefusedError(
-                TOO_MANY, f"there are {MOST_CONNECTIONS} connections, the most here", is_fatal=True
-            )
         try:
-            async with asyncio.timeout(ENTRY_SECONDS):
-                guest = await enter(stream, self._door, self._timezone)
-        except TimeoutError:
-            raise RefusedError(
-                PROTOCOL_VIOLATION, f"nobody said who they are within {ENTRY_SECONDS:g} s", is_fatal=True
-            ) from None
+            async with self._strangers.coming(network(stream.host)):
+                guest = await enter(stream, self._door, self._timezone, self._guesses)
+        except RefusedError as refusal:
+            self._health.logins[_OUTCOMES.get(refusal.code, "refused")] += 1
+            raise
         if isinstance(guest, CancelRequest):
             self._cancel(guest)
         elif guest is not None:
             await self._with_guest(stream, guest)
 
     async def _with_guest(self, stream: Stream, guest: Guest) -> None:
+        if len(self._conversations) >= MOST_CONNECTIONS:
+            raise RefusedError(
+                TOO_MANY, f"there are {MOST_CONNECTIONS} connections, the most here", is_fatal=True
+            )
+        self._health.logins["let in"] += 1
         quota = self._quotas.setdefault(guest.user.name, UserQuota(guest.user.name, guest.user.limits))
         key = Key()
         with quota.connected():

@@ -17,6 +17,10 @@ _MOST_BYTES_BEFORE_ENTRY = 10_000
 _MOST_BYTES = 16 << 20  # of one message: a statement is smaller, and so are its parameters
 
 
+class ClientGoneError(Exception):
+    """Nobody is there any more who takes what is sent."""
+
+
 class Stream:
     """One connection's messages. `phase` says how the next one is read; whoever knows it sets it."""
 
@@ -28,8 +32,13 @@ class Stream:
     @property
     def is_local(self) -> bool:
         """Whether the client is on this machine."""
+        return not self.host or is_loopback(self.host)
+
+    @property
+    def host(self) -> str:
+        """The client's address, "" where it has none."""
         peer = self._writer.get_extra_info("peername")
-        return not isinstance(peer, tuple) or is_loopback(str(peer[0]))
+        return str(peer[0]) if isinstance(peer, tuple) else ""
 
     @property
     def is_encrypted(self) -> bool:
@@ -78,8 +87,11 @@ class Stream:
                 self._writer.writelines(parts)
 
     async def flushed(self) -> None:
-        """Wait until the client has taken most of what was sent."""
-        await self._writer.drain()
+        """Wait until the client has taken most of what was sent. Raises ClientGoneError where it has gone."""
+        try:
+            await self._writer.drain()
+        except (OSError, ssl.SSLError) as error:
+            raise ClientGoneError from error
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
         """Speak TLS from now on. Raises RefusedError if the client has sent something before."""
@@ -91,7 +103,7 @@ class Stream:
     async def refuse_encryption(self) -> None:
         """Tell the client that it is not encrypted."""
         self._writer.write(b"N")
-        await self._writer.drain()
+        await self.flushed()
 
     def close(self) -> None:
         """End the connection when what was sent has arrived."""

@@ -189,3 +189,28 @@ def test_who_does_not_trace_imports_no_tracing(warehouse: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of files")
+def test_a_line_that_the_disk_has_no_room_for_is_left_out_whole(
+    db: relaqs.Session, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import resource
+
+    path = tmp_path / "log.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with QueryLog(path) as log:
+        db.witnesses.append(log)
+        db.online_sql(QUICK).wait()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100, hard))
+        try:
+            for _ in range(3):
+                db.online_sql(QUICK).wait()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        db.online_sql(LONG.format(n=1001) + " WHERE false").wait()
+    lines = [json.loads(line)["sql"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [QUICK, LONG.format(n=1001) + " WHERE false"]
+    said = [each.getMessage() for each in caplog.records]
+    assert len(said) == 1
+    assert "the query log cannot be written, and lines are lost" in said[0]

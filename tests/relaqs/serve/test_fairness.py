@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import psycopg
 import pytest
+from pygwire.messages import SSLRequest, StartupMessage
 
-from benchmarks.server_process import Running
+from benchmarks.server_process import Running, serving
+from relaqs.serve import strangers
+from relaqs.serve.failures import RefusedError
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.health import LATE_SECONDS, Health
+from relaqs.serve.server import MOST_CONNECTIONS
+from relaqs.serve.strangers import MOST_STRANGERS_EACH
+from relaqs.serve.users import add_user
+from tests.relaqs.serve.test_operation import until
 
+PASSWORD = "a secret"
+STARTUP = StartupMessage({"user": "ana", "database": "relaqs"}).to_wire()
 READERS = 3
 LARGE = "SELECT trips.* FROM trips, zones"  # 600,000 rows
 WIDE = "SELECT id, repeat(driver, 100) AS text FROM trips"  # rows of 1 kB
@@ -103,6 +119,165 @@ def test_a_loop_that_is_held_is_found_late() -> None:
     health = asyncio.run(hold())
     assert sum(health.late[LATE_SECONDS.index(0.1) + 1 :]) >= 1
     assert health.late_sum_seconds >= health.late_most_seconds >= 0.2
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A server that asks for passwords. said: the file of what it says on standard error."""
+
+    running: Running
+    said: Path
+
+    def visit(self, user: str = "ana", password: str = PASSWORD) -> float:
+        """Return how many seconds it takes to log in and to be answered."""
+        began = time.monotonic()
+        with psycopg.connect(self.running.address(user), password=password) as connection:
+            assert connection.execute("SELECT count(*) FROM zones").fetchone() == (5,)
+        return time.monotonic() - began
+
+    def metrics(self) -> dict[str, float]:
+        """Return the samples by name and labels, as they are written."""
+        address = self.running.said[0].removeprefix("Metrics: ").strip()
+        text = urllib.request.urlopen(address, timeout=30).read().decode()
+        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    def socket(self, sent: bytes = b"") -> socket.socket:
+        """Return a connection over which something was sent. It ends by a reset."""
+        connection = socket.create_connection((self.running.host, self.running.port), timeout=30)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(sent)
+        return connection
+
+
+@pytest.fixture(scope="module")
+def guarded(warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    users, said = folder / "users.toml", folder / "said"
+    for user in ("ana", "ben"):
+        add_user(users, user, PASSWORD)
+    options = ("--users", str(users), "--threads", "2", "--metrics-port", "0")
+    with said.open("w") as file, serving(warehouse, *options, stderr=file.fileno()) as running:
+        yield Guarded(running, said)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0\x08", SSLRequest().to_wire(), STARTUP[:20], STARTUP])
+def test_who_says_nothing_keeps_nobody_out(guarded: Guarded, sent: bytes) -> None:
+    with ExitStack() as held:
+        for _ in range(MOST_CONNECTIONS + 20):
+            held.enter_context(guarded.socket(sent))
+        for _ in range(3):
+            guarded.visit()
+        assert guarded.metrics()['relaqs_connections{state="entering"}'] <= MOST_STRANGERS_EACH
+
+
+def test_many_who_know_their_passwords_come_in_at_once(guarded: Guarded) -> None:
+    with ThreadPoolExecutor(60) as threads:
+        visits = [threads.submit(guarded.visit, user) for user in ("ana", "ben") * 60]
+        assert all(visit.result() > 0 for visit in visits)
+
+
+def test_wrong_passwords_are_told_and_counted_and_wait_alone(guarded: Guarded) -> None:
+    guarded.visit("ben")
+    name = 'relaqs_logins_total{outcome="wrong password"}'
+    before = guarded.metrics()[name]
+    began = time.monotonic()
+    for user in ("eve", "eve\x1b[2J", "bob", "ana", "zoe"):
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            guarded.visit(user, "wrong")
+    assert time.monotonic() - began > 0.1 + 0.2 + 0.4  # ana has a count of her own
+    assert guarded.metrics()[name] == before + 5
+    with ThreadPoolExecutor(8) as threads:
+        guesses = [threads.submit(guarded.visit, "eve", "wrong") for _ in range(16)]
+        for _ in range(5):
+            guarded.visit("ben")
+        assert not all(guess.done() for guess in guesses)  # they wait
+        assert all(isinstance(guess.exception(), psycopg.OperationalError) for guess in guesses)
+    said = guarded.said.read_text(encoding="utf-8")
+    assert "wrong password for user 'eve' from 127.0.0.1\n" in said
+    assert r"wrong password for user 'eve\x1b[2J' from 127.0.0.1" in said
+
+
+def test_a_client_that_leaves_makes_no_traceback(guarded: Guarded) -> None:
+    guarded.socket(STARTUP).close()
+    guarded.socket(SSLRequest().to_wire() * 2).close()
+    with ExitStack() as held:
+        connections = [
+            held.enter_context(psycopg.connect(guarded.running.address("ana"), password=PASSWORD))
+            for _ in range(6)
+        ]
+        for number, connection in enumerate(connections):
+            connection.pgconn.send_query(LARGE.encode())
+            leaving = socket.socket(fileno=os.dup(connection.pgconn.socket))
+            leaving.settimeout(30)
+            for _ in range(number % 3):
+                assert leaving.recv(10_000)
+            leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+            leaving.close()
+    until(lambda: guarded.metrics()['relaqs_connections{state="entered"}'] == 0)
+    guarded.visit()
+    assert "Traceback" not in guarded.said.read_text(encoding="utf-8")
+
+
+def test_strangers_have_some_seconds_and_the_oldest_of_a_crowd_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ENTRY_SECONDS", 0.2), ("MOST_STRANGERS", 4), ("MOST_STRANGERS_EACH", 3)):
+        monkeypatch.setattr(strangers, name, value)
+
+    async def come(here: strangers.Strangers, address: str, seconds: float) -> str:
+        try:
+            async with here.coming(address):
+                await asyncio.sleep(seconds)
+        except RefusedError as refusal:
+            return str(refusal)
+        return "in"
+
+    async def ask() -> list[str]:
+        here = strangers.Strangers()
+        comes = [("a", 9.0), ("a", 9.0), ("a", 9.0), ("a", 0.1), ("b", 9.0), ("c", 0.1)]
+        coming = [asyncio.create_task(come(here, address, seconds)) for address, seconds in comes]
+        found = await asyncio.gather(*coming)
+        assert len(here) == 0
+        return found
+
+    crowd, late = "too many connections came that do not log in", "nobody said who they are within 0.2 s"
+    assert asyncio.run(ask()) == [crowd, crowd, late, "in", late, "in"]
+
+
+def test_the_delay_of_wrong_passwords_grows_for_their_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, slept = 1000.0, []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(round(seconds, 3))
+
+    async def wait(guesses: strangers.Guesses, address: str, user: str) -> float:
+        slept.clear()
+        await guesses.turn(address, user)
+        return sum(slept)
+
+    async def ask() -> None:
+        nonlocal now
+        guesses = strangers.Guesses(lambda: now)
+        guesses.was_right("a", "ben")
+        waits = []
+        for number in range(8):
+            waits.append(await wait(guesses, "a", f"user {number}"))
+            now += waits[-1]
+            guesses.was_wrong("a", f"user {number}")
+        assert waits == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0]
+        assert await wait(guesses, "a", "ben") == 0.0
+        assert await wait(guesses, "b", "eve") == 0.0
+        assert await wait(guesses, "a", "eve") == 3.0
+        with pytest.raises(RefusedError, match="too many wrong passwords came from this address; try again"):
+            await wait(guesses, "a", "eve")  # beside the one that waits
+        now += strangers.FORGET_SECONDS + 1
+        guesses.was_wrong("a", "eve")
+        assert await wait(guesses, "a", "eve") == 0.1
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(ask())
 
 
 def test_users_take_turns_in_a_pool() -> None:
