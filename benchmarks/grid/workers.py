@@ -18,8 +18,10 @@ from benchmarks.grid.dimensions import Case
 from benchmarks.grid.judge import Outcome
 
 HANG_SECONDS = 60.0
-_OPENING_SECONDS = 120.0
-"""What a process may take to make the tables of a world, or to make a case small."""
+_OPENING_SECONDS = 600.0
+"""What a process may take to make the tables of a world, on a machine with other work too."""
+_SMALL_SECONDS = 120.0
+"""What it may take between two steps of making a case small."""
 _SPAWN = get_context("spawn")
 
 
@@ -113,7 +115,7 @@ class Workers:
         worker = idle[0] if idle else self._start(case["zone"])
         worker.pipe.send((number, dict(case), outcome))
         try:
-            while worker.pipe.poll(_OPENING_SECONDS):
+            while worker.pipe.poll(_SMALL_SECONDS):
                 if (text := worker.pipe.recv()) is not None:
                     return str(text)
             self._give_up(worker)
