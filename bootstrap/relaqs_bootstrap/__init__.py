@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relaqs_bootstrap.anytime import anytime_multiplier
     from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
-    from relaqs_bootstrap.certify import is_certified, largest_influence
+    from relaqs_bootstrap.certify import Doubt, doubts, is_certified, largest_influence
     from relaqs_bootstrap.closed_form import closed_form_variance
     from relaqs_bootstrap.distinct import distinct_interval
     from relaqs_bootstrap.intervals import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from relaqs_bootstrap.variance import Variance, sum_of_variances
 
 __all__ = [
+    "Doubt",
     "Intervals",
     "Level",
     "Variance",
@@ -50,6 +51,7 @@ __all__ = [
     "closed_form_variance",
     "confidence_intervals",
     "distinct_interval",
+    "doubts",
     "gamma_interval",
     "is_certified",
     "jackknife_variance",
@@ -71,6 +73,7 @@ __all__ = [
 
 # Names are loaded when they are first used: scipy takes a third of a second, and the array types need none.
 _HOMES = {
+    "Doubt": "relaqs_bootstrap.certify",
     "Intervals": "relaqs_bootstrap.intervals",
     "Level": "relaqs_bootstrap.intervals",
     "Variance": "relaqs_bootstrap.variance",
@@ -79,6 +82,7 @@ _HOMES = {
     "closed_form_variance": "relaqs_bootstrap.closed_form",
     "confidence_intervals": "relaqs_bootstrap.intervals",
     "distinct_interval": "relaqs_bootstrap.distinct",
+    "doubts": "relaqs_bootstrap.certify",
     "gamma_interval": "relaqs_bootstrap.intervals",
     "is_certified": "relaqs_bootstrap.certify",
     "jackknife_variance": "relaqs_bootstrap.jackknife",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -9,6 +11,17 @@ from relaqs_bootstrap.variance import Variance
 
 MIN_ROWS = 10
 MAX_UNSEEN_ERRORS = 2.0
+
+
+class Doubt(IntEnum):
+    """Why an interval is not certified, the first reason that applies. NONE: it is certified."""
+
+    NONE = 0
+    FEW_ROWS = 1  # fewer than MIN_ROWS matched
+    NO_NUMBER = 2  # the estimate, its variance or an end is not finite
+    ALIKE = 3  # nothing varies so far
+    UNBOUNDED = 4  # it is not known how far an unseen row could move it
+    LARGE_ROW = 5  # an unseen row could move it too far
 
 
 def is_certified(
@@ -47,14 +60,40 @@ def is_certified(
     >>> is_certified(variance, fraction=1e-6, rows_matched=np.array([40]), possible_influence=moved).tolist()
     [[True, False]]
     """
+    found = doubts(
+        variance, fraction=fraction, rows_matched=rows_matched, possible_influence=possible_influence
+    )
+    return np.asarray(found == Doubt.NONE)
+
+
+def doubts(
+    variance: Variance,
+    *,
+    fraction: float,
+    rows_matched: IntArray,
+    possible_influence: FloatArray,
+) -> IntArray:
+    """Return for each cell why it is not certified, shape (G, C). The arguments are those of `is_certified`.
+
+    A standard error of 10, and a row that could move the first cell by 15 and the second by 25:
+
+    >>> variance = Variance(np.array([[100.0, 100.0]]), np.array([[50.0, 50.0]]))
+    >>> moved = np.array([[15.0, 25.0]])
+    >>> found = doubts(variance, fraction=1e-6, rows_matched=np.array([40]), possible_influence=moved)
+    >>> [Doubt(each).name for each in found[0]]
+    ['NONE', 'LARGE_ROW']
+    """
+    found = np.zeros(variance.variance.shape, dtype=np.int64)
     if fraction >= 1.0:
-        return np.ones(variance.variance.shape, dtype=np.bool_)
-    supported = (variance.variance > 0.0) & np.isfinite(variance.variance)
-    supported &= (rows_matched >= MIN_ROWS)[:, None]
+        return found
     with np.errstate(invalid="ignore"):
         spread = variance.variance / (1.0 - fraction)
-        certified: BoolArray = supported & (possible_influence**2 <= MAX_UNSEEN_ERRORS**2 * spread)
-    return certified
+        found[~(possible_influence**2 <= MAX_UNSEEN_ERRORS**2 * spread)] = Doubt.LARGE_ROW
+        found[np.isnan(possible_influence)] = Doubt.UNBOUNDED
+        found[~(variance.variance > 0.0)] = Doubt.ALIKE
+    found[~np.isfinite(variance.variance)] = Doubt.NO_NUMBER
+    found[rows_matched < MIN_ROWS] = Doubt.FEW_ROWS
+    return found
 
 
 def largest_influence(

@@ -9,7 +9,7 @@ import numpy as np
 
 from relaqs_bootstrap.anytime import anytime_multiplier
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, is_certified
+from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, Doubt, doubts
 from relaqs_bootstrap.quantiles import (
     gamma_lower,
     gamma_upper,
@@ -30,17 +30,22 @@ class Intervals:
     Attributes:
         low: the lower ends, NaN where nothing bounds the value below.
         high: the upper ends, NaN where nothing bounds it above.
-        certified: whether each interval can be trusted.
+        doubt: why each interval is not certified, a `Doubt`.
 
     >>> import numpy as np
-    >>> cell = Intervals(low=np.array([[9.5]]), high=np.array([[10.5]]), certified=np.array([[True]]))
+    >>> cell = Intervals(low=np.array([[9.5]]), high=np.array([[10.5]]), doubt=np.array([[0]]))
     >>> float(cell.high[0, 0] - cell.low[0, 0])
     1.0
     """
 
     low: FloatArray
     high: FloatArray
-    certified: BoolArray
+    doubt: IntArray
+
+    @property
+    def certified(self) -> BoolArray:
+        """Whether each interval can be trusted."""
+        return np.asarray(self.doubt == Doubt.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ def confidence_intervals(
     """
     check_fraction(fraction)
     if fraction == 1.0:
-        return Intervals(estimate.copy(), estimate.copy(), np.ones(estimate.shape, dtype=np.bool_))
+        return Intervals(estimate.copy(), estimate.copy(), np.zeros(estimate.shape, dtype=np.int64))
     level = Level.of(confidence, anytime=anytime, fraction=fraction)
     ratio, total = ~nonnegative_total, nonnegative_total
     low, high = np.full(estimate.shape, np.nan), np.full(estimate.shape, np.nan)
@@ -157,11 +162,11 @@ def confidence_intervals(
     empty = nonnegative_total & (seen == 0.0)
     low[empty] = 0.0
     high[empty] = (unseen_units_bound(level, fraction) * np.broadcast_to(unit_ceiling, empty.shape))[empty]
-    certified = is_certified(
+    doubt = doubts(
         variance, fraction=fraction, rows_matched=rows_matched, possible_influence=possible_influence
     )
     if largest_unit is not None:
-        left = nonnegative_total & ~certified
+        left = nonnegative_total & (doubt != Doubt.NONE)
         rows = np.broadcast_to(rows_matched[:, None], estimate.shape)
         wide_low, wide_high = bounded_interval(
             unknown[left], spread[left] / (1.0 - fraction), largest_unit[left], seen[left], rows[left], level
@@ -169,9 +174,10 @@ def confidence_intervals(
         is_bounded = np.isfinite(wide_high)
         low[left] = np.where(is_bounded, wide_low, low[left])
         high[left] = np.where(is_bounded, wide_high, high[left])
-        certified[left] = is_bounded
+        doubt[left] = np.where(is_bounded, Doubt.NONE, doubt[left])
     low[:, total], high[:, total] = low[:, total] + known[:, total], high[:, total] + known[:, total]
-    return Intervals(low, high, certified & np.isfinite(low) & np.isfinite(high))
+    doubt[(doubt == Doubt.NONE) & ~(np.isfinite(low) & np.isfinite(high))] = Doubt.NO_NUMBER
+    return Intervals(low, high, doubt)
 
 
 def _ratio_interval(

@@ -7,7 +7,7 @@ from typing import cast
 
 from relaqs import Snapshot
 from relaqs.prediction.arrival import fraction_at
-from relaqs.rendering.view import not_judged_text
+from relaqs.rendering.view import doubts_said, not_judged_text
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
 
@@ -31,7 +31,7 @@ def shown_state(state: str, snapshot: Snapshot | None, target: float | None) -> 
 def _remarks(snapshot: Snapshot) -> tuple[str, ...]:
     """Return what the reader should know, the columns first that the error says nothing of."""
     left_out = (not_judged_text(snapshot.not_judged),) if snapshot.not_judged else ()
-    return (*left_out, *snapshot.warnings)
+    return (*left_out, *snapshot.warnings, *doubts_said(snapshot))
 
 
 def panel_update(

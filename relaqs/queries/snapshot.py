@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
@@ -54,6 +54,9 @@ class Snapshot:
         target: the error to stop at. None without one.
         widths: the error of each number in the watched columns, shape (rows, columns). It is inf where a
             number is not certified, and NaN where there is no number.
+        reasons: why numbers are not certified, in words and with what would help.
+        doubts: for each number the reason that it has, shape (rows, `columns`): 0 where it is certified, else
+            i for `reasons[i - 1]`.
         course: what `expected` is computed from. None where nothing is known.
 
     >>> import duckdb, relaqs
@@ -82,6 +85,8 @@ class Snapshot:
     widths: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     course: Course | None = None
     not_judged: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    doubts: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.
@@ -244,7 +249,10 @@ def _certain(estimate: Estimate) -> BoolArray:
 
 def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
     """Return the estimate as a snapshot; `circumstances` are the attributes an estimate does not know."""
+    reasons, doubts = estimate.reasons()
     return Snapshot(
+        reasons=reasons,
+        doubts=doubts,
         table=estimate.table,
         columns=estimate.approximate,
         fraction=estimate.fraction,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
+from relaqs_bootstrap.arrays import IntArray
 from relaqs_engine.execution.estimate import ApproximateColumn
 
 
@@ -33,6 +34,12 @@ class DrawableAnswer(Protocol):
 
     @property
     def not_judged(self) -> tuple[str, ...]: ...
+
+    @property
+    def reasons(self) -> tuple[str, ...]: ...
+
+    @property
+    def doubts(self) -> IntArray: ...
 
     @property
     def target(self) -> float | None: ...

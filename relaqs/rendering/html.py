@@ -77,16 +77,17 @@ def _cells(column: Column, row: int, interval_name: str) -> str:
         f'<td style="{_CELL}text-align:{align};font-variant-numeric:tabular-nums">{escape(cell.value)}</td>'
     )
     if column.is_approximate:
-        html += f'<td style="{_CELL}text-align:left;opacity:.7">{_margin(cell)}</td>'
+        html += f'<td style="{_CELL}text-align:left;opacity:.7">{_margin(cell, column.reason(row))}</td>'
     if column.bars:
         html += f'<td style="{_CELL}text-align:left">{_bar(column.bars[row], cell, interval_name)}</td>'
     return html
 
 
-def _margin(cell: Shown) -> str:
+def _margin(cell: Shown, reason: str) -> str:
     if not cell.mark:
         return escape(cell.margin)
-    return f'{escape(cell.margin)} <abbr title="not certified: too few rows">{cell.mark}</abbr>'
+    title = escape(f"not certified: {reason}" if reason else "not certified", quote=True)
+    return f'{escape(cell.margin)} <abbr title="{title}">{cell.mark}</abbr>'
 
 
 def _bar(bar: Bar | None, cell: Shown, interval_name: str) -> str:

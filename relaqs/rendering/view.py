@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from relaqs_engine.execution.estimate import ApproximateColumn
@@ -13,7 +13,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn
 from relaqs.python_values import python_values
 from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.moments import seconds_of
-from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
+from relaqs.rendering.rounding import UNKNOWN, Cell, Shown, show_column, show_percent, show_value, visible
 
 _NAMED = 3  # of the columns that a line would list
 
@@ -29,13 +29,21 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the query as text. bars: one a row (None: no interval), or empty where none are drawn."""
+    """A column of the query as text.
+
+    bars: one a row (None: no interval), or empty where none are drawn. reasons: why a cell is not certified,
+    one a row, "" where that is not said.
+    """
 
     name: str
     cells: tuple[Shown, ...]
     is_approximate: bool
     is_number: bool
     bars: tuple[Bar | None, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def reason(self, row: int) -> str:
+        return self.reasons[row] if self.reasons else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,10 @@ def _interval_name(snapshot: DrawableAnswer) -> str:
 def _columns(snapshot: DrawableAnswer, shown: pa.Table) -> tuple[Column, ...]:
     intervals = {column.position: column for column in snapshot.columns}
     return tuple(
-        _approximate_column(shown, intervals[i], is_exact=snapshot.is_exact)
+        replace(
+            _approximate_column(shown, intervals[i], is_exact=snapshot.is_exact),
+            reasons=_reasons(snapshot, snapshot.columns.index(intervals[i]), shown.num_rows),
+        )
         if i in intervals
         else _plain_column(name, shown.column(i))
         for i, name in enumerate(snapshot.estimate.column_names)
@@ -191,16 +202,63 @@ def _notes(snapshot: DrawableAnswer, columns: Sequence[Column]) -> tuple[str, ..
     notes = []
     if not len(snapshot):
         notes.append("no rows" if snapshot.is_exact else "no rows yet")
-    if any(cell.mark for column in columns for cell in column.cells):
-        may_leave = snapshot.certain_rows is not None and snapshot.certain_rows.false_count > 0
-        reason = ", or its row may still leave the answer" if may_leave else ""
-        notes.append(f"?  too few rows stand behind this number to vouch for its interval yet{reason}")
-    if any("±?" in cell.margin for column in columns for cell in column.cells):
-        notes.append("±?  nothing bounds this value before the end")
+    doubtful = _doubtful(columns)
+    notes.extend(doubtful)
     unit = "group" if snapshot.columns else "row"
     if snapshot.unseen_groups:
         count = snapshot.unseen_groups
         notes.append(f"about {count:,} {unit}{'s have' if count > 1 else ' has'} not been seen yet")
     elif snapshot.unseen_groups is None and not snapshot.is_exact:
         notes.append(f"{unit}s that have not been seen yet are missing")
-    return (*notes, *(visible(warning) for warning in snapshot.warnings))
+    return (*notes, *(visible(each) for each in snapshot.warnings if not _is_said(each, doubtful)))
+
+
+def doubts_said(snapshot: DrawableAnswer) -> tuple[str, ...]:
+    """Return why numbers of the answer are not certified, beyond what its warnings say, a line a reason."""
+    lines = []
+    for i, reason in enumerate(snapshot.reasons, start=1):
+        rows_of = {
+            column.name: int((snapshot.doubts[:, place] == i).sum())
+            for place, column in enumerate(snapshot.columns)
+            if (snapshot.doubts[:, place] == i).any()
+        }
+        lines.append(_said_of(rows_of, reason, len(snapshot)))
+    said = [line for line in lines if not any(_is_said(each, [line]) for each in snapshot.warnings)]
+    return tuple(map(visible, said))
+
+
+def _is_said(warning: str, lines: Sequence[str]) -> bool:
+    """Whether a line says why the columns that a warning names are not certified."""
+    _, is_about, why = warning.partition(": not certified before the end, ")
+    return bool(is_about) and any(line.endswith(visible(why)) for line in lines)
+
+
+def _reasons(snapshot: DrawableAnswer, column: int, rows: int) -> tuple[str, ...]:
+    doubts = snapshot.doubts[:rows, column] if snapshot.doubts.size else ()
+    return tuple(visible(snapshot.reasons[i - 1]) if i else "" for i in doubts)
+
+
+def _doubtful(columns: Sequence[Column]) -> list[str]:
+    """Return a line for each reason why cells have a mark, with the columns that they are in."""
+    rows_of: dict[str, dict[str, int]] = {}
+    signs: dict[str, str] = {}
+    for column in columns:
+        for row, cell in enumerate(column.cells):
+            if sign := cell.mark or cell.margin * (cell.margin == UNKNOWN):
+                reason = column.reason(row)
+                named = rows_of.setdefault(reason, {})
+                named[column.name] = named.get(column.name, 0) + 1
+                signs[reason] = min(sign, signs.get(reason, sign))
+    count = max((len(column.cells) for column in columns), default=0)
+    return [f"{signs[reason]}  {_said_of(named, reason, count)}" for reason, named in rows_of.items()]
+
+
+def _said_of(rows_of: Mapping[str, int], reason: str, count: int) -> str:
+    """Return why columns are not certified, in some of their rows or in all."""
+    named = [
+        f"{name}{'' if rows == count else f' in {rows:,} of {count:,} rows'}"
+        for name, rows in rows_of.items()
+    ]
+    more = len(named) - _NAMED
+    listed = ", ".join(named[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return f"{listed}: {reason or 'not certified so far'}"

@@ -24,7 +24,7 @@ from relaqs_engine.sql.written import WrittenSql
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
-from relaqs.rendering.view import not_judged_text
+from relaqs.rendering.view import doubts_said, not_judged_text
 from relaqs.serve.column_types import (
     BOOL,
     FLOAT8,
@@ -339,7 +339,7 @@ def _notices(snapshot: Snapshot, plan: OnlinePlan, settings: Settings) -> list[s
         said.append(f"relaqs.target is {_percent(snapshot.target)}; time was up before it was reached")
     if snapshot.unseen_groups:
         said.append(f"about {snapshot.unseen_groups} groups have not been seen yet")
-    return [*said, *snapshot.warnings]
+    return [*said, *snapshot.warnings, *doubts_said(snapshot)]
 
 
 def _quality(snapshot: Snapshot, plan: OnlinePlan) -> str:

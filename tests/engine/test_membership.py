@@ -57,7 +57,7 @@ def at(deciders: list[list[float]], error: float | list[float]) -> Callable[[flo
 
     def found(confidence: float) -> CellIntervals:
         half = ndtri((1 + confidence) / 2) * errors
-        return CellIntervals(values, values - half, values + half, values == values, errors)
+        return CellIntervals(values, values - half, values + half, np.zeros(values.shape, int), errors)
 
     return found
 

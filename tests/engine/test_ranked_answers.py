@@ -97,8 +97,8 @@ def test_the_end_is_that_of_duckdb(sql: str, session: relaqs.Session, tables: di
 
 def _cells(values: list[float], half: float, certified: BoolArray | None = None) -> CellIntervals:
     value = np.array(values)[:, None]
-    known = np.ones(value.shape, dtype=bool) if certified is None else certified[:, None]
-    return CellIntervals(value, value - half, value + half, known, np.zeros(value.shape))
+    doubt = np.zeros(value.shape, int) if certified is None else (~certified[:, None]).astype(int)
+    return CellIntervals(value, value - half, value + half, doubt, np.zeros(value.shape))
 
 
 def test_a_row_stays_where_fewer_than_limit_may_be_before_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -190,6 +191,20 @@ def flaws(estimates: Sequence[Estimate]) -> Iterator[str]:
             yield f"at {scanned} shapes are {shape} and {estimate.values.shape}"
         for place, column in enumerate(estimate.approximate):
             yield from _cell_flaws(estimate, place, column)
+        yield from _reason_flaws(estimate)
+
+
+def _reason_flaws(estimate: Estimate) -> Iterator[str]:
+    """Yield where a number is not certified and has no reason, and reasons with names that nobody gave."""
+    texts, which = estimate.reasons()
+    if ((which > 0) & estimate.certified).any():
+        yield f"at {estimate.fraction:.3f} certified cells have reasons, {texts}"
+    known = np.isfinite(estimate.values) & ~estimate.certified
+    if (known & (which == 0)).any():
+        yield f"at {estimate.fraction:.3f} cells that are not certified have no reason"
+    for text in texts:
+        if re.search(r"\b(_\d+|_col_\d+|[bkvd]\d+|stream_\w+)\b", text):
+            yield f"at {estimate.fraction:.3f} a reason has inner names: {text}"
 
 
 def _cell_flaws(estimate: Estimate, place: int, column: ApproximateColumn) -> Iterator[str]:

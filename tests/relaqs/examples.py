@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.estimate import ApproximateColumn
 
@@ -44,6 +45,10 @@ def revenue(*, copies: int = 1, exact: bool = False, **attributes: Any) -> Snaps
         columns[f"{name}_low"] = [value * (1 - margin) for value in REVENUE]
         columns[f"{name}_high"] = [value * (1 + margin) for value in REVENUE]
         columns[f"{name}_certified"] = [True] * 4 + [exact] * 2
+    attributes = {
+        "reasons": ("few rows; read on",) * (not exact),
+        "doubts": np.array([[0] * copies] * 4 + [[int(not exact)] * copies] * 2),
+    } | attributes
     if exact:
         attributes = {"fraction": 1.0, "error": 0.0, "is_exact": True, "batch": 20} | attributes
     return snapshot({k: list(v) for k, v in columns.items()}, tuple(names), **attributes)

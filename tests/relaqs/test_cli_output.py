@@ -36,6 +36,7 @@ KEYS = {
         "certain_rows",
         "version",
         "not_judged",
+        "reasons",
     ),
 }
 

@@ -15,9 +15,11 @@ from rich.console import Console
 
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
+from relaqs.rendering.view import doubts_said
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
 NAN = float("nan")
+FEW = "revenue in 1 of 6 rows, revenue1 in 2 of 6 rows, revenue2 in 2 of 6 rows and 1 more: few rows; read on"
 
 
 def printed(answer: object, **options: Any) -> str:
@@ -32,12 +34,26 @@ def test_the_picture() -> None:
     assert lines[2] == "n_name   year             revenue  95 % interval"
     assert lines[4] == "FRANCE   1992   57.1 M ± 1.7 M                         ──●─"
     assert lines[9] == "日本国   1997  33.00 M ± 0.99 M ?  ─●─"
-    assert lines[10:] == ["?  too few rows stand behind this number to vouch for its interval yet"]
+    assert lines[10:] == ["?  revenue in 2 of 6 rows: few rows; read on"]
 
 
-def test_a_row_that_may_leave_is_a_reason_for_a_mark() -> None:
-    answer = dataclasses.replace(revenue(), certain_rows=pa.array([True] * 5 + [False]))
-    assert str(answer).splitlines()[10].endswith("interval yet, or its row may still leave the answer")
+def test_each_reason_for_a_mark_is_said_once_with_its_columns() -> None:
+    answer = revenue(copies=5, warnings=("revenue4: not certified before the end, because it jumps", "slow"))
+    doubts = answer.doubts.copy()
+    doubts[5, 0], doubts[4:, 4] = 2, 3
+    never = "not certified before the end, because it jumps"
+    answer = dataclasses.replace(answer, doubts=doubts, reasons=("few rows; read on", "it may leave", never))
+    assert [line for line in str(answer).splitlines() if line.startswith(("?", "slow", "revenue4:"))] == [
+        f"?  {FEW}",
+        "?  revenue in 1 of 6 rows: it may leave",
+        f"?  revenue4 in 2 of 6 rows: {never}",
+        "slow",
+    ]
+    assert doubts_said(answer) == (
+        FEW,
+        "revenue in 1 of 6 rows: it may leave",
+    )
+    assert 'title="not certified: it may leave">?' in answer._repr_html_()
 
 
 def test_the_picture_of_an_exact_answer() -> None:
@@ -132,7 +148,7 @@ def test_notes_in_words() -> None:
     columns = {"x": [5.0], "x_low": [None], "x_high": [None], "x_certified": [False]}
     text = str(snapshot(columns, ("x",), unseen_groups=None, error=float("inf"), warnings=("ran slowly",)))
     assert "error not yet known" in text
-    assert "±?  nothing bounds this value before the end" in text
+    assert "±?  x: not certified so far" in text
     assert "groups that have not been seen yet are missing" in text
     assert "ran slowly" in text
     assert "about 1,200 groups have not been seen yet" in str(revenue(unseen_groups=1200))

@@ -25,6 +25,7 @@ from relaqs_engine.execution.membership import FEW_ROWS_TAIL, STRICT_CONFIDENCE
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.ranked_rows import ranked_rows
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.room import room_of
 from relaqs_engine.plans.around import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
@@ -149,13 +150,6 @@ class AroundEstimator:
             found.append("rows may still enter or leave the answer, and none is certified")
         elif not fits.all():
             found.append(f"{fits.sum():,} of {len(fits):,} rows are certain to stay; no other is certified")
-        opaque = [output.name for output in self._plan.outputs if output.kind is OutputKind.OPAQUE]
-        if opaque:
-            found.append(f"no interval is known for {', '.join(opaque)}: computed from the groups so far")
-        if any(self._plan.whole):
-            names = [o.name for o, whole in zip(self._plan.outputs, self._plan.whole, strict=True) if whole]
-            why = "groups not yet seen could change it, or a divisor near zero"
-            found.append(f"{', '.join(names)}: not certified, {why}")
         return tuple(found)
 
     def _ranked(
@@ -220,7 +214,8 @@ class AroundEstimator:
             if margin.output is None:
                 rows &= stays
             elif margin.output in self._shown:
-                found.certified[:, self._shown.index(margin.output)] &= stays
+                doubt = found.doubt[:, self._shown.index(margin.output)]
+                doubt[(doubt == Reason.NONE) & ~stays] = Reason.UNDECIDED
         return rows
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
@@ -234,7 +229,7 @@ class AroundEstimator:
                     if (so_far := parts[part].so_far) is not None:
                         known = so_far.bounds[position]
                         sides.low[rows], sides.high[rows] = known.low[own], known.high[own]
-                        sides.certified[rows] = known.certified[own]
+                        sides.doubt[rows] = known.doubt[own]
                 found[i] = sides
         return found
 
@@ -337,8 +332,15 @@ class AroundEstimator:
         bounded = np.where(np.isfinite(moves), moves, influence) <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
-        supported = bounded & (rows >= MIN_ROWS)[:, None]
-        certified = intervals.certified & varies & ~whole & supported
+        doubt = intervals.doubt
+        for unsure, why in (
+            (~varies, Reason.ALIKE),
+            (~bounded, Reason.LARGE_ROW),
+            ((rows < MIN_ROWS)[:, None], Reason.FEW_ROWS),
+            (~np.isfinite(found.value), Reason.NO_NUMBER),
+            (whole, Reason.NEVER),
+        ):
+            doubt = np.where(unsure, why, doubt)
         # A total of few rows. Its tables had at least the share `read` of it.
         low, high = bounded_interval(
             found.value,
@@ -348,12 +350,12 @@ class AroundEstimator:
             rows[:, None],
             Level.of(confidence, anytime=self._request.anytime, fraction=fraction),
         )
-        wide = self._totals & varies & ~certified & np.isfinite(high)
+        wide = self._totals & varies & (doubt != Reason.NONE) & np.isfinite(high)
         return CellIntervals(
             found.value,
             np.where(wide, low, np.where(varies, intervals.low, np.nan)),
             np.where(wide, high, np.where(varies, intervals.high, np.nan)),
-            certified | wide,
+            np.where(wide, Reason.NONE, doubt),
             np.sqrt(variance.variance),
         )
 
@@ -404,7 +406,7 @@ def _take_over(
     for to, from_ in (
         (found.low, theirs.low),
         (found.high, theirs.high),
-        (found.certified, theirs.certified),
         (found.standard_error, theirs.standard_error),
     ):
         to[rows, place] = from_[own, column]
+    found.doubt[rows, place] = theirs.doubt[own, column]

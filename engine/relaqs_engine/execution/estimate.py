@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge, relative_widths
+from relaqs_engine.execution.reasons import Reason, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Estimate:
             `OutputColumn`. If left out, no column's may.
         certifiable: for each approximate column, whether it can be certified before the end. If left out,
             each can.
+        doubts: why each cell is not certified, a `Reason`. If left out, nothing is known of it.
+        never: for each approximate column why none of its cells can be certified, "" where they may be.
         sizes: what the errors of cells are relative to that are not measured by their own value, in the shape
             of `values`, and NaN for all others. None where there are no such cells.
         widths: how far off each cell may be, by `relative_widths`.
@@ -81,6 +84,8 @@ class Estimate:
     either_sign: tuple[bool, ...] = ()
     certifiable: tuple[bool, ...] = ()
     sizes: FloatArray | None = None
+    doubts: IntArray | None = None
+    never: tuple[str, ...] = ()
     widths: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +109,21 @@ class Estimate:
         Every approximate column is watched where `watch` is None.
         """
         return self.widths[:, [watch is None or column.name in watch for column in self.approximate]]
+
+    def reasons(self) -> tuple[tuple[str, ...], IntArray]:
+        """Return why cells are not certified in words, and for each cell which of these texts it has.
+
+        The second has the shape of `values`: 0 for certified cells and bounds, else i for the text i - 1.
+        """
+        found: dict[str, int] = {}
+        if self.doubts is None:
+            return (), np.zeros(self.values.shape, dtype=np.int64)
+        which = np.zeros(self.values.shape, dtype=np.int64)
+        for i, codes in enumerate(self.doubts.T):
+            for code in np.unique(codes[(codes != Reason.NONE) & (codes != Reason.BOUND)]):
+                text = self.never[i] if code == Reason.NEVER else text_of(code)
+                which[codes == code, i] = found.setdefault(text, len(found) + 1)
+        return tuple(found), which
 
     def not_judged(
         self, watch: tuple[str, ...] | None = None, judge: Judge = DEFAULT_JUDGE

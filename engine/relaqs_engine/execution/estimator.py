@@ -28,6 +28,7 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
@@ -359,13 +360,14 @@ class Estimator:
         than a unit may have.
         """
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
-        found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}
+        found = {i: each.doubt_where(~decided, Reason.MAY_LEAVE) for i, each in found.items()}
         if not self._plan.columns.counts_distinct:
             return found
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
         low, high = distinct_interval(seen, once, scan.least_fraction, self._request.confidence)
         one_at_most = self._leading.max_unit_rows
-        sides = CellBounds(low, high, decided & ((rows >= one_at_most) | (one_at_most == 1)))
+        sides = CellBounds(low, high, np.where(decided, Reason.NONE, Reason.MAY_LEAVE))
+        sides = sides.doubt_where((rows < one_at_most) & (one_at_most != 1), Reason.FEW_UNITS)
         kinds = enumerate(output.kind for output in self._plan.outputs)
         return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
@@ -445,7 +447,4 @@ def _warnings(plan: MergePlan, so_far: bool, unseen_most: float) -> tuple[str, .
         found.append("each group shown is complete; groups in partitions not yet read are missing")
     if plan.membership.has_having:
         found.append("rows near the HAVING condition may still enter or leave the answer")
-    opaque = [output.name for output in plan.outputs if output.kind is OutputKind.OPAQUE]
-    if opaque:
-        found.append(f"no interval is known for {', '.join(opaque)}: the value is what was seen so far")
     return tuple(found)

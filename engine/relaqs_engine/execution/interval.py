@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
-from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.variance import Scan
+from relaqs_engine.layouts.compacting import is_compact
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import Method
@@ -26,22 +28,32 @@ MOST_WIDENED = 2.0  # the largest factor on a half-width that luck in the select
 class CellIntervals:
     """Values and intervals of the estimated outputs, shape (groups, outputs). NaN where not known.
 
-    `influence` is the most that a sampling unit that was not read can move each value. None: not known.
+    `doubt` is why a cell is not certified, a `Reason`. `influence` is the most that a sampling unit that was
+    not read can move each value. None: not known.
     """
 
     value: FloatArray
     low: FloatArray
     high: FloatArray
-    certified: BoolArray
+    doubt: IntArray
     standard_error: FloatArray
     influence: FloatArray | None = None
 
+    @property
+    def certified(self) -> BoolArray:
+        """Whether each interval is certified."""
+        return np.asarray(self.doubt == Reason.NONE)
+
     @classmethod
-    def unknown(cls, value: FloatArray) -> CellIntervals:
+    def unknown(cls, value: FloatArray, why: Reason = Reason.SO_FAR) -> CellIntervals:
         def nothing() -> FloatArray:
             return np.full_like(value, np.nan)
 
-        return cls(value, nothing(), nothing(), np.zeros(value.shape, dtype=bool), nothing())
+        return cls(value, nothing(), nothing(), np.full(value.shape, int(why)), nothing())
+
+    def doubt_where(self, unsure: BoolArray, why: Reason) -> None:
+        """Take the certificate from cells that have one, for a reason. unsure: of a shape that fits."""
+        self.doubt[self.certified & unsure] = why
 
     def of_rows(self, certain: BoolArray, factor: FloatArray) -> CellIntervals:
         """Return the first groups' cells. Those of uncertain rows are not certified.
@@ -51,13 +63,16 @@ class CellIntervals:
         """
         count = len(certain)
         value, low, high = self.value[:count], self.low[:count], self.high[:count]
-        certain = certain & (factor <= MOST_WIDENED)
-        times = np.where(certain, factor, 1.0)[:, None]
+        is_wide = certain & ~(factor <= MOST_WIDENED)
+        times = np.where(certain & ~is_wide, factor, 1.0)[:, None]
         low = np.where(times > 1.0, value - (value - low) * times, low)
         high = np.where(times > 1.0, value + (high - value) * times, high)
-        sure = self.certified[:count] & certain[:, None]
         influence = None if self.influence is None else self.influence[:count]
-        return CellIntervals(value, low, high, sure, self.standard_error[:count], influence)
+        doubt, error = self.doubt[:count].copy(), self.standard_error[:count]
+        found = CellIntervals(value, low, high, doubt, error, influence)
+        found.doubt_where(~certain[:, None], Reason.MAY_LEAVE)
+        found.doubt_where(is_wide[:, None], Reason.BARELY_STAYS)
+        return found
 
     def of_columns(self, count: int) -> CellIntervals:
         """Return the first columns."""
@@ -65,7 +80,7 @@ class CellIntervals:
             self.value[:, :count],
             self.low[:, :count],
             self.high[:, :count],
-            self.certified[:, :count],
+            self.doubt[:, :count],
             self.standard_error[:, :count],
             None if self.influence is None else self.influence[:, :count],
         )
@@ -81,14 +96,15 @@ class CellIntervals:
             self.value,
             np.where(known, self.value, self.low),
             np.where(known, self.value, self.high),
-            self.certified | (known & np.isfinite(self.value)),
+            np.where(known & np.isfinite(self.value), Reason.NONE, self.doubt),
             np.where(known, 0.0, self.standard_error),
         )
 
     @classmethod
     def known(cls, value: FloatArray) -> CellIntervals:
         """Return values that are final, because every row of their groups has been seen."""
-        return cls(value, value, value, np.isfinite(value), np.zeros_like(value))
+        doubt = np.where(np.isfinite(value), Reason.NONE, Reason.NO_NUMBER)
+        return cls(value, value, value, doubt, np.zeros_like(value))
 
 
 VarianceOfCells = Callable[[ShownGroups, FloatArray, Scan], tuple[Variance, FloatArray]]
@@ -135,10 +151,11 @@ class IntervalEstimator:
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
         if self._plan.method is Method.REPLICATES and scan.occupied_blocks < 2:
-            return self._with_known_counts(CellIntervals.unknown(cells))
+            return self._with_known_counts(CellIntervals.unknown(cells, Reason.FEW_PARTS))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
-        influence = self._possible_influence(groups, gradient) * self._unit_rows(groups, scan)
+        unit_rows = self._unit_rows(groups, scan)
+        influence = self._possible_influence(groups, gradient) * unit_rows
         outliers = self._of_totals(groups.outliers)
         observed = self._of_totals(groups.sums) + outliers * (1.0 - 1.0 / scan.scale)
         found = confidence_intervals(
@@ -159,13 +176,23 @@ class IntervalEstimator:
         rows = _MORE_ROWS * scan.scale * np.asarray(groups.rows, dtype=np.float64)
         rounding = self._rounding + self._rounding_a_row * rows[:, None]
         low, high = found.low - rounding, found.high + rounding
-        is_narrow = ~((found.high - found.low) / 2 > self._widest * np.abs(cells))  # NaN: as it was
-        result = CellIntervals(cells, low, high, found.certified & is_narrow, error, influence)
-        return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
+        result = CellIntervals(cells, low, high, found.doubt, error, influence)
+        result.doubt_where((found.high - found.low) / 2 > self._widest * np.abs(cells), Reason.TOO_WIDE)
+        result = _without_spread(result, variance, nonnegative, observed)
+        self._explain(result, unit_rows)
+        return self._with_known_counts(result)
+
+    def _explain(self, found: CellIntervals, unit_rows: FloatArray) -> None:
+        """Say of cells that are not certified what is known beyond their statistics."""
+        doubt, unsure = found.doubt, ~found.certified
+        doubt[(doubt == Reason.UNBOUNDED) & np.isnan(unit_rows)] = Reason.FEW_ROW_GROUPS
+        if self._leading.outliers is None and not is_compact(self._leading):
+            doubt[doubt == Reason.LARGE_ROW] = Reason.LARGE_ROW_APPENDED
+        doubt[(doubt != Reason.FEW_ROWS) & unsure & ~np.isfinite(found.value)] = Reason.NO_NUMBER
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
         """Return values so far. A total that cannot fall is at least that; nothing is known of the others."""
-        found = CellIntervals.unknown(cells)
+        found = CellIntervals.unknown(cells, Reason.AS_SEEN)
         for i, column in enumerate(self._totals):
             if _cannot_fall(column):
                 found.low[:, i] = cells[:, i]
@@ -229,7 +256,7 @@ class IntervalEstimator:
                 if column is not None and column.kind is Basis.COUNT and column.sql == "COUNT(*)":
                     for array in (found.value, found.low, found.high):
                         array[:, i] = float(self._leading.known_rows)
-                    found.certified[:, i] = True
+                    found.doubt[:, i] = Reason.NONE
         return found
 
 
@@ -254,4 +281,5 @@ def _without_spread(
     flat = (variance.variance <= rounding) & ~(nonnegative & (observed == 0.0))
     low = np.where(flat, np.where(nonnegative, observed, np.nan), found.low)
     high = np.where(flat, np.nan, found.high)
-    return replace(found, low=low, high=high, certified=found.certified & ~flat)
+    found.doubt_where(flat, Reason.ALIKE)
+    return replace(found, low=low, high=high)

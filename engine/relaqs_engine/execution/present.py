@@ -7,15 +7,16 @@ are added until the name is free, so a user's own x_low is never touched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign
@@ -29,15 +30,22 @@ _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 
 @dataclass(frozen=True, slots=True)
 class CellBounds:
-    """The ends of one column's cells where they do not come from a variance, each of shape (groups,)."""
+    """The ends of one column's cells where they do not come from a variance, each of shape (groups,).
+
+    `doubt` is why a cell is not certified, a `Reason`.
+    """
 
     low: FloatArray
     high: FloatArray
-    certified: BoolArray
+    doubt: IntArray
 
     @classmethod
-    def unknown(cls, count: int) -> CellBounds:
-        return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, dtype=bool))
+    def unknown(cls, count: int, why: Reason = Reason.SO_FAR) -> CellBounds:
+        return cls(np.full(count, np.nan), np.full(count, np.nan), np.full(count, int(why)))
+
+    def doubt_where(self, unsure: BoolArray, why: Reason) -> CellBounds:
+        """Return the same without a certificate where a cell has one and should not."""
+        return replace(self, doubt=np.where((self.doubt == Reason.NONE) & unsure, why, self.doubt))
 
 
 # Of outputs that are COUNT(DISTINCT) or quantiles, by position.
@@ -80,7 +88,7 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
             [numbers_of(output, column) for (_, output), column in zip(outputs, columns, strict=True)], shape
         ),
         half_widths=np.broadcast_to(0.0, shape),
-        certified=np.broadcast_to(np.True_, shape),
+        doubts=np.zeros(shape, dtype=np.int64),
         certain_rows=np.ones(answer.num_rows, dtype=bool),
         unseen_groups=0,
     )
@@ -113,30 +121,31 @@ def present_estimate(
         warnings: sentences for the reader.
         group_rows: the joined rows seen behind each row of the answer, None where they are not known.
     """
-    sides, values, halves, certified = [], [], [], []
+    sides, values, halves, doubts = [], [], [], []
     estimated = 0
     for i, output in _approximate(plan):
         if output.kind is OutputKind.ESTIMATE:
             low, high = found.low[:, estimated], found.high[:, estimated]
-            value, sure = found.value[:, estimated], found.certified[:, estimated]
+            value, doubt = found.value[:, estimated], found.doubt[:, estimated]
             estimated += 1
         elif i in bounds:
             value = numbers_of(output, point.column(i))
-            low, high, sure = bounds[i].low, bounds[i].high, bounds[i].certified
+            low, high, doubt = bounds[i].low, bounds[i].high, bounds[i].doubt
         else:
             ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
             sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
             values.append(np.full(point.num_rows, np.nan))
             halves.append(np.full(point.num_rows, np.nan))
-            certified.append(np.zeros(point.num_rows, dtype=bool))
+            doubts.append(np.full(point.num_rows, int(Reason.BOUND if output.side else Reason.SO_FAR)))
             continue
-        sure = sure & certain_rows
-        kind = point.column(i).type
-        sides.append((_end(output, low, kind), _end(output, high, kind), arrow_booleans(sure)))
+        doubt = np.where((doubt == Reason.NONE) & ~certain_rows, Reason.MAY_LEAVE, doubt)
+        doubt[(doubt != Reason.NONE) & (not output.certifiable)] = Reason.NEVER
+        kind, sure = point.column(i).type, arrow_booleans(doubt == Reason.NONE)
+        sides.append((_end(output, low, kind), _end(output, high, kind), sure))
         values.append(value)
         with np.errstate(invalid="ignore"):  # between infinities
             halves.append(np.maximum(high - value, value - low))
-        certified.append(sure)
+        doubts.append(doubt)
     shape = (point.num_rows, len(sides))
     return _assemble(
         plan,
@@ -146,7 +155,7 @@ def present_estimate(
         is_exact=False,
         values=_stack(values, shape),
         half_widths=_stack(halves, shape),
-        certified=np.stack(certified, axis=1) if certified else np.empty(shape, dtype=bool),
+        doubts=np.stack(doubts, axis=1) if doubts else np.empty(shape, dtype=np.int64),
         certain_rows=certain_rows,
         unseen_groups=unseen_groups,
         rows_are_settled=rows_are_settled,
@@ -164,7 +173,7 @@ def _assemble(
     is_exact: bool,
     values: FloatArray,
     half_widths: FloatArray,
-    certified: BoolArray,
+    doubts: IntArray,
     certain_rows: BoolArray,
     unseen_groups: int | None,
     rows_are_settled: bool = True,
@@ -186,16 +195,27 @@ def _assemble(
         is_exact=is_exact,
         values=values,
         half_widths=half_widths,
-        certified=certified,
+        certified=doubts == Reason.NONE,
+        doubts=doubts,
         certain_rows=certain_rows,
         unseen_groups=unseen_groups,
-        warnings=plan.warnings + warnings,
+        warnings=plan.warnings + warnings + (() if is_exact else remarks_of(outputs)),
         rows_are_settled=rows_are_settled,
         group_rows=np.ones(answer.num_rows) if group_rows is None else group_rows,
         either_sign=tuple(output.sign is Sign.EITHER for _, output in outputs),
         certifiable=tuple(output.certifiable for _, output in outputs),
+        never=tuple(output.remark for _, output in outputs),
         sizes=_sizes([output for _, output in outputs], answer.num_rows),
     )
+
+
+def remarks_of(outputs: Sequence[tuple[int, OutputColumn]]) -> tuple[str, ...]:
+    """Return what every answer before the end says of columns that can never be certified."""
+    names: dict[str, list[str]] = {}
+    for _, output in outputs:
+        if output.remark:
+            names.setdefault(output.remark, []).append(output.name)
+    return tuple(f"{', '.join(named)}: {remark}" for remark, named in names.items())
 
 
 def _approximate(plan: OnlinePlan) -> list[tuple[int, OutputColumn]]:

@@ -13,11 +13,13 @@ from relaqs_bootstrap import (
     share_variance_of_rows,
 )
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.certify import MIN_ROWS
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.present import CellBounds, microseconds_from, numbers_of
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
@@ -74,14 +76,17 @@ def quantile_bounds(
         if output.quantile is not None and output.kind is OutputKind.QUANTILE:
             value = numbers_of(output, point.column(f"v{i}"))
             if plan.groups_are_final:
-                found[i] = CellBounds(value, value, np.isfinite(value))
+                known = np.where(np.isfinite(value), Reason.NONE, Reason.NO_NUMBER)
+                found[i] = CellBounds(value, value, known)
             elif _is_known(plan, point, scan):
                 values = output.quantile.values
                 if values not in listed:
                     listed[values] = _lists(plan, values, output.time, point, cursor)
                 found[i] = _between(plan, output.quantile, value, listed[values], scan, request)
             else:
-                found[i] = CellBounds.unknown(point.num_rows)
+                is_large = point.num_rows > MOST_GROUPS
+                why = Reason.MANY_GROUPS if is_large else Reason.FEW_PARTS
+                found[i] = CellBounds.unknown(point.num_rows, why)
     return found
 
 
@@ -118,7 +123,9 @@ def _between(
     low_rank = np.where(low_rank > further, low_rank - further, 0)
     high_rank = np.where((high_rank > 0) & (high_rank + further <= counts), high_rank + further, 0)
     low, high = lists.at(low_rank, high_rank)
-    return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
+    certified &= np.isfinite(low) & np.isfinite(high)
+    why = np.where(counts < MIN_ROWS, Reason.FEW_ROWS, Reason.FAR_OUT)
+    return CellBounds(low, high, np.where(certified, Reason.NONE, why))
 
 
 def _lists(plan: MergePlan, listed: str, time: TimeScale | None, point: pa.Table, cursor: Cursor) -> _Lists:

@@ -19,6 +19,7 @@ from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.duck import Cursor, quote_name
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.present import approximate_columns
+from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.names import STATE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
@@ -53,6 +54,7 @@ class _Cell:
         half_width: of the interval, NaN where it is not known.
         certified: whether the interval is certified.
         size: what the error is relative to, NaN for the value itself.
+        doubt: why it is not certified, where it is not.
     """
 
     value: object = None
@@ -62,6 +64,7 @@ class _Cell:
     half_width: float = np.nan
     certified: bool = False
     size: float = np.nan
+    doubt: Reason = Reason.SO_FAR
 
 
 def summary_so_far(plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence: float) -> Estimate:
@@ -100,10 +103,12 @@ def summary_so_far(plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence
         values=of_cells(cell.number for cell in cells),
         half_widths=of_cells(cell.half_width for cell in cells),
         certified=np.array([cell.certified for cell in cells], dtype=bool).reshape(shape),
+        doubts=np.array([_doubt(cell) for cell in cells], dtype=np.int64).reshape(shape),
         certain_rows=np.ones(len(rows), dtype=bool),
         unseen_groups=0,
         warnings=plan.warnings,
-        certifiable=tuple(plan.outputs[column.position].certifiable for column in approximate),
+        # Of distinct values too little is known early to wait for: other columns tell how good the answer is.
+        certifiable=tuple(column.name != "approx_unique" for column in approximate),
         sizes=of_cells(cell.size for cell in cells),
     )
 
@@ -181,7 +186,7 @@ class _Wide:
         if name not in self._places:
             return _Cell(value, value, value, certified=True)
         place = self._places[name]
-        return _Cell(value, low, high, *self._numbers(place))
+        return _Cell(value, low, high, *self._numbers(place), doubt=self._doubt(place))
 
     def _sized(self, cell: _Cell, i: int) -> _Cell:
         """Return the cell with what its error is relative to. Near zero that is the column's spread."""
@@ -217,6 +222,11 @@ class _Wide:
         wide = self._wide
         return float(wide.values[0, place]), float(wide.half_widths[0, place]), bool(wide.certified[0, place])
 
+    def _doubt(self, place: int) -> Reason:
+        assert self._wide.doubts is not None
+        doubt = Reason(int(self._wide.doubts[0, place]))
+        return Reason.UNBOUNDED if doubt is Reason.NEVER else doubt
+
     def _one_sided(self, seen: float) -> _Cell:
         """Return the percentage of what was seen in all rows or in none, where rows are the sampling units.
 
@@ -236,7 +246,7 @@ class _Wide:
         place = self._places[name]
         column = self._wide.approximate[place]
         low, high = (self._wide.table.column(end)[0].as_py() for end in (column.low, column.high))
-        return _Cell(None, low, high, *self._numbers(place))
+        return _Cell(None, low, high, *self._numbers(place), doubt=self._doubt(place))
 
     def _distinct(self, column: SummarizedColumn) -> _Cell:
         """Return how many distinct values DuckDB will say there are, by those seen.
@@ -264,6 +274,10 @@ class _Wide:
         share = once / count if count else 0.0
         value = seen / (1.0 - (1.0 - fraction) * share)  # the jackknife of `_distinct_sql` in estimator.py
         return _Cell(round(value), *ends, value, (ends[1] - ends[0]) / 2, True)
+
+
+def _doubt(cell: _Cell) -> Reason:
+    return Reason.NONE if cell.certified else cell.doubt
 
 
 def _is_null(measure: str, column: SummarizedColumn) -> bool:

@@ -138,6 +138,12 @@ def _summed(select: exp.Select, source: Source, table: RowGroupTable) -> list[st
     return [column.name for column in table.columns if column.name.lower() in named]
 
 
+UNLIKE = (
+    "its row groups are too unlike in columns that choose rows or are summed; laying the table out "
+    "(`relaqs shuffle`) helps"
+)
+
+
 def _by_row_group(draft: Draft) -> Draft:
     """Rule: let row groups be the blocks, and read those that are far out apart.
 
@@ -154,10 +160,12 @@ def _by_row_group(draft: Draft) -> Draft:
         least_row_groups=_least_row_groups(draft),
     )
     membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)
-    outputs = (replace(each, certifiable=each.certifiable and table.are_alike) for each in draft.outputs)
+    outputs = draft.outputs
+    if not table.are_alike:
+        outputs = tuple(replace(each, never_certified=each.never_certified or UNLIKE) for each in outputs)
     return replace(
         draft,
-        outputs=tuple(outputs),
+        outputs=outputs,
         bars=bars,
         membership=membership,
         outlier_scan=draft.scan if table.certain else None,
@@ -215,9 +223,7 @@ def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_d
     if table.certain:
         reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
     if not table.are_alike:
-        reasons.append(
-            "nothing is certified: its row groups are too unlike in columns that choose rows or are summed"
-        )
+        reasons.append(f"nothing is certified: {UNLIKE}")
     reasons.append("at the end it is read whole, as it lies")
     return RowGroupPlan(
         sql=sample.sql,

@@ -196,8 +196,7 @@ def _with_lists(columns: Sequence[SummarizedColumn], sample: MergePlan) -> tuple
 
 def _output(name: str, type_: str) -> OutputColumn:
     kind, side = _KINDS.get(name, (OutputKind.KEY, None))
-    # Of distinct values too little is known early to wait for: other columns tell how good the answer is.
-    return OutputColumn(name, kind, type_, "", side=side, certifiable=name != "approx_unique")
+    return OutputColumn(name, kind, type_, "", side=side)
 
 
 def _reasons(part: Layout, table: Layout, with_lists: bool) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class AroundPlan(OnlinePlan):
         rows: what is known of its rows.
         sources: sources[i] are the (part, output) from which output i takes its interval.
         added: outputs of parts that are added up, each as the (part, output) that make one column.
-        whole: whole[i]: output i stays uncertified until the end, because groups not yet seen can change it.
+        whole: whole[i]: output i stays uncertified until the end, as its `never_certified` says.
     """
 
     mode = Mode.MERGEABLE

@@ -189,7 +189,7 @@ def _reads(streams: Iterable[Stream], statics: Iterable[Hoist]) -> Iterator[str]
 def _columns(outputs: Iterable[OutputColumn], kinds: Iterable[str]) -> Iterator[str]:
     yield from ("", "columns:")
     for output, kind in zip(outputs, kinds, strict=True):
-        yield f"  {output.name}: {kind}"
+        yield f"  {output.name}: " + "; ".join(filter(None, (kind, output.remark)))
 
 
 def _hoisted(hoists: Iterable[Hoist]) -> Iterator[str]:

@@ -58,8 +58,8 @@ class OutputColumn:
         widest: how wide a certified interval may be, as half of its width relative to the value. It is finite
             for what multiplies errors, as EXP: up to there the interval of a straight line holds.
         sign: the sides of zero on which its values may lie.
-        certifiable: False where no interval of it is ever certified before the end. The answer's error
-            leaves such a column out.
+        never_certified: why no interval of it is ever certified before the end, in words. "" where one may
+            be. The answer's error leaves such a column out.
         time: how an estimated moment or interval is counted as a number; its error bars are of that number.
             None where it is a number itself.
     """
@@ -77,8 +77,18 @@ class OutputColumn:
     moves_in_steps: bool = False
     widest: float = inf
     sign: Sign = Sign.EITHER
-    certifiable: bool = True
+    never_certified: str = ""
     time: TimeScale | None = None
+
+    @property
+    def certifiable(self) -> bool:
+        """Whether an interval of it may be certified before the end."""
+        return not self.never_certified
+
+    @property
+    def remark(self) -> str:
+        """Return why its numbers are not certified, where none ever is before the end, "" for all others."""
+        return "" if self.certifiable else f"not certified before the end, because {self.never_certified}"
 
     @property
     def smooth_sql(self) -> str:

@@ -82,7 +82,7 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         rows=_rows(draft, carved, level, outputs),
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
         added=level.added,
-        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
+        whole=tuple(bool(value.trust.why_never) for value in level.values),
     )
 
 
@@ -162,15 +162,15 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
             side=taken[0].side,
             rounding=_rounded_beyond(value, taken),
             sign=reduce(Sign.__or__, (output.sign for output in taken)),
-            certifiable=all(output.certifiable for output in taken),
+            never_certified="; ".join(dict.fromkeys(o.never_certified for o in taken if o.never_certified)),
         )
-    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_) and isfinite(value.step)
+    known = value.trust.is_smooth and is_number(type_) and isfinite(value.step)
     kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
     return OutputColumn(
         *(name, kind, type_, ""),
         rounding=value.step if known else 0.0,
         sign=sign_of(item, lambda column: _sign_of_column(column, parts)),
-        certifiable=value.trust is not Trust.WHOLE,
+        never_certified=value.trust.why_never,
     )
 
 

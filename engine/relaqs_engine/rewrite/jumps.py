@@ -17,6 +17,7 @@ from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.sign import bends
 from relaqs_engine.rewrite.outputs import sign_of_column
+from relaqs_engine.rewrite.trust import BENDS
 from relaqs_engine.sql.parse import DIALECT
 
 # How CASE, COALESCE and the like choose is in `branches.py`, and what rounding does in `rounded.py`.
@@ -39,10 +40,16 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
     above = {id(node): node for column in estimates for node in _path(column)}
     for node in above.values():
         if not isinstance(node, _WITHOUT_JUMPS) and not (isinstance(node, exp.Cast) and _is_number(node)):
-            yield f"{node.sql(DIALECT)} may jump where an estimate moves a little"
+            yield f"{_called(node)} may jump where an estimate moves a little; its parts may be certified"
     bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
     if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
-        yield "it divides by what may be near zero, or bends there"
+        yield BENDS
+
+
+def _called(node: exp.Expr) -> str:
+    """Return what is computed, without its arguments: they are columns of merged state."""
+    name, is_call, _ = node.sql(DIALECT).partition("(")
+    return f"{name.lower()}()" if is_call and name.isidentifier() else "an operator"
 
 
 def _centres_moments(node: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:

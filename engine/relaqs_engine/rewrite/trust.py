@@ -31,8 +31,31 @@ class Trust(IntEnum):
 
     KEY = 0  # no estimate: a function of group keys and constants
     OWN = 1  # a smooth function of sums over rows
-    WHOLE = 2  # smooth, if no group is missing and no divisor is near zero
-    NONE = 3
+    WHOLE = 2  # smooth, if no group is missing
+    BENT = 3  # smooth, if no divisor is near zero
+    NONE = 4
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether it has an interval, be it never certified before the end."""
+        return self in (Trust.OWN, Trust.WHOLE, Trust.BENT)
+
+    @property
+    def why_never(self) -> str:
+        """Return why an interval is never certified before the end, "" where it may be."""
+        return _WHY_NEVER.get(self, "")
+
+
+BENDS = (
+    "it divides by what may come near zero, or bends there, and then it may be anything; its parts may be "
+    "certified"
+)
+"""Why what `bends` is not certified."""
+
+_WHY_NEVER = {
+    Trust.WHOLE: "it depends on which groups there are, and a group that was not met yet would change it",
+    Trust.BENT: BENDS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +110,7 @@ def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value
         if isinstance(node, exp.Round) or cast_step(node) is not None:
             smooth = _without(smooth, node)
     value = value_of(smooth, names, may_decide=may_decide)
-    if value.trust in (Trust.OWN, Trust.WHOLE):
+    if value.trust.is_smooth:
         item.unalias().replace(smooth)
         return replace(value, step=step)
     return value_of(item.unalias(), names)
@@ -196,7 +219,7 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
     if worst is Trust.KEY and isinstance(node, exp.AggFunc):
         return Trust.NONE
     if worst is Trust.OWN and _is_bent(node, names, grouped):
-        return Trust.WHOLE
+        return Trust.BENT
     return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
 
 
@@ -366,4 +389,4 @@ def _summed(function: exp.Expr, names: Names) -> Trust:
 def _if_whole(argument: exp.Expr, names: Names) -> Trust:
     """Return the trust in a value that also depends on which groups there are."""
     trust = trust_in(argument, names)
-    return Trust.WHOLE if trust in (Trust.OWN, Trust.WHOLE) else Trust.NONE
+    return max(trust, Trust.WHOLE) if trust.is_smooth else Trust.NONE

@@ -9,7 +9,8 @@ square of a covariance in `regr_r2` (`rewrite/jumps.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -27,25 +28,29 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
-    """Return the draft with a note for each estimate that cannot be certified.
+    """Return the draft with a reason for each estimate that cannot be certified.
 
-    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.planning.example import after
     >>> draft = after(say_what_is_unbounded, "SELECT sum(km) AS km, sum(length(comment)) AS words FROM trips")
-    >>> print(*map(shown, draft.notes))
-    words is not certified before the end: nothing bounds what a row adds to SUM(LENGTH(trips.comment))
+    >>> [output.never_certified for output in draft.outputs]
+    ['', 'nothing bounds LENGTH(comment), which it adds up']
     """
     if not draft.intervals or draft.groups.are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
-    of_all = [f"a row may meet several rows of {name}" for name in met_several_times(draft)]
+    of_all = [
+        f"a row may meet several rows of {name}, which then count all at once; it helps to lay both tables "
+        "out by the columns that join them"
+        for name in map(_said_name, met_several_times(draft))
+    ]
     reasons = {
         output: why
         for output in draft.outputs
-        if output.kind is OutputKind.ESTIMATE and (why := "; ".join([*of_all, *_reasons(output, basis)]))
+        if output.kind is OutputKind.ESTIMATE
+        and (why := "; ".join([*of_all, *_reasons(output, basis, draft.sources)]))
     }
-    notes = [f"{output.name} is not certified before the end: {why}" for output, why in reasons.items()]
-    outputs = [replace(output, certifiable=output not in reasons) for output in draft.outputs]
-    return replace(draft, outputs=tuple(outputs), notes=(*draft.notes, *notes))
+    outputs = (replace(output, never_certified=reasons.get(output, "")) for output in draft.outputs)
+    return replace(draft, outputs=tuple(outputs))
 
 
 def met_several_times(draft: Draft) -> Iterator[str]:
@@ -101,14 +106,45 @@ def _tell_apart(columns: set[str], query: exp.Expr) -> bool:
     return is_plain and {name.lower() for name in query.named_selects} <= columns
 
 
-def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[str]:
+def _reasons(output: OutputColumn, basis: dict[str, BasisColumn], sources: Sequence[Source]) -> Iterator[str]:
     if output.moves_in_steps:
-        yield "it rounds inside of an expression, and moves in steps"
+        yield "it rounds inside of an expression, and so moves in steps; round the result instead"
     value = sqlglot.parse_one(output.smooth_sql, dialect=DIALECT)
     if chooses_by_estimates(value, basis):
-        yield "it chooses between values by an estimate, and may choose otherwise"
+        yield "it chooses by an estimate, and may choose otherwise at the end; its parts may be certified"
     yield from jumps_and_bends(value, basis)
     for name in dict.fromkeys(column.name for column in value.find_all(exp.Column)):
         column = basis.get(name)
         if column is not None and column.is_additive and None in (column.lowest, column.highest):
-            yield f"nothing bounds what a row adds to {column.sql}"
+            yield _unbounded(column, sources)
+
+
+def _unbounded(column: BasisColumn, sources: Sequence[Source]) -> str:
+    """Return why nothing bounds what a row adds to a sum, in the words of the query."""
+    summed = sqlglot.parse_one(column.sql, dialect=DIALECT)
+    named = {source.alias: source for source in sources}
+    for each in summed.find_all(exp.Column):
+        known = named[each.table].column(each.name) if each.table in named else None
+        if known is not None and known.type in ("DOUBLE", "FLOAT") and None in (known.minimum, known.maximum):
+            return f"{known.name} has NaN, infinity or no values, so nothing bounds what a row adds"
+    call = summed.find(exp.AggFunc)
+    inner = summed if call is None or not isinstance(call.this, exp.Expr) else call.this
+    for each in inner.find_all(exp.Column):
+        if not is_said(each.name):
+            return "nothing bounds what a row adds to it"
+        each.set("table", None)
+        each.this.set("quoted", not each.name.isidentifier())
+    return f"nothing bounds {inner.sql(DIALECT)}, which it adds up"
+
+
+def _said_name(name: str) -> str:
+    return name if is_said(name) else "a subquery"
+
+
+def is_said(name: str) -> bool:
+    """Whether a name may be one of the query's, and not one that ReLAQS or DuckDB made up.
+
+    >>> [is_said(name) for name in ("price", "_0", "b12", "stream_trips", "count_star()")]
+    [True, False, False, False, False]
+    """
+    return re.fullmatch(r"_.*|[bkvd]\d+|stream_.*|.*[()].*", name) is None
