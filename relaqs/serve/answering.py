@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -180,9 +181,8 @@ class Answering:
 
     async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
         cursor = self._metadata.cursor(asker.settings.timezone)
-        stop = asyncio.get_running_loop().call_later(METADATA_SECONDS, cursor.interrupt)
         try:
-            described, table = await self._in_turn(asker, answer, cursor, rewritten)
+            described, table = await self._in_turn(asker, _answered_in_time, cursor, rewritten)
         except Interrupted:
             raise RefusedError(
                 CANCELED, f"a question about the server itself took more than {METADATA_SECONDS:g} s"
@@ -190,8 +190,6 @@ class Answering:
         except asyncio.CancelledError:
             cursor.interrupt()
             raise
-        finally:
-            stop.cancel()
         return Reply(_described(described), table)
 
     def _metadata_columns(self, rewritten: str) -> tuple[ReplyColumn, ...]:
@@ -240,6 +238,21 @@ class Answering:
 
     async def _in_turn(self, asker: Asker, function: Callable[..., _T], *arguments: Any) -> _T:
         return await self._planning.run(asker.name, function, *arguments)
+
+
+def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, str]], pa.Table]:
+    """Return the columns and rows of a question about the server. Its time begins here, after its turn came.
+
+    Raises:
+        Interrupted: it took too long.
+    """
+    stop = threading.Timer(METADATA_SECONDS, cursor.interrupt)
+    stop.daemon = True
+    stop.start()
+    try:
+        return answer(cursor, rewritten)
+    finally:
+        stop.cancel()
 
 
 def _column_types(session: Session) -> dict[str, dict[str, str]]:

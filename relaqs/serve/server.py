@@ -7,6 +7,7 @@ import hmac
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ from relaqs.session import Session
 GOODBYE_SECONDS = 3.0  # for clients to take what was sent
 END_SECONDS = 8.0  # from a signal to the end of the process, whatever does not let go
 PLANNING_THREADS, PLANNING_THREADS_EACH = 8, 2  # in all, and of one user at once
+TURN_SECONDS = 0.0005  # after which a thread that plans or encodes gives Python's lock to one that waits
 MOST_CONNECTIONS = 500
 _BACKLOG = 256  # connections that came in the same moment
 _OUTCOMES = {WRONG_PASSWORD: "wrong password", TOO_MANY: "too many"}
@@ -167,6 +169,7 @@ def run(
     listening: called with the address once clients may connect.
     health: where the server counts how it stands.
     """
+    sys.setswitchinterval(TURN_SECONDS)
     asyncio.run(_run(session, door, host, port, listening, health or Health()))
 
 

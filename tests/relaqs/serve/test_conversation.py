@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 import relaqs
 from benchmarks.server_process import Running
+from relaqs.serve import answering
 from relaqs.serve.entry import Door
 from relaqs.serve.server import Server
 
@@ -373,6 +374,20 @@ def ended_queries(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
         for sample in family.samples
         if sample.name == "relaqs_queries_total"
     }
+
+
+def test_a_question_about_the_server_has_its_time_from_its_turn_on(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "METADATA_SECONDS", 0.3)
+    tables = ", ".join(f"pg_attribute AS a{number}" for number in range(10))
+    sql = f"SELECT sum({' + '.join(f'a{number}.attnum' for number in range(10))}) FROM {tables}"
+    with ExitStack() as held:
+        connections = [held.enter_context(inside.connect()) for _ in range(12)]  # most of them wait
+        outcomes = [in_the_background(partial(each.execute, sql)) for each in connections]
+        until(lambda: all(outcomes))
+        assert value(connections[0], "SELECT 1") == 1
+    assert all("took more than 0.3 s" in str(outcome[0]) for outcome in outcomes), outcomes
 
 
 def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:

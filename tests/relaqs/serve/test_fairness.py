@@ -34,7 +34,9 @@ from tests.relaqs.serve.test_operation import until
 
 PASSWORD = "a secret"
 STARTUP = StartupMessage({"user": "ana", "database": "relaqs"}).to_wire()
-READERS = 3
+READERS, FLOODS = 3, 12
+SUMS = f"SELECT {', '.join(f'sum(id + {number}) AS s{number}' for number in range(300))} FROM trips"
+CATALOG = f"SELECT count(*) FROM {', '.join(f'pg_attribute AS a{number}' for number in range(10))}"
 LARGE = "SELECT trips.* FROM trips, zones"  # 600,000 rows
 WIDE = "SELECT id, repeat(driver, 100) AS text FROM trips"  # rows of 1 kB
 ODD = "SELECT id, [fare, fare] AS list, picked_up::TIMESTAMPTZ AS moment FROM trips, zones"
@@ -119,6 +121,24 @@ def test_a_loop_that_is_held_is_found_late() -> None:
     health = asyncio.run(hold())
     assert sum(health.late[LATE_SECONDS.index(0.1) + 1 :]) >= 1
     assert health.late_sum_seconds >= health.late_most_seconds >= 0.2
+
+
+@pytest.mark.parametrize("sql", [CATALOG, f"EXPLAIN {SUMS}", SUMS])
+def test_a_flood_of_one_user_keeps_no_other_waiting(server: Running, sql: str) -> None:
+    with ExitStack() as held:
+        floods = [held.enter_context(psycopg.connect(server.address("eve"))) for _ in range(FLOODS)]
+        for flood in floods:
+            held.callback(flood.cancel_safe)
+        with ThreadPoolExecutor(FLOODS) as threads:
+            asked = [threads.submit(flood.execute, sql) for flood in floods]
+            time.sleep(0.5)
+            for _ in range(3):
+                visit(server)
+            assert sum(each.done() for each in asked) < FLOODS / 2  # they have turns to come
+            for flood in floods:
+                flood.cancel_safe()
+            ends = [each.exception() for each in asked]
+    assert all(end is None or isinstance(end, psycopg.errors.QueryCanceled) for end in ends), ends
 
 
 @dataclass(frozen=True)
