@@ -1,8 +1,9 @@
 """How numbers are written: the interval decides how many digits its value may show.
 
 The convention is the Guide to the Expression of Uncertainty in Measurement (GUM 7.2.6): a half-width is
-written with two significant digits and the value to the same decimal place, so `120.0 M ± 3.1 M`. Numbers of
-a column share one suffix (k, M, B, T). What is exact is written in full, with thousands separators.
+written with two significant digits and the value to the same decimal place, so `120.0 M ± 3.1 M`. A value far
+smaller than its half-width keeps its first digit, so `0.3 M ± 310 M`. Numbers of a column share one suffix
+(k, M, B, T). What is exact is written in full, with thousands separators.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ class _Spread:
     def place(self) -> int:
         return _place(self.half_width)
 
+    @property
+    def value_place(self) -> int:
+        return _own_place(self.value, self.place)
+
 
 def _show(cell: Cell, unit: Unit) -> Shown:
     if _is_exact(cell):
@@ -185,7 +190,7 @@ def _moment(cell: Cell) -> tuple[str, str] | None:
 
 def _show_spread(cell: _Spread, unit: Unit, certified: bool) -> Shown:
     place = cell.place
-    value = unit.write(cell.value, place) + unit.text
+    value = unit.write(cell.value, cell.value_place) + unit.text
     if cell.high is None and cell.low is not None:
         margin = f"(≥ {unit.write(_round(cell.low, place, ROUND_FLOOR), place)}{unit.text})"
     elif cell.low is None and cell.high is not None:
@@ -204,7 +209,8 @@ def _two_sided(cell: _Spread, unit: Unit) -> str:
         return f"in {unit.write(cell.low, place)} … {unit.write(cell.high, place)}"
     if abs(above - below) < max(_power(place), cell.half_width * _SAME_SIDES):
         return f"± {unit.write(cell.half_width, place)}"
-    return f"+{unit.write(above, place)}/−{unit.write(below, place)}"
+    up, down = (unit.write(side, _own_place(side, place)) for side in (above, below))
+    return f"+{up}/−{down}"
 
 
 def _show_range(cell: Cell) -> str:
@@ -277,7 +283,7 @@ def _common_unit(spreads: Sequence[_Spread]) -> Unit:
     if not spreads:
         return Unit(0, "")
     unit = _unit_of(max(max(abs(spread.value), spread.half_width) for spread in spreads))
-    finest = min(spread.place for spread in spreads)
+    finest = min(spread.value_place for spread in spreads)
     exponent = unit.exponent
     while unit.exponent in _SUFFIXES and exponent > 0 and exponent - finest > _MOST_DECIMALS:
         exponent -= 3
@@ -302,6 +308,12 @@ def _place(half_width: Decimal) -> int:
     """Return the decimal place (a power of ten) of the second significant digit, after rounding to it."""
     place = half_width.adjusted() - 1
     return place + (_round(half_width, place).adjusted() > half_width.adjusted())
+
+
+def _own_place(number: Decimal, place: int) -> int:
+    """Return the place, or that of the number's first digit where this is up to four places finer."""
+    first = number.adjusted() if number else place
+    return first if place - _MOST_DECIMALS <= first < place else place
 
 
 def _round(number: Decimal, place: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:

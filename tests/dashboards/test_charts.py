@@ -118,7 +118,7 @@ def test_an_exact_bar_has_neither_fade_nor_tick(page: Page) -> None:
 def test_what_nobody_vouches_for_looks_different_and_says_so(page: Page) -> None:
     draw(page, "table", answer(["FRANCE", about(50.0, 10.0, certified=False)], ["KENYA", about(9.0, 1.0)]))
     expect(page.locator("td.value.doubtful")).to_have_text("50")
-    expect(page.get_by_text("too few rows yet to vouch for the interval")).to_be_visible()
+    expect(page.get_by_text("not certified, see the remarks for why")).to_be_visible()
 
 
 def test_bounds_are_one_sided(page: Page) -> None:

@@ -30,11 +30,16 @@ ALONE = [
     # a suffix steps down rather than trail more than four decimals
     ((12_345_678.0, 12_345_666.0, 12_345_690.0, True), "12,345.678 k ± 0.012 k"),
     ((5213.4, 5212.9, 5213.9, True), "5,213.40 ± 0.50"),
-    # a half-width larger than its value
-    ((300_000.0, -3.1e8, 3.106e8, True), "0 M ± 310 M"),
+    # a value far smaller than its half-width, and a side far smaller than the other, keep their first digit
+    ((300_000.0, -3.1e8, 3.106e8, True), "0.3 M ± 310 M"),
+    ((78.0, 56.0, 5578.0, True), "0.08 k +5.5/−0.02 k"),
+    ((1250.0, 862.0, 76_583.0, True), "1 k +75/−0.4 k"),
+    ((1234.0, -3.0, 2471.0, True), "1.2 k ± 1.2 k"),
+    ((1e-12, -5.0, 5.0, True), "0.0 ± 5.0"),
     # negative values, and no negative zero
     ((-5.2, -5.9, -4.5, True), "-5.20 ± 0.70"),
-    ((-0.001, -0.501, 0.499, True), "0.00 ± 0.50"),
+    ((-0.001, -0.501, 0.499, True), "-0.001 ± 0.50"),
+    ((-1e-9, -0.5, 0.5, True), "0.00 ± 0.50"),
     # very small and very large numbers
     ((1.23e-7, 1.21e-7, 1.25e-7, True), "1.230e-7 ± 0.020e-7"),
     ((1.0e300, 0.9e300, 1.1e300, True), "1.00e300 ± 0.10e300"),

@@ -28,6 +28,13 @@ test("a half-width that rounds up to three digits is cut at the next place", () 
   assert.deepEqual(texts([1000, 900.4, 1099.6, true]), ["1.00 k ± 0.10 k"]);
 });
 
+test("a value or a side that is far smaller than the half-width keeps its first digit", () => {
+  assert.deepEqual(texts([300_000, -3.1e8, 3.106e8, true]), ["0.3 M ± 310 M"]);
+  assert.deepEqual(texts([78, 56, 5578, true]), ["0.08 k +5.5/−0.02 k"]);
+  assert.deepEqual(texts([-0.001, -0.501, 0.499, true]), ["−0.001 ± 0.50"]);
+  assert.deepEqual(texts([1e-12, -5, 5, true]), ["0.0 ± 5.0"]);
+});
+
 test("the numbers of a column share one unit", () => {
   assert.deepEqual(texts([57.1e6, 54.5e6, 59.7e6, true], [900_000, 800_000, 1_000_000, true]), [
     "57.1 M ± 2.6 M",

@@ -46,7 +46,7 @@ export interface Chart {
   marksIn?(from: number, to: number, y: number): readonly Mark[];
 }
 
-export const DOUBT_NOTE = "? or outlined: too few rows yet to vouch for the interval";
+export const DOUBT_NOTE = "? or outlined: not certified, see the remarks for why";
 export const ORDER_NOTE = "≈ order with the next one not certain";
 export const BOUND_NOTE = "≥ ≤ bounds: all that is known so far";
 

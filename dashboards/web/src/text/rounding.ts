@@ -102,7 +102,7 @@ function showSpread(cell: Cell, column: Unit): Text {
   const unit = own.exponent >= 0 ? column : own;
   const place = placeOf(halfWidth(cell));
   return {
-    value: write(value, place, unit) + unit.text,
+    value: write(value, ownPlace(value, place), unit) + unit.text,
     margin: margin(value, low, high, place, unit) + closing(low, high, unit),
   };
 }
@@ -118,7 +118,8 @@ function margin(value: number, low: number, high: number, place: number, unit: U
   if (above < 0 || below < 0) return `in ${write(low, place, unit)} … ${write(high, place, unit)}`;
   if (Math.abs(above - below) < Math.max(10 ** place, half * SAME_SIDES))
     return `± ${write(half, place, unit)}`;
-  return `+${write(above, place, unit)}/−${write(below, place, unit)}`;
+  const [up, down] = [above, below].map((side) => write(side, ownPlace(side, place), unit));
+  return `+${up}/−${down}`;
 }
 
 function showEnds(cell: Cell, type: ColumnType): string {
@@ -160,7 +161,7 @@ function commonUnit(cells: readonly Cell[]): Unit {
   const unit = unitOf(
     Math.max(...cells.map((cell) => Math.max(Math.abs(finite(cell.value)), halfWidth(cell)))),
   );
-  const finest = Math.min(...cells.map((cell) => placeOf(halfWidth(cell))));
+  const finest = Math.min(...cells.map((cell) => ownPlace(finite(cell.value), placeOf(halfWidth(cell)))));
   let exponent = unit.exponent;
   while (unit.exponent in SUFFIXES && exponent > 0 && exponent - finest > MOST_DECIMALS) exponent -= 3;
   return suffixed(exponent) ?? unit;
@@ -180,6 +181,12 @@ export function unitOf(number: number): Unit {
 /** Return the decimal place (a power of ten) of the second significant digit, after rounding to it. */
 export function placeOf(half: number): number {
   return half > 0 && Number.isFinite(half) ? exponentOf(half, 2) - 1 : 0;
+}
+
+/** Return the place, or that of the number's first digit where this is up to four places finer. */
+function ownPlace(number: number, place: number): number {
+  const first = number ? exponentOf(Math.abs(number), 17) : place;
+  return place - MOST_DECIMALS <= first && first < place ? first : place;
 }
 
 /** Return the number rounded to 10**place, in this unit, without its text. */
