@@ -20,6 +20,7 @@ from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
 from relaqs_engine.sql.constants import parameter_count, with_values
+from relaqs_engine.sql.size import check_text
 from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.queries.online_query import OnlineQuery
@@ -49,7 +50,7 @@ _T = TypeVar("_T")
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
 _OPEN = {0, UNKNOWN.oid}
-_SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
+SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,19 @@ class Answering:
         self._column_types = _column_types(session)
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
-        """Return what the statements of a text ask for. A long text waits for its turn to be read."""
-        if len(sql) <= _SHORT_CHARACTERS:
+        """Return what the statements of a text ask for. A long text waits for its turn to be read.
+
+        Raises:
+            SqlError: the text is too long, or a quote is not closed.
+            RefusedError: a statement is one that this server has not.
+        """
+        if len(sql) <= SHORT_CHARACTERS:
             return requests(sql)
-        return await self._in_turn(asker, requests, sql)
+        return await self.in_turn(asker, _checked_requests, sql)
+
+    async def in_turn(self, asker: Asker, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Return what a function returns that takes a while, once it was the asker's turn."""
+        return await self._planning.run(asker.name, function, *arguments)
 
     async def parameter_oids(self, select: Select, given: Sequence[int], asker: Asker) -> tuple[int, ...]:
         """Return the types of a query's parameters: those that were given, the others from their places.
@@ -120,7 +130,7 @@ class Answering:
         oids = [*given[:count], *(0,) * (count - len(given))]
         if all(oid not in _OPEN for oid in oids):
             return tuple(oids)
-        found = await self._in_turn(asker, parameter_types, select.sql, self._column_types)
+        found = await self.in_turn(asker, parameter_types, select.sql, self._column_types)
         return tuple(
             parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
         )
@@ -132,10 +142,10 @@ class Answering:
         """
         if select.is_explained:
             return (ReplyColumn(_EXPLAINED, TEXT),)
-        rewritten = await self._in_turn(asker, self._metadata_sql, select, values, asker)
+        rewritten = await self.in_turn(asker, self._metadata_sql, select, values, asker)
         if rewritten is not None:
-            return await self._in_turn(asker, self._metadata_columns, rewritten)
-        plan = await self._in_turn(asker, self._plan, select, values, asker)
+            return await self.in_turn(asker, self._metadata_columns, rewritten)
+        plan = await self.in_turn(asker, self._plan, select, values, asker)
         return _columns(plan, asker.settings)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
@@ -145,9 +155,9 @@ class Answering:
             RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
         """
         if select.is_explained:
-            text = await self._in_turn(asker, self._explained, select, values, asker)
+            text = await self.in_turn(asker, self._explained, select, values, asker)
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
-        rewritten = await self._in_turn(asker, self._metadata_sql, select, values, asker)
+        rewritten = await self.in_turn(asker, self._metadata_sql, select, values, asker)
         if rewritten is not None:
             return await self._about_the_server(rewritten, asker)
         async with asker.quota.running():
@@ -160,11 +170,13 @@ class Answering:
         return await self._encoding.run(asker.name, rows.messages, first_row, most_rows)
 
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
-        plan = await self._in_turn(asker, self._plan, select, values, asker)
+        plan = await self.in_turn(asker, self._plan, select, values, asker)
         columns = _columns(plan, asker.settings)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
-        query = await self._in_turn(asker, self._submitted, select, values, options, asker)
+        query = await self._planning.run(
+            asker.name, self._submitted, select, values, options, asker, undo=OnlineQuery.stop
+        )
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
@@ -182,7 +194,7 @@ class Answering:
     async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
         cursor = self._metadata.cursor(asker.settings.timezone)
         try:
-            described, table = await self._in_turn(asker, _answered_in_time, cursor, rewritten)
+            described, table = await self.in_turn(asker, _answered_in_time, cursor, rewritten)
         except Interrupted:
             raise RefusedError(
                 CANCELED, f"a question about the server itself took more than {METADATA_SECONDS:g} s"
@@ -236,8 +248,10 @@ class Answering:
     def _own_sql(self, select: Select) -> str:
         return with_moments(without_schema(select.sql, self._session.tables))
 
-    async def _in_turn(self, asker: Asker, function: Callable[..., _T], *arguments: Any) -> _T:
-        return await self._planning.run(asker.name, function, *arguments)
+
+def _checked_requests(sql: str) -> tuple[Request, ...]:
+    check_text(sql)
+    return requests(sql)
 
 
 def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, str]], pa.Table]:

@@ -41,7 +41,7 @@ from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.constants import parameter_count
 
 from relaqs.serve import values
-from relaqs.serve.answering import Answering, Asker, Reply, ReplyColumn
+from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, TEXT
 from relaqs.serve.cursors import Cursors
 from relaqs.serve.failures import (
@@ -51,6 +51,7 @@ from relaqs.serve.failures import (
     NOT_SUPPORTED,
     PROTOCOL_VIOLATION,
     SYNTAX_ERROR,
+    TOO_LONG,
     UNKNOWN_PORTAL,
     UNKNOWN_STATEMENT,
     RefusedError,
@@ -80,6 +81,7 @@ from relaqs.serve.stream import ClientGoneError, Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
+_MOST_VALUE_BYTES = 1 << 20  # of one statement: written out, they have to be no longer than a statement
 _NO_VALUES: tuple[Any, ...] = ()
 
 
@@ -221,7 +223,7 @@ class Conversation:
             case Parse():
                 await self._parse(message)
             case Bind():
-                self._bind(message)
+                await self._bind(message)
             case Describe():
                 await self._describe(message)
             case Execute():
@@ -247,7 +249,7 @@ class Conversation:
         self._prepared[message.statement] = Prepared(request, oids)
         self._stream.send(ParseComplete())
 
-    def _bind(self, message: Bind) -> None:
+    async def _bind(self, message: Bind) -> None:
         prepared = self._statement(message.statement)
         oids = prepared.type_oids
         if len(message.param_values) != len(oids):
@@ -256,10 +258,18 @@ class Conversation:
                 f"{len(message.param_values)} values were given for {len(oids)} parameters",
             )
         formats = formats_of(message.param_formats, len(oids))
-        bound = tuple(
-            parameter_value(raw, oid, format_)
-            for raw, oid, format_ in zip(message.param_values, oids, formats, strict=True)
-        )
+        size_bytes = sum(len(raw) for raw in message.param_values if raw is not None)
+        if size_bytes > _MOST_VALUE_BYTES:
+            raise RefusedError(
+                TOO_LONG,
+                f"the values of the parameters have {size_bytes:,} bytes; up to {_MOST_VALUE_BYTES:,} are "
+                "accepted: load long lists into a table",
+            )
+        arguments = (message.param_values, oids, formats)
+        if size_bytes <= SHORT_CHARACTERS:
+            bound = _values(*arguments)
+        else:
+            bound = await self._answering.in_turn(self._asker, _values, *arguments)
         if len(self._portals) >= _MOST_PREPARED:
             raise RefusedError(FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
         self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats))
@@ -455,6 +465,11 @@ class Conversation:
 
 
 _TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
+
+
+def _values(given: Sequence[bytes | None], oids: Sequence[int], formats: Sequence[int]) -> tuple[Any, ...]:
+    """Return the values of parameters as they were given to Bind."""
+    return tuple(map(parameter_value, given, oids, formats))
 
 
 def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -33,10 +34,22 @@ class FairPool:
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # users in the order of their turns
 
-    async def run(self, user: str, function: Callable[..., _T], *arguments: Any) -> _T:
+    async def run(
+        self,
+        user: str,
+        function: Callable[..., _T],
+        *arguments: Any,
+        undo: Callable[[_T], object] | None = None,
+    ) -> _T:
         """Return what a function returns, once it was its user's turn.
 
         A call that is cancelled while it waits is never made. One that runs keeps its thread until its end.
+
+        Args:
+            user: whose turn it must be.
+            function: is called in a thread.
+            arguments: of the function.
+            undo: is called with what the function returns if the call was cancelled meanwhile.
         """
         await self._turn(user)
         loop = asyncio.get_running_loop()
@@ -51,7 +64,12 @@ class FairPool:
                 loop.call_soon_threadsafe(self._over, user)
 
         future.add_done_callback(over)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if undo is not None:
+                future.add_done_callback(partial(_undo, undo))
+            raise
 
     def shutdown(self) -> None:
         """Begin nothing more. What runs goes on until its end."""
@@ -89,3 +107,8 @@ class FairPool:
             if not turns:
                 del self._waiting[user]
         self._busy += Counter()  # forgets users who have nothing
+
+
+def _undo(undo: Callable[[_T], object], done: Future[_T]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        undo(done.result())

@@ -256,6 +256,26 @@ def test_a_portal_is_fetched_bit_by_bit(server: Running) -> None:
     assert asyncio.run(fetch()) == list(range(2500))
 
 
+@pytest.mark.parametrize(
+    ("sql", "bound", "words"),
+    [
+        (f"SELECT {'1+' * 500_000}1", None, "the SQL has 1,000,008 characters; up to 131,072 are accepted"),
+        ("SELECT 1;" * 20_000, None, "the SQL has 180,000 characters"),
+        ("SELECT %s", "x" * 2_000_000, "the values of the parameters have 2,000,000 bytes; up to 1,048,576"),
+        ("SELECT %s::BIGINT[]", list(range(2**40, 2**40 + 100_000)), "values of the parameters have 1,4"),
+    ],
+)
+def test_a_text_or_values_that_are_too_long_are_refused_unread(
+    server: Running, sql: str, bound: object, words: str
+) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        with pytest.raises(psycopg.Error, match=words):
+            connection.execute(sql.encode(), None if bound is None else [bound])
+        half = "x" * 50_000  # is read in its turn
+        assert value(connection, f"SELECT length('{half}')") == len(half)
+        assert connection.execute("SELECT length(%s)", [half]).fetchone() == (len(half),)
+
+
 # What follows looks into the server, which therefore runs in this process.
 
 
@@ -388,6 +408,28 @@ def test_a_question_about_the_server_has_its_time_from_its_turn_on(
         until(lambda: all(outcomes))
         assert value(connections[0], "SELECT 1") == 1
     assert all("took more than 0.3 s" in str(outcome[0]) for outcome in outcomes), outcomes
+
+
+def test_a_query_that_is_submitted_after_its_timeout_is_stopped(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over, is_submitted, submit = threading.Event(), threading.Event(), inside.session.submit
+
+    def submitted_late(*given: Any, **named: Any) -> Any:
+        assert is_over.wait(30)
+        query = submit(*given, **named)
+        assert inside.jobs() == 1
+        is_submitted.set()
+        return query
+
+    monkeypatch.setattr(inside.session, "submit", submitted_late)
+    with inside.connect() as connection:
+        connection.execute("SET statement_timeout = 200")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement_timeout"):
+            connection.execute(LONG)
+        is_over.set()
+        assert is_submitted.wait(30)
+        until(lambda: inside.jobs() == 0)
 
 
 def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:

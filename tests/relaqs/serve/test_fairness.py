@@ -315,6 +315,23 @@ def test_users_take_turns_in_a_pool() -> None:
     assert asyncio.run(ask()) == ["e0", "b0", "c0", "e1", "b1", "e2", "e3"]
 
 
+def test_what_a_cancelled_call_returns_is_undone() -> None:
+    async def ask() -> list[bool]:
+        pool, may_end, undone = FairPool(1, 1, "undone"), threading.Event(), []
+        runs = asyncio.create_task(pool.run("eve", may_end.wait, undo=undone.append))
+        waits = asyncio.create_task(pool.run("eve", may_end.wait, undo=undone.append))
+        await asyncio.sleep(0.01)
+        runs.cancel()
+        waits.cancel()
+        await asyncio.wait([runs, waits])
+        may_end.set()
+        assert await pool.run("eve", may_end.wait, undo=undone.append)
+        pool.shutdown()
+        return undone
+
+    assert asyncio.run(ask()) == [True]
+
+
 def test_a_user_has_some_threads_of_a_pool_and_no_more() -> None:
     async def ask() -> None:
         pool, may_end = FairPool(4, 2, "some"), threading.Event()
