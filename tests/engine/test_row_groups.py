@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.reasons import Reason, text_of
 from relaqs_engine.execution.row_groups import ENOUGH_ROW_GROUPS, intervals_wider_by
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.explain import explain
@@ -176,6 +177,7 @@ def test_row_groups_too_unlike_to_tell_of_each_other_certify_nothing(tmp_path: P
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     sql = "SELECT sum(x) AS s FROM t WHERE x < 150"
     assert "too unlike" in explain(planned(world, sql))
+    assert all("its row groups are too unlike" in each.warnings[-1] for each in before_the_end(world, sql))
     assert not any(each.certified.any() for each in before_the_end(world, sql))
 
 
@@ -220,6 +222,7 @@ def test_without_statistics_a_group_must_be_in_twenty_row_groups(tmp_path: Path)
         sql = f"SELECT {key}, count(*) AS n FROM trips GROUP BY {key}"
         first, *others = before_the_end(world, sql)
         assert not first.certified.any()
+        assert first.reasons()[0] == (text_of(Reason.FEW_ROW_GROUPS),)
         assert all(each.certified.all() for each in others)
 
 

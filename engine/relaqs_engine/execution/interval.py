@@ -186,8 +186,11 @@ class IntervalEstimator:
         """Say of cells that are not certified what is known beyond their statistics."""
         doubt, unsure = found.doubt, ~found.certified
         doubt[(doubt == Reason.UNBOUNDED) & np.isnan(unit_rows)] = Reason.FEW_ROW_GROUPS
-        if self._leading.outliers is None and not is_compact(self._leading):
-            doubt[doubt == Reason.LARGE_ROW] = Reason.LARGE_ROW_APPENDED
+        large = doubt == Reason.LARGE_ROW
+        if self._leading.max_unit_rows > 1 and not self._plan.bars.least_row_groups:
+            doubt[large] = Reason.LARGE_UNIT
+        elif self._leading.outliers is None and not is_compact(self._leading):
+            doubt[large] = Reason.LARGE_ROW_APPENDED
         doubt[(doubt != Reason.FEW_ROWS) & unsure & ~np.isfinite(found.value)] = Reason.NO_NUMBER
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:

@@ -36,6 +36,7 @@ class Reason(IntEnum):
     FEW_UNITS = 21
     LARGE_ROW_APPENDED = 22
     BOUND = 23  # a MIN or MAX so far: it is shown as the bound that it is
+    LARGE_UNIT = 24
 
 
 _MORE = "reading on helps"
@@ -49,6 +50,8 @@ _TEXTS = {
     Reason.LARGE_ROW: f"{_LARGE}; {_MORE}",
     Reason.LARGE_ROW_APPENDED: f"{_LARGE}; {_MORE}, and so may `relaqs compact`: rows were appended, and "
     "large values have no index of their own",
+    Reason.LARGE_UNIT: "one value of the cluster key that was not read yet may have many rows, and could "
+    f"move it beyond its error; {_MORE}",
     Reason.SO_FAR: "it is the value of the rows read so far, and has no interval",
     Reason.MAY_LEAVE: f"its row may still leave the answer; {_MORE}",
     Reason.BARELY_STAYS: f"its row only just stays in the answer, which may be luck; {_MORE}",
