@@ -63,12 +63,16 @@ def block_shares(block_rows: IntArray) -> FloatArray:
     return shares
 
 
-def block_weights(rows_matched: IntArray, block_rows: IntArray) -> FloatArray:
+def block_weights(
+    rows_matched: IntArray, block_rows: IntArray, kurtosis: float = TYPICAL_KURTOSIS
+) -> FloatArray:
     """Return the weights with which blocks' terms make one variance: shape (G, R), each row summing to 1.
 
     Args:
         rows_matched: the scanned rows that fell in each group, shape (G,).
         block_rows: the rows scanned in each block, shape (R,).
+        kurtosis: κ, of what a row adds. Where units of m rows come together it is κ·m, and more where their
+            sizes are unlike.
 
     A block of n_j rows is expected to hold μ = m·n_j/n of a group's m rows. Its term estimates the variance
     without bias, whatever the block's size. The variance of the term itself is proportional to 2 + κ/μ,
@@ -84,6 +88,6 @@ def block_weights(rows_matched: IntArray, block_rows: IntArray) -> FloatArray:
     [[0.5, 0.5], [0.357, 0.643]]
     """
     expected = np.maximum(rows_matched, 1)[:, None] * block_shares(block_rows)
-    weights = expected / (2.0 * expected + TYPICAL_KURTOSIS)
+    weights = expected / (2.0 * expected + kurtosis)
     normalised: FloatArray = weights / weights.sum(axis=1, keepdims=True)
     return normalised

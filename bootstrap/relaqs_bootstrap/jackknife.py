@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray, beyond_rounding
-from relaqs_bootstrap.blocks import block_shares, block_weights
+from relaqs_bootstrap.blocks import TYPICAL_KURTOSIS, block_shares, block_weights
 from relaqs_bootstrap.variance import Variance, check_fraction, variance_of_terms
 
 
@@ -15,6 +15,7 @@ def jackknife_variance(
     block_rows: IntArray,
     rows_matched: IntArray,
     fraction: float,
+    kurtosis: float = TYPICAL_KURTOSIS,
 ) -> Variance:
     """Return the delete-a-block jackknife variance of each cell.
 
@@ -25,6 +26,7 @@ def jackknife_variance(
         block_rows: the rows scanned in each block, shape (R,). Empty blocks are ignored.
         rows_matched: the scanned rows in each group, shape (G,).
         fraction: f, the scanned share of the table, in (0, 1].
+        kurtosis: of what a row adds, which sets the weights of the blocks (see `block_weights`).
 
     Let h = n / n_j. One block gives the pseudo-value h·θ − (h−1)·θ₍₋ⱼ₎. Its squared distance from the
     weighted mean of the pseudo-values, divided by h−1, estimates the variance without bias. `block_weights`
@@ -51,7 +53,7 @@ def jackknife_variance(
         influence = beyond_rounding(estimate - replicates[occupied], np.abs(estimate))
         deviation = influence * ((1.0 - shares) / shares) - ((1.0 - shares) * influence).sum(axis=0)
         terms = deviation**2 * (shares / (1.0 - shares))
-        return _combine(terms, block_weights(rows_matched, rows), fraction)
+        return _combine(terms, block_weights(rows_matched, rows, kurtosis), fraction)
 
 
 def _combine(terms: FloatArray, weights: FloatArray, fraction: float) -> Variance:

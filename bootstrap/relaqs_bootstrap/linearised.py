@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, beyond_rounding, product
-from relaqs_bootstrap.blocks import block_shares, block_weights
+from relaqs_bootstrap.blocks import TYPICAL_KURTOSIS, block_shares, block_weights
 from relaqs_bootstrap.variance import Variance, check_fraction, variance_of_terms
 
 
@@ -17,6 +17,7 @@ def linearised_variance(
     block_rows: IntArray,
     rows_matched: IntArray,
     fraction: float,
+    kurtosis: float = TYPICAL_KURTOSIS,
 ) -> Variance:
     """Return the infinitesimal-jackknife variance of each cell from sparse (group, block) sums.
 
@@ -29,6 +30,7 @@ def linearised_variance(
         block_rows: the rows scanned in each block, shape (R,).
         rows_matched: the scanned rows in each group, shape (G,).
         fraction: the scanned share of the table, in (0, 1].
+        kurtosis: of what a row adds, which sets the weights of the blocks (see `block_weights`).
 
     Block j contributes u_j = gradient · sums, and U = Σu_j. To first order its pseudo-value is θ + u_j·n/n_j
     − U. So its term is (n_j/(n−n_j))·(u_j·n/n_j − U)², and U²·n_j/(n−n_j) for an absent pair. For totals that
@@ -59,7 +61,7 @@ def linearised_variance(
     odds = shares / (1.0 - shares)
     # Weights depend on a group through its row count alone: one row of the table per distinct count.
     support, of_support = np.unique(rows_matched, return_inverse=True)
-    weights = block_weights(support, block_rows)
+    weights = block_weights(support, block_rows, kurtosis)
     contributions = _contributions(gradient, group_index, sums)
     totals = _per_group(contributions, group_index, groups)
     weight = (weights * odds)[of_support[group_index], block_index]

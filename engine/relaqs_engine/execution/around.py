@@ -365,7 +365,8 @@ def _spread(value: FloatArray, moved: FloatArray, drawn: DrawnVariants, rows: np
     blocks = len(drawn.block_rows)
     occupied = drawn.block_rows > 0
     variance = jackknife_variance(
-        value, moved[:blocks][occupied], drawn.block_rows[occupied], rows, drawn.fraction
+        *(value, moved[:blocks][occupied], drawn.block_rows[occupied], rows, drawn.fraction),
+        drawn.kurtosis,
     )
     steps = (moved[blocks:] - value) / STEP
     return _Spread(variance, drawn.fraction, np.sqrt((steps**2).mean(axis=0)))

@@ -46,11 +46,13 @@ class DrawnVariants:
         tables: by part, its answer in each variant. The first are without a block, the others moved.
         block_rows: the rows of each block, on one scale for all parts, shape (blocks,).
         fraction: the share of the rows that was read.
+        kurtosis: of what a row adds, which sets the weights of the blocks.
     """
 
     tables: dict[int, pa.Table]
     block_rows: IntArray
     fraction: float
+    kurtosis: float
 
     @property
     def count(self) -> int:
@@ -105,7 +107,8 @@ def variants_of(plan: AroundPlan, draw: Draw, parts: Sequence[Part], rows_out: i
         without = each.estimator.without_each_block(each.so_far, blocks, count)
         tables[each.index] = each.part.variants(np.concatenate([without, _moved(plan, each, parts, signs)]))
     largest = max(live, key=lambda each: each.so_far.scan.population_rows)
-    return DrawnVariants(tables, rows, largest.so_far.scan.fraction)
+    kurtosis = max(each.estimator.kurtosis(each.so_far.scan) for each in live)
+    return DrawnVariants(tables, rows, largest.so_far.scan.fraction, kurtosis)
 
 
 def _live(draw: Draw, parts: Sequence[Part]) -> Sequence[_Live]:

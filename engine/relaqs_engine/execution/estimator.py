@@ -128,6 +128,10 @@ class Estimator:
         """Return the most joined rows that one sampling unit may have."""
         return float(self._leading.max_unit_rows)
 
+    def kurtosis(self, scan: Scan) -> float:
+        """Return the kurtosis of what a row adds to a group."""
+        return scan.kurtosis(self._plan.bars.most_unit_rows)
+
     @property
     def scanned_fraction(self) -> float:
         return Scan.of(self._state, self._leading).row_fraction

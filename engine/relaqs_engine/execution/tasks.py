@@ -70,6 +70,7 @@ def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
         measured,
         max_unit_rows=prod(layout.max_unit_rows for layout in joined),
         typical_unit_rows=prod(layout.typical_unit_rows for layout in joined),
+        unit_kurtosis_rows=prod(layout.unit_kurtosis_rows or layout.max_unit_rows for layout in joined),
     )
 
 

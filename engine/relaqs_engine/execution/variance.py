@@ -41,6 +41,7 @@ from relaqs_bootstrap import (
     linearised_variance,
 )
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.blocks import TYPICAL_KURTOSIS
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.blocks import BlockSums, block_sums
@@ -65,16 +66,28 @@ class Scan:
         population_rows: the rows of the whole table.
         units: the sampling units.
         population_units: those of the whole table.
+        max_unit_rows: the rows of the largest unit.
+        unit_kurtosis_rows: how unlike the units' sizes are (see `Layout`).
     """
 
     block_rows: NDArray[np.int64]
     population_rows: int
     units: int
     population_units: int
+    max_unit_rows: int = 1
+    unit_kurtosis_rows: float = 1.0
 
     @classmethod
     def of(cls, rows: PartialRows, leading: Layout) -> Scan:
-        return cls(rows.block_rows, leading.row_count, rows.unit_count, leading.unit_count)
+        guessed = float(leading.max_unit_rows if leading.cluster_key else 1)
+        return cls(
+            rows.block_rows,
+            leading.row_count,
+            rows.unit_count,
+            leading.unit_count,
+            leading.max_unit_rows,
+            leading.unit_kurtosis_rows or guessed,
+        )
 
     @property
     def rows(self) -> int:
@@ -107,6 +120,15 @@ class Scan:
     def scale(self) -> float:
         return self.population_rows / self.rows
 
+    def kurtosis(self, most_unit_rows: int | None) -> float:
+        """Return the kurtosis of what a row adds to a group in which a unit has so many rows at most.
+
+        A group that has a tenth of the largest unit is taken to have a tenth of each. Half of what counts
+        would have, N·Σm⁴/(Σm²)², measured best: with more of it the few large blocks speak alone.
+        """
+        share = min(1.0, (most_unit_rows or self.max_unit_rows) / self.max_unit_rows)
+        return max(TYPICAL_KURTOSIS, 0.5 * self.unit_kurtosis_rows * share)
+
 
 class VarianceEstimator:
     """Variances and gradients of one query's cells, shapes (groups, outputs) and (groups, outputs, columns).
@@ -134,48 +156,19 @@ class VarianceEstimator:
             return self._jackknife(groups, blocks, cells, scan)
         gradient = self._gradient(groups, cells, scan)
         variance = linearised_variance(
-            gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction
+            *(gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction),
+            scan.kurtosis(self._plan.bars.most_unit_rows),
         )
         return variance, gradient
 
     def rows_of_largest_unit(self, groups: ShownGroups, scan: Scan, leading: Layout) -> FloatArray:
         """Return how many rows of each group one sampling unit may hold, shape (groups,).
 
-        The manifest has the rows of the table's largest unit and of a typical one. A group may have only a
-        part of each, as one month has only a part of an aircraft's flights. It is taken to have as large a
-        share of the largest unit as it has of a typical one. A group that has met only small units is judged
-        by the other groups: by how much more of a unit they have than if rows were spread over the groups at
-        random. It is 1 where rows are the units.
+        The plan has it from the manifests. What was read cannot tell: a calm sample is one without the
+        largest units. It is 1 where rows are the units.
         """
-        if self._blocks is None or leading.max_unit_rows == 1 or scan.occupied_blocks < 2:
-            return np.ones(len(groups.rows))
-        rows, typical = groups.rows, leading.typical_unit_rows
-        of_typical = self._rows_of_typical_unit(groups, scan)
-        spread = 1.0 + typical * rows / scan.rows
-        together = max(1.0, float(np.sum(rows * of_typical) / np.sum(rows * spread)))
-        share = np.maximum(of_typical, together * spread) / typical
-        most: FloatArray = np.maximum(leading.max_unit_rows * np.minimum(share, 1.0), 1.0)
-        return most
-
-    def _rows_of_typical_unit(self, groups: ShownGroups, scan: Scan) -> FloatArray:
-        """Return how many rows of its group the unit of a row has, on average, shape (groups,).
-
-        It is how much more the group's count varies than if rows were units: u times as much for units of u
-        rows.
-        """
-        assert self._blocks is not None
-        found = self._blocks
-        counted = linearised_variance(
-            np.ones((len(groups.rows), 1, 1)),
-            found.group,
-            found.block,
-            found.rows[:, None],
-            scan.block_rows,
-            groups.rows.astype(np.int64),
-            scan.fraction,
-        )
-        of_rows = (1.0 - scan.fraction) * np.maximum(groups.rows, 1.0)
-        return np.maximum(counted.variance[:, 0] / of_rows, 1.0)
+        known = self._plan.bars.most_unit_rows or leading.max_unit_rows
+        return np.full(len(groups.rows), float(min(known, leading.max_unit_rows)))
 
     @property
     def _are_totals(self) -> bool:
@@ -208,6 +201,7 @@ class VarianceEstimator:
             scan.block_rows[occupied],
             groups.rows.astype(np.int64),
             scan.fraction,
+            scan.kurtosis(self._plan.bars.most_unit_rows),
         )
         return variance, differences(moved[len(rest) :], cells, steps)
 

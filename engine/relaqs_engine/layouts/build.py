@@ -22,6 +22,7 @@ from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprin
 from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.layouts.store_writing import writing_to_store
 from relaqs_engine.layouts.together import layout_folders, settle
+from relaqs_engine.layouts.unit_parts import with_unit_parts
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
@@ -99,6 +100,7 @@ class Build:
             source_files=self.given,
         )
         if kind == "sampled" and cluster_key:
+            layout = with_unit_parts(self.cursor, self.target.files_of, layout)
             layout = with_heavy_units(self.cursor, self.target, layout)
         return self.target.publish(layout)
 

@@ -26,6 +26,7 @@ from relaqs_engine.layouts.outlier_files import outlier_index, without_index
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.statistics import column_bytes
 from relaqs_engine.layouts.together import folder_here, layout_folders, settle
+from relaqs_engine.layouts.unit_parts import with_unit_parts
 
 
 def compact(
@@ -126,4 +127,6 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     )
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
     layout = replace(layout, columns=columns, outliers=outliers)
-    return with_heavy_units(cursor, target, layout) if layout.cluster_key else layout
+    if not layout.cluster_key:
+        return layout
+    return with_heavy_units(cursor, target, with_unit_parts(cursor, target.files_of, layout))

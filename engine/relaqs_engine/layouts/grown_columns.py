@@ -44,6 +44,7 @@ def grown_columns(
             null_count=before.null_count + added.null_count,
             distinct_count=distinct_count,
             byte_count=before.byte_count + added.byte_count,
+            most_unit_rows=None,  # a unit may have grown
         )
         for before, added, distinct_count in zip(old.columns, new.columns, distinct_counts, strict=True)
     )

@@ -36,10 +36,9 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
+from relaqs_engine.layouts.unit_parts import ROWS_AT_ONCE, portions
 
 SAMPLE_ROWS = 200_000
-_ROWS_AT_ONCE = 8_000_000
-"""Of partitions whose units are summed in one statement."""
 _FOUND = f"{RESERVED_PREFIX}heavy"
 _KEYS = f"{RESERVED_PREFIX}heavy_keys"
 _ROWS = ""  # the name of the total that is a number of rows
@@ -141,7 +140,7 @@ def _collect(table: _Table, names: Sequence[str], bounds: FloatArray) -> FloatAr
     values = [f"{total} AS total_{i}" for i, total in enumerate(totals)]
     select = ", ".join([*keys, "count(*) AS unit_rows", *values])
     made = f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS"
-    for partitions in _portions(table.layout.partitions):
+    for partitions in portions(table.layout.partitions, ROWS_AT_ONCE):
         cursor.run(
             f"{made} SELECT {select} FROM {table.rows_sql(partitions)} GROUP BY {', '.join(key)} "
             f"HAVING {_any_above(totals, bounds)}"
@@ -154,17 +153,6 @@ def _collect(table: _Table, names: Sequence[str], bounds: FloatArray) -> FloatAr
     if units.rows.sum() <= most:
         return bounds
     return np.maximum(bounds, units.bounds_together(most))
-
-
-def _portions(partitions: Sequence[Partition]) -> Iterator[list[Partition]]:
-    portion: list[Partition] = []
-    for partition in partitions:
-        portion.append(partition)
-        if sum(each.row_count for each in portion) >= _ROWS_AT_ONCE:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
 
 
 def _rows_of(table: _Table, keys: str, file: Path) -> tuple[Path, int, int] | None:

@@ -37,6 +37,8 @@ class Column:
         inlier_high: a row with a higher value is in the outlier index. None likewise.
         is_counted: whether `distinct_count` is exact, as in tables that are read whole where nearly all
             values are different.
+        most_unit_rows: the most rows with one value, NULL among them, that a sampling unit has. None where it
+            is not known (see `layouts/unit_parts.py`).
     """
 
     name: str
@@ -49,6 +51,7 @@ class Column:
     inlier_low: float | None = None
     inlier_high: float | None = None
     is_counted: bool = False
+    most_unit_rows: int | None = None
 
     @property
     def has_outliers(self) -> bool:
@@ -185,6 +188,8 @@ class Layout:
         companions: the rows of heavy units of other tables.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
+        unit_kurtosis_rows: how unlike the sizes m of the N rows' units are, N·Σm⁴/(Σm²)²: the rows of a unit
+            if all are alike, and more else. None where it is not known.
         batches: the names that appends were given, in order. A batch of a name that is here is not appended
             again.
         source_files: the files that its rows came from: path, size in bytes, time of the last change in
@@ -218,6 +223,7 @@ class Layout:
     remote: Remote | None = None
     heavy: HeavyUnits | None = None
     companions: tuple[Companion, ...] = ()
+    unit_kurtosis_rows: float | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -389,6 +395,7 @@ def counted_together(layouts: Sequence[Layout]) -> Layout:
         row_count=row_count,
         unit_count=sum(each.unit_count for each in partitions),
         max_unit_rows=sum(each.max_unit_rows for each in layouts),
+        unit_kurtosis_rows=None,
         typical_unit_rows=of_rows / max(row_count, 1),
     )
 

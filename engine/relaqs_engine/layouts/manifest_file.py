@@ -23,8 +23,8 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
-MANIFEST_VERSION = 6  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
-# 5: heavy units; 6: values that were counted
+MANIFEST_VERSION = 7  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
+# 5: heavy units; 6: values that were counted; 7: rows of units with one value
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")

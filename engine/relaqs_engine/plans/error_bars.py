@@ -25,6 +25,8 @@ class ErrorBars:
         joined: the sampled tables of FROM, each as often as its rows are joined. Others are only asked about
             these rows, as EXISTS does.
         counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
+        most_unit_rows: the most joined rows that a sampling unit has in one group, by the manifests. None
+            where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
             nearly all row groups that were read, and these are so many at least. 0 where they are not.
     """
@@ -34,6 +36,7 @@ class ErrorBars:
     rows_are_units: bool = False
     joined: tuple[str, ...] = ()
     counts_every_row: bool = False
+    most_unit_rows: int | None = None
     least_row_groups: int = 0
 
     @property

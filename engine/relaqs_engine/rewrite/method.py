@@ -15,7 +15,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft, own_nodes, tables_in
+from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
 
@@ -53,6 +53,7 @@ def choose_method(draft: Draft) -> Draft:
         rows_are_units=_rows_are_units(draft),
         joined=tuple(_joined_tables(draft)),
         counts_every_row=_counts_every_row(draft),
+        most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
     return replace(draft, bars=bars, groups=groups, basis=draft.basis + products)
@@ -85,6 +86,21 @@ def _joined_tables(draft: Draft) -> Iterator[str]:
         for table in tables_in(source.node):
             if draft.catalog.table(table.name).is_sampled:
                 yield draft.catalog.table(table.name).table
+
+
+def _rows_of_unit(draft: Draft, source: Source) -> int:
+    """Return the most rows of a source that a sampling unit has in one group.
+
+    Rows of a group agree in each key, so a column that is a key bounds them. An outer join may put a unit's
+    rows that met none into the group of NULL, and a grouping set may leave a key out.
+    """
+    sampled = (draft.catalog.table(table.name) for table in tables_in(source.node))
+    most = prod(layout.max_unit_rows for layout in sampled if layout.is_sampled)
+    if source.is_derived or source.nullable or draft.grouping_sets:
+        return most
+    keys = (key for key in draft.keys if isinstance(key, exp.Column) and key.table == source.alias)
+    columns = (source.column(key.name) for key in keys)
+    return min([most, *(each.most_unit_rows for each in columns if each and each.most_unit_rows)])
 
 
 def _has_moments(draft: Draft) -> bool:

@@ -75,9 +75,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=7)
+    edit(tmp_path / "t", manifest_version=8)
     with pytest.raises(
-        LayoutError, match=r"manifest version 7 is newer than this program understands \(6\); upgrade relaqs"
+        LayoutError, match=r"manifest version 8 is newer than this program understands \(7\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 
