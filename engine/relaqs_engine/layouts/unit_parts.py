@@ -55,7 +55,7 @@ def with_unit_parts(
     """
     if not layout.cluster_key or layout.max_unit_rows <= FEW_ROWS:
         return layout
-    table = _Table(cursor, files_of, layout)
+    table = _UnitCounter(cursor, files_of, layout)
     names = [column.name for column in layout.columns if _has_parts(column, layout)]
     most = table.most_in_sample(names)
     squares = fourths = 0.0
@@ -86,7 +86,7 @@ def _has_parts(column: Column, layout: Layout) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _UnitCounter:
     """The partitions whose units are counted."""
 
     cursor: Cursor
