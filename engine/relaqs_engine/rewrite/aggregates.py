@@ -178,6 +178,8 @@ class _Splitter:
         self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
         if (call := call_of(node)) is None:
             raise NotOnlineError(f"nothing is known of how {node.sql(DIALECT)} merges")
+        if call.order and call.law.merge in (Merge.TOTAL, Merge.MEAN) and self._adds_exactly(call):
+            call = replace(call, order=())  # the order is about what floats lose
         return _MERGES[call.merge](self, call)
 
     def of_itself(self, call: Call) -> _Final:
@@ -233,6 +235,12 @@ class _Splitter:
             return value.copy()
         wide = exp.cast(columns[0].copy(), "HUGEINT", dialect=DIALECT)
         return value.copy().transform(lambda node: wide if isinstance(node, exp.Column) else node)
+
+    def _adds_exactly(self, call: Call) -> bool:
+        """Whether a call adds whole numbers or decimals of a column."""
+        value = call.arguments[0]
+        column = self._statistics(value) if isinstance(value, exp.Column) else None
+        return column is not None and is_number(column.type) and column.type not in ("FLOAT", "DOUBLE")
 
     def _is_number(self, node: exp.Expr) -> bool:
         column = self._statistics(node) if isinstance(node, exp.Column) else None
