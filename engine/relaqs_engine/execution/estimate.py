@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge, relative_widths
@@ -137,7 +136,7 @@ class Estimate:
             return ()
         certifiable = self.certifiable or (True,) * len(self.approximate)
         final = [
-            can_be and pc.all(self.table.column(column.certified)).as_py()
+            can_be and all(self.table.column(column.certified).to_pylist())
             for column, can_be in zip(self.approximate, certifiable, strict=True)
         ]
         return tuple(

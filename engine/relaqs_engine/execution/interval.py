@@ -13,7 +13,6 @@ from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimat
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.variance import Scan
-from relaqs_engine.layouts.compacting import is_compact
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import Method
@@ -189,7 +188,7 @@ class IntervalEstimator:
         large = doubt == Reason.LARGE_ROW
         if self._leading.max_unit_rows > 1 and not self._plan.bars.least_row_groups:
             doubt[large] = Reason.LARGE_UNIT
-        elif self._leading.outliers is None and not is_compact(self._leading):
+        elif self._leading.outliers is None and not self._leading.is_compact:
             doubt[large] = Reason.LARGE_ROW_APPENDED
         doubt[(doubt != Reason.FEW_ROWS) & unsure & ~np.isfinite(found.value)] = Reason.NO_NUMBER
 

@@ -69,7 +69,7 @@ def compact(
     settle(layout_folders(folder))
     with writing(folder, force=True, waits=True) as target:
         held = read_manifest(folder)
-        if not is_compact(held):
+        if not held.is_compact:
             target.check_space(sum(partition.byte_count for partition in held.partitions))
             cursor = open_for_writing(
                 target.scratch / "spill", memory_limit_bytes=memory_limit_bytes, threads=threads
@@ -79,11 +79,6 @@ def compact(
             target.replace(held)
     report(1.0, "done")
     return held
-
-
-def is_compact(layout: Layout) -> bool:
-    """Whether no partition has more than one file."""
-    return all(len(partition.files) == 1 for partition in layout.partitions)
 
 
 def _compacted(cursor: Cursor, target: Writing, held: Layout, progress: Progress) -> Layout:

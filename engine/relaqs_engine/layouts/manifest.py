@@ -265,6 +265,11 @@ class Layout:
         return False
 
     @property
+    def is_compact(self) -> bool:
+        """Whether no partition has more than one file."""
+        return all(len(partition.files) == 1 for partition in self.partitions)
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
