@@ -47,7 +47,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.state import PartialRows
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import FEW_UNIT_ROWS, Layout
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 
@@ -166,9 +166,41 @@ class VarianceEstimator:
 
         The plan has it from the manifests. What was read cannot tell: a calm sample is one without the
         largest units. It is 1 where rows are the units.
+
+        Of units with few rows a group soon has many, so these do tell. A group is taken to have as large a
+        share of the largest one as it has of a typical one. One that has met only small units is judged by
+        the other groups: by how much more of a unit they have than if rows were spread over them at random.
         """
-        known = self._plan.bars.most_unit_rows or leading.max_unit_rows
-        return np.full(len(groups.rows), float(min(known, leading.max_unit_rows)))
+        known = float(min(self._plan.bars.most_unit_rows or leading.max_unit_rows, leading.max_unit_rows))
+        if not 1 < leading.max_unit_rows <= FEW_UNIT_ROWS or self._blocks is None or scan.occupied_blocks < 2:
+            return np.full(len(groups.rows), known)
+        rows, typical = groups.rows, leading.typical_unit_rows
+        of_typical = self._rows_of_typical_unit(groups, scan)
+        spread = 1.0 + typical * rows / scan.rows
+        together = max(1.0, float(np.sum(rows * of_typical) / np.sum(rows * spread)))
+        share = np.maximum(of_typical, together * spread) / typical
+        most: FloatArray = np.maximum(known * np.minimum(share, 1.0), 1.0)
+        return most
+
+    def _rows_of_typical_unit(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        """Return how many rows of its group the unit of a row has, on average, shape (groups,).
+
+        It is how much more the group's count varies than if rows were units: u times as much for units of u
+        rows.
+        """
+        assert self._blocks is not None
+        found = self._blocks
+        counted = linearised_variance(
+            np.ones((len(groups.rows), 1, 1)),
+            found.group,
+            found.block,
+            found.rows[:, None],
+            scan.block_rows,
+            groups.rows.astype(np.int64),
+            scan.fraction,
+        )
+        of_rows = (1.0 - scan.fraction) * np.maximum(groups.rows, 1.0)
+        return np.maximum(counted.variance[:, 0] / of_rows, 1.0)
 
     @property
     def _are_totals(self) -> bool:

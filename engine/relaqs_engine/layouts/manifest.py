@@ -11,6 +11,8 @@ from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
 from relaqs_engine.stores.mirror import Remote
 
+FEW_UNIT_ROWS = 8
+"""Of units with so few rows nothing more is kept: a group soon has rows of many of them."""
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"

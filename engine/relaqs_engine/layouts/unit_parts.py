@@ -28,11 +28,9 @@ from pathlib import Path
 
 from relaqs_engine.duck import Cursor, parquet_rows, quote_name
 from relaqs_engine.layouts.distinct import size_of_sample
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Column, Layout, Partition
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, FEW_UNIT_ROWS, Column, Layout, Partition
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
-FEW_ROWS = 8
-"""Units of so few rows need no parts: a group soon has rows of many of them."""
 MOST_VALUES = 1_000
 """Of a column whose parts are kept."""
 SAMPLE_ROWS = 200_000
@@ -53,7 +51,7 @@ def with_unit_parts(
         files_of: gives the files of partitions.
         layout: sampled, by rows or by a cluster key.
     """
-    if not layout.cluster_key or layout.max_unit_rows <= FEW_ROWS:
+    if not layout.cluster_key or layout.max_unit_rows <= FEW_UNIT_ROWS:
         return layout
     table = _UnitCounter(cursor, files_of, layout)
     names = [column.name for column in layout.columns if _has_parts(column, layout)]
