@@ -1,4 +1,4 @@
-"""Threads that users share in turn: a user with many calls waits behind the own ones, and no other user does.
+"""Threads that users take in turn: who makes many calls waits behind their own ones, and nobody else does.
 
 user    calls that wait      the order in which one thread takes them
 eve     e1 e2 e3 e4          e1 b1 e2 b2 e3 e4

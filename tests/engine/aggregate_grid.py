@@ -462,10 +462,8 @@ def _alone(ways: Ways, cell: Cell) -> Outcome:
     is_ordered = " ORDER BY " in cell.call and not cell.function.startswith(("arg", "min_by", "max_by"))
     has_sign = "NaN" in cell.type and cell.place in ("as text", "having")  # a NaN's, which is as it falls
     takes_any = cell.function in TAKES_ANY and not is_ordered
-    if (
-        cell.function in COMPENSATED
-    ):  # whose rounding a hash shows, and where an infinite value must not be last
-        has_sign = has_sign or cell.place == "inside" or "infinity" in cell.type or "NaN" in cell.type
+    if cell.function in COMPENSATED and not is_ordered:  # an infinite value makes NaN, unless it comes last
+        has_sign = has_sign or "infinity" in cell.type or "NaN" in cell.type
     may_differ = (takes_any or has_sign) and not found.detail.startswith("schema")
     return replace(found, verdict="ambiguous") if found.verdict == "wrong" and may_differ else found
 

@@ -86,12 +86,19 @@ READ_ALIKE = (
 )
 
 
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+@pytest.fixture(scope="module", params=["rows", "key", "files"])
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Return a session over layouts by rows, layouts by a key, or Parquet files as they are."""
     folder = tmp_path_factory.mktemp("read")
-    for name in ("t", "u"):
-        shuffle(duckdb.sql(TABLES[name]).to_arrow_table(), folder / name, partitions=4)
-    add_static(duckdb.sql(TABLES["dim"]).to_arrow_table(), folder / "dim")
+    for name, sql in TABLES.items():
+        rows = duckdb.sql(sql)
+        if request.param == "files":
+            rows.write_parquet(str(folder / f"{name}.parquet"))
+        elif name == "dim":
+            add_static(rows.to_arrow_table(), folder / name)
+        else:
+            key = "id" if request.param == "key" else None
+            shuffle(rows.to_arrow_table(), folder / name, partitions=4, cluster_by=key)
     with connect(folder, threads=1) as session:
         yield session
 

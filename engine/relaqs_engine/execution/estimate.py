@@ -135,10 +135,11 @@ class Estimate:
         if self.is_exact or not self.table.num_rows:
             return ()
         certifiable = self.certifiable or (True,) * len(self.approximate)
-        final = [
-            can_be and all(self.table.column(column.certified).to_pylist())
-            for column, can_be in zip(self.approximate, certifiable, strict=True)
-        ]
+        if self.doubts is None:
+            certified = [all(self.table.column(each.certified).to_pylist()) for each in self.approximate]
+        else:
+            certified = list((self.doubts == Reason.NONE).all(axis=0))
+        final = [can_be and sure for can_be, sure in zip(certifiable, certified, strict=True)]
         return tuple(
             column.name
             for column, *is_known in zip(self.approximate, judge.judges(self.widths), final, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
-from relaqs_engine.layouts.unit_parts import ROWS_AT_ONCE, portions
+from relaqs_engine.layouts.unit_parts import ROWS_AT_ONCE, KeyedTable, portions
 
 SAMPLE_ROWS = 200_000
 _FOUND = f"{RESERVED_PREFIX}heavy"
@@ -45,25 +45,8 @@ _ROWS = ""  # the name of the total that is a number of rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """The partitions that an index is made of.
-
-    Attributes:
-        cursor: of DuckDB.
-        files_of: gives the files of partitions.
-        layout: of the table, with all of its partitions written.
-    """
-
-    cursor: Cursor
-    files_of: Callable[[Sequence[Partition]], Sequence[Path]]
-    layout: Layout
-
-    @property
-    def key(self) -> list[str]:
-        return [quote_name(name) for name in self.layout.cluster_key]
-
-    def rows_sql(self, partitions: Sequence[Partition]) -> str:
-        return parquet_rows(self.files_of(partitions))
+class _Table(KeyedTable):
+    """The partitions that an index is made of."""
 
     def totals(self, names: Sequence[str], partitions: Sequence[Partition], where: str) -> UnitTotals:
         """Return what the units in some partitions sum to."""

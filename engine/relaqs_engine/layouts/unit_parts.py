@@ -84,35 +84,46 @@ def _has_parts(column: Column, layout: Layout) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _UnitCounter:
-    """The partitions whose units are counted."""
+class KeyedTable:
+    """A layout by a key whose units are looked into.
+
+    Attributes:
+        cursor: of a database that may read the files.
+        files_of: gives the files of partitions.
+        layout: of the table, with all of its partitions written.
+    """
 
     cursor: Cursor
     files_of: Callable[[Sequence[Partition]], Sequence[Path]]
     layout: Layout
 
     @property
-    def _key(self) -> list[str]:
+    def key(self) -> list[str]:
         return [quote_name(name) for name in self.layout.cluster_key]
 
-    def _rows_sql(self, partitions: Sequence[Partition]) -> str:
+    def rows_sql(self, partitions: Sequence[Partition]) -> str:
         return parquet_rows(self.files_of(partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class _UnitCounter(KeyedTable):
+    """A table whose units' rows are counted."""
 
     def most_in_sample(self, names: Sequence[str]) -> dict[str, int]:
         """Return the rows of the largest part of each column in a sample of units."""
         count, blocks = size_of_sample(self.layout.partitions, SAMPLE_ROWS)
-        rows = f"{self._rows_sql(self.layout.partitions[:count])} WHERE {BLOCK_COLUMN} < {blocks}"
-        return {name: self._most(rows, self._key, name) for name in names}
+        rows = f"{self.rows_sql(self.layout.partitions[:count])} WHERE {BLOCK_COLUMN} < {blocks}"
+        return {name: self._most(rows, self.key, name) for name in names}
 
     def count_units(self, partitions: Sequence[Partition], above: int) -> tuple[float, float]:
         """Make the table of the units with more rows than that.
 
         Return the sum of the squares of all units' rows, and that of the fourth powers.
         """
-        keys = ", ".join(f"{name} AS key_{i}" for i, name in enumerate(self._key))
+        keys = ", ".join(f"{name} AS key_{i}" for i, name in enumerate(self.key))
         self.cursor.run(
             f"CREATE OR REPLACE TEMP TABLE {_UNITS} AS SELECT {keys}, count(*) AS unit_rows "
-            f"FROM {self._rows_sql(partitions)} GROUP BY {', '.join(self._key)}"
+            f"FROM {self.rows_sql(partitions)} GROUP BY {', '.join(self.key)}"
         )
         ((squares, fourths),) = self.cursor.rows(
             f"SELECT sum(unit_rows::DOUBLE ** 2), sum(unit_rows::DOUBLE ** 4) FROM {_UNITS}"
@@ -126,13 +137,13 @@ class _UnitCounter:
         It reads the units that `count_units` found, and drops their table.
         """
         same = " AND ".join(
-            f"whole.{name} IS NOT DISTINCT FROM units.key_{i}" for i, name in enumerate(self._key)
+            f"whole.{name} IS NOT DISTINCT FROM units.key_{i}" for i, name in enumerate(self.key)
         )
         columns = ", ".join(f"whole.{quote_name(name)} AS part_{i}" for i, name in enumerate(most))
         if columns:
             self.cursor.run(
                 f"CREATE OR REPLACE TEMP TABLE {_HELD} AS SELECT units.rowid AS unit, unit_rows, {columns} "
-                f"FROM {self._rows_sql(partitions)} AS whole JOIN {_UNITS} AS units ON {same}"
+                f"FROM {self.rows_sql(partitions)} AS whole JOIN {_UNITS} AS units ON {same}"
             )
         found = {
             name: max(known, self._most(f"{_HELD} WHERE unit_rows > {known}", ["unit"], f"part_{i}"))

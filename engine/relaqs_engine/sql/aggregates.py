@@ -51,7 +51,7 @@ class Merge(Enum):
 
 
 # names: DuckDB's; the first one stands for the others
-# node: what sqlglot reads a call as, or one of the classes above; - where it knows no such function
+# node: what sqlglot reads a call as; - where it knows no such function
 # of: how many arguments the law is about; another call merges as ROWS
 # merges, DISTINCT, ORDER BY: how a plain call merges, and one with DISTINCT, or ORDER BY, inside of it; same:
 #   as a plain one, since equal values, or their order, make no difference
