@@ -68,7 +68,7 @@ def test_tame_functions_of_heavy_tails_are_certified(lines: list[Line]) -> None:
             assert line.judged.coverage.certified_share > 0.5
         else:
             assert line.judged.coverage.certified_share == 0.0
-            assert 0.915 <= line.judged.coverage.bounded_coverage
+            assert line.judged.coverage.bounded_coverage >= 0.915
 
 
 def _in_words(line: Line) -> str:
