@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import RelaqsError, naming
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import check_seconds, relative_error
@@ -215,13 +215,14 @@ class OnlineQuery(Handle[Snapshot]):
         enough = relative_error(until, "until")
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         deadline = None if seconds is None else time.monotonic() + seconds
-        reader = iter(self)
-        while (snapshot := reader.next_within(_seconds_left(deadline))) is not None:
-            if snapshot.is_exact or (enough is not None and snapshot.error <= enough):
-                break
-        snapshot = snapshot or self.latest
-        was_paused = self.state == "paused"
-        self.stop()
+        with naming("reading the answer", self.sql):
+            reader = iter(self)
+            while (snapshot := reader.next_within(_seconds_left(deadline))) is not None:
+                if snapshot.is_exact or (enough is not None and snapshot.error <= enough):
+                    break
+            snapshot = snapshot or self.latest
+            was_paused = self.state == "paused"
+            self.stop()
         if snapshot is not None:
             return snapshot
         if deadline is not None and not _seconds_left(deadline):

@@ -460,6 +460,8 @@ def outcomes_of(ways: Ways, tried: Iterable[Cell]) -> Iterator[tuple[Cell, Outco
 def _alone(ways: Ways, cell: Cell) -> Outcome:
     found = outcome(ways, cell.sql)
     is_ordered = " ORDER BY " in cell.call and not cell.function.startswith(("arg", "min_by", "max_by"))
+    if cell.place == "union":  # of two tables with the same ids
+        is_ordered = is_ordered and " ORDER BY t.id" not in cell.call
     has_sign = "NaN" in cell.type and cell.place in ("as text", "having")  # a NaN's, which is as it falls
     takes_any = cell.function in TAKES_ANY and not is_ordered
     if cell.function in COMPENSATED and not is_ordered:  # an infinite value makes NaN, unless it comes last

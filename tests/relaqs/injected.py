@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 ROOT = Path(__file__).resolve().parents[2]
+OURS = tuple(f"{ROOT / folder}/" for folder in ("bootstrap", "engine", "relaqs"))  # a .venv is not
 Place = tuple[str, str]  # a file, and the full name of a function in it
 
 ERRORS: tuple[Callable[[], Exception], ...] = (
@@ -55,7 +56,6 @@ BESIDE_QUERIES = (
     "relaqs/arguments.py",
     "relaqs/queries/online_query.py",
     "relaqs/queries/options.py",
-    "tests/",
 )
 OUTERMOST = {
     "<module>",
@@ -89,7 +89,7 @@ class Injector:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         file = frame.f_code.co_filename
-        if event != "call" or not file.startswith(str(ROOT)):
+        if event != "call" or not file.startswith(OURS):
             return
         place = (file[len(str(ROOT)) + 1 :], frame.f_code.co_qualname)
         with self._lock:
