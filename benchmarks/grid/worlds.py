@@ -92,7 +92,7 @@ _NAMES = {
     "decimal38": "DECIMAL(38, 10)",
     "text": "VARCHAR",
     "bool": "BOOLEAN",
-    "enum": "ENUM ('low', 'middle', 'high', 'é')",
+    "enum": "ENUM ('high', 'low', 'middle', 'é')",  # layouts take those in the order of the alphabet
     "struct": "STRUCT(a INTEGER, b VARCHAR)",
     "list": "INTEGER[]",
     "map": "MAP(VARCHAR, INTEGER)",
@@ -121,7 +121,7 @@ def usual_value(kind: str, whole: str) -> str:
         "interval": f"to_days({whole} % 5) + to_hours({whole})",
         "text": f"['a', 'B', 'bc', 'zoë', 'x y', '10', 'NULL', 'ä'][1 + {whole} % 8]",
         "blob": f"encode('b' || {whole} % 9)",
-        "enum": f"['low', 'middle', 'high', 'é'][1 + {whole} % 4]",
+        "enum": f"['high', 'low', 'middle', 'é'][1 + {whole} % 4]",
         "uuid": f"'00000000-0000-4000-8000-0000000000' || (10 + {whole})",
         "struct": f"struct_pack(a := CAST({whole} % 4 AS INTEGER), b := 's' || {whole} % 3)",
         "list": f"list_transform(range({whole} % 4), lambda e: CAST(e + {whole} % 3 AS INTEGER))",
