@@ -91,6 +91,11 @@ class Statement:
         return " ".join(text.split(" ")).replace("SELECT  ", "SELECT ").strip()
 
     @property
+    def compares_rows(self) -> bool:
+        """Whether rows that were computed apart are compared, floats to the last digit."""
+        return self.other is not None and self.operation != "UNION ALL"
+
+    @property
     def is_ordered(self) -> bool:
         """Whether its answer has an order."""
         return bool(self.order) and not self.around and self.other is None
@@ -461,12 +466,15 @@ class Writer:
         key = base.keys[0] if base.keys else "a.id" if not is_grouped else "count(*)"
         by = "count(*)" if is_grouped else "a.n"
         ties = "" if not is_grouped else f", {key}"
+        row = (
+            ", ".join((*base.keys, by)) if is_grouped else "a.id"
+        )  # what tells rows apart that give another sum
         window = self._pick(
             f"rank() OVER (ORDER BY {by})",
             f"row_number() OVER (ORDER BY {by}, {key})",
             f"sum({by}) OVER (PARTITION BY {key})",
             f"lag({by}) OVER (ORDER BY {by}{ties})",
-            f"sum({by}) OVER (ORDER BY {key} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            f"sum({by}) OVER (ORDER BY {row} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
             "count(*) OVER ()",
         )
         if around == "window":

@@ -429,9 +429,10 @@ class _Maker:
                         force=True,
                         threads=1,
                     )
-        # Parquet has one type of moments in microseconds, whatever they were in before.
-        coarse = [f"x_{kind}" for kind in ("timestamp_s", "timestamp_ms") if kind in self.rows.types]
-        casts = ", ".join(f"{name}::TIMESTAMP AS {name}" for name in coarse)
+        # Parquet has text for an enum, and one type of moments in microseconds, whatever they were in before.
+        stored = {"timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP", "enum": "VARCHAR"}
+        kinds = [kind for kind in stored if kind in self.rows.types]
+        casts = ", ".join(f"x_{kind}::{stored[kind]} AS x_{kind}" for kind in kinds)
         replaced = f" REPLACE ({casts})" * bool(casts and not self.rows.text)
         return Made(self.name, f"SELECT *{replaced} FROM ({self.rows.sql})", refused=self.refused)
 
