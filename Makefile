@@ -3,7 +3,7 @@
 #   make demo    make 12 million rows, run one query online and watch it sharpen
 #   make test    run the tests but the slow ones, three files at a time
 #   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
-#   make check   all that must hold before a commit: tests, lint, format, types
+#   make check   all that must hold before a commit: tests, lint, format, types, two minutes of the grid
 #   make grid    ask random kinds of queries of random kinds of tables beside plain DuckDB, for MINUTES
 #   make docs    build the documentation's site, into site/index.html
 #   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)
@@ -40,6 +40,7 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(GRID) --seed 1$(SEED) --minutes $(SLOW_MINUTES)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -50,14 +51,16 @@ format-check: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy --num-workers 2
 
-check: lint format-check types test
+check: lint format-check types test grid
 
 # Another seed each day. The seed is printed with what fails: make grid SEED=N asks the same again.
 SEED ?= $(shell date +%j)
-MINUTES ?= 5
+MINUTES ?= 2
+SLOW_MINUTES ?= 20
+GRID := $(BIN)/python -m benchmarks.grid --processes 2
 
 grid: $(INSTALLED)
-	$(BIN)/python -m benchmarks.grid --seed $(SEED) --minutes $(MINUTES) --processes 2
+	$(GRID) --seed $(SEED) --minutes $(MINUTES)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
