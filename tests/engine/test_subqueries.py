@@ -7,8 +7,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
+import sqlglot
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.rewrite.one_row import with_one_row_tables
+from sqlglot import exp
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -116,6 +119,26 @@ def test_distinct_values_of_a_key_are_those_before_it_is_set_null(
 ) -> None:
     values = f"count(DISTINCT {value}) AS d, count(*) AS n, sum(v) AS s, max(g) AS m"
     worlds[layout].check(f"SELECT g, {values} FROM t GROUP BY {of_sets}", batches=2)
+
+
+@pytest.mark.parametrize(
+    ("others", "tables"),
+    [("", 2), ("WHERE t.v > 2", 2), ("WHERE t.g = dim.g AND t.v > 2", 1), ("WHERE t.g < dim.g", 2)],
+)
+def test_what_relates_tables_does_not_become_a_filter_of_all_pairs(others: str, tables: int) -> None:
+    """One scan would join each row with each. There is one where both aggregates relate the rows alike."""
+    some = "(SELECT count(*) FROM t, dim WHERE t.g = dim.g AND t.v > 1)"
+    query = sqlglot.parse_one(f"SELECT {some} / (SELECT count(*) FROM t, dim {others}) AS share")
+    assert isinstance(query, exp.Select)
+    query = with_one_row_tables(query)
+    assert len(list(query.find_all(exp.Subquery))) == tables
+    for scan in query.find_all(exp.Subquery):
+        assert "t.g" not in "".join(each.sql() for each in scan.find_all(exp.Filter))
+
+
+def test_a_share_of_related_rows_among_all_pairs(worlds: dict[str, World]) -> None:
+    some = "(SELECT count(*) FROM t, dim WHERE t.g = dim.g AND t.v > 1)"
+    worlds["rows"].check(f"SELECT {some} / (SELECT count(*) FROM t, dim) AS share", batches=2)
 
 
 def test_a_name_in_grouping_is_a_column_where_its_table_is_named(worlds: dict[str, World]) -> None:

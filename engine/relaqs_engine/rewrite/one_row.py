@@ -97,11 +97,24 @@ def _merged(query: exp.Select) -> exp.Select:
     found: dict[str, list[exp.Subquery]] = {}
     for source in _crossed(query):
         if _has_one_row(source.this) and _can_be_filtered(source.this):
-            parts = [source.this.args["from_"], *(source.this.args.get("joins") or [])]
-            found.setdefault(" ".join(part.sql(DIALECT) for part in parts), []).append(source)
+            found.setdefault(_rows(source), []).append(source)
     for same in (each for each in found.values() if len(each) > 1):
         _merge(query, same)
     return query
+
+
+def _rows(source: exp.Subquery) -> str:
+    """Return the tables that a derived table reads, and what relates them: in FILTER, all would meet all."""
+    joins: list[exp.Join] = source.this.args.get("joins") or []
+    parts = [source.this.args["from_"], *joins]
+    if joins:
+        parts += [each for each in _conjuncts(source) if not _reads_one_table(each)]
+    return " ".join(part.sql(DIALECT) for part in parts)
+
+
+def _reads_one_table(condition: exp.Expr) -> bool:
+    names = {column.table for column in condition.find_all(exp.Column)}
+    return len(names) < 2 and "" not in names
 
 
 def _crossed(query: exp.Select) -> list[exp.Subquery]:
