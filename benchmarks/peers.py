@@ -1,11 +1,13 @@
 """Ask the queries of other engines' own test files beside plain DuckDB, from a checkout of theirs.
 
     python -m benchmarks.peers FOLDER_OR_FILE ... [--ways file,rows,key] [--processes P] [--minutes T]
+        [--setup FILE ...]
 
 Files are DuckDB's and SQLite's `*.test` (their statements and queries; what they expect is not read) and
-Postgres's `*.sql`. Plain DuckDB carries out each statement. What a query reads is then written to Parquet,
-and the query is asked of the files as they lie (`file`), of layouts by rows (`rows`) and of layouts by the
-first column (`key`). Plain DuckDB answers over the same files in three orders of their rows.
+Postgres's `*.sql`, whose tables are made by `--setup sql/test_setup.sql`. Plain DuckDB carries out each
+statement. What a query reads is then written to Parquet, and the query is asked of the files as they lie
+(`file`), of layouts by rows (`rows`) and of layouts by the first column (`key`). Plain DuckDB answers over
+the same files in three orders of their rows, by one to three threads.
 
 The exit status is 1 where an answer is wrong, an exception is none of ours, or a query hangs. What is refused
 is counted by reason.
@@ -22,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import islice, product, takewhile
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -48,14 +50,26 @@ _LOOPS = 2
 """So many rounds of each loop in a test file are run."""
 _IS_QUERY = re.compile(r"[(\s]*(select|with|from|values|pivot|unpivot)\b", re.IGNORECASE)
 _IS_ORDERED = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
+_NOT_ASKED = ("both refuse", "no table", "too long")
 _ORDERS = ("", " ORDER BY row_number() OVER () DESC", " ORDER BY hash(row_number() OVER ())")
+_COMMENTS = re.compile(r"\A(\s|--[^\n]*(\n|\Z)|/\*.*?\*/)+", re.DOTALL)
+_EXPLAIN = re.compile(r"\Aexplain\s*(\([^()]*\)|analyze\b|verbose\b|\s)*", re.IGNORECASE)
+_IS_TRANSACTION = re.compile(r"(begin|start|commit|rollback|abort|end|savepoint|release)\b", re.IGNORECASE)
+"""A statement that DuckDB refuses would otherwise take those with it that follow."""
+_VARIABLE = re.compile(r"(?<![:\w]):(['\"]?)(\w+)\1")
+_ENDS_IN_PSQL = re.compile(r"\\g(set|exec|desc|x)?\b.*$")
+_FROM_INPUT = re.compile(r"copy\s+(\w+\s*(?:\([^)]*\))?)\s*from\s+stdin\b\s*([^;]*);", re.IGNORECASE)
+_FROM_FILE = re.compile(r"^copy\s+(\w+)\s+from\s+('[^']+')$", re.IGNORECASE)
+_AS_TEXT = r"DELIMITER '\\t', NULLSTR '\\N', HEADER false, QUOTE '', ESCAPE ''"
+_TEXTS = ("name", "point", "path", "box", "lseg", "line", "circle", "polygon")
+"""Types of Postgres that are text here."""
 _SPAWN = get_context("spawn")
 
 
 def statements_of(path: Path) -> Iterator[str]:
     """Yield the statements of a test file, loops of `*.test` written out."""
-    text = path.read_text(errors="replace")
-    yield from _of_records(text.split("\n")) if path.suffix != ".sql" else _of_script(text)
+    lines = path.read_text(errors="replace").split("\n")
+    yield from _of_script(iter(lines), path.parent) if path.suffix == ".sql" else _of_records(lines)
 
 
 def _of_records(lines: Sequence[str]) -> Iterator[str]:
@@ -101,12 +115,57 @@ def _end_of_loop(lines: Sequence[str], place: int) -> int:
     return len(lines)
 
 
-def _of_script(text: str) -> Iterator[str]:
-    lines = [line for line in text.split("\n") if not line.startswith("\\")]
-    for part in re.split(r";[ \t]*(?:--[^\n]*)?\n", "\n".join(lines)):  # a statement ends with its line
+def _of_script(lines: Iterator[str], folder: Path) -> Iterator[str]:
+    """Yield the statements of a script for psql, those that it explains as well.
+
+    folder: the script's, beside its data.
+    """
+    before = ""
+    for part in re.split(r";[ \t]*(?:--[^\n]*)?\n", "\n".join(_as_sql(lines, folder))):  # ends with its line
         with suppress(TokenError):
+            begin = 0
             ends = [token.end for token in tokens_of(part) if token.token_type is TokenType.SEMICOLON]
-            yield part.strip() if not ends else part[: ends[0]].strip()
+            for end in (*ends, len(part)):
+                statement = _EXPLAIN.sub("", _COMMENTS.sub("", part[begin:end])).strip()
+                begin = end + 1
+                if statement not in ("", before) and not _IS_TRANSACTION.match(statement):
+                    before = statement
+                    yield _FROM_FILE.sub(rf"COPY \1 FROM \2 ({_AS_TEXT})", statement)
+
+
+def _as_sql(lines: Iterator[str], folder: Path) -> Iterator[str]:
+    """Yield lines without what psql alone knows: variables are put in, and rows below a COPY are inserted."""
+    variables = dict[str, str]()
+    for line in lines:
+        if line.startswith("\\"):
+            command, *words = line.split()
+            if command == "\\getenv" and words[1:] == ["PG_ABS_SRCDIR"]:
+                variables[words[0]] = str(folder.parent)
+            elif command == "\\set" and words:
+                parts = [_put_in(word, variables).strip("'") for word in words[1:]]
+                variables[words[0]] = "".join(parts)
+        elif given := _FROM_INPUT.match(line):
+            rows = list(takewhile(lambda each: each.strip() != "\\.", lines))
+            if rows and not given[2]:
+                yield f"INSERT INTO {given[1]} VALUES {', '.join(map(_as_values, rows))};"
+        else:
+            yield _put_in(_ENDS_IN_PSQL.sub(";", line), variables)
+
+
+def _put_in(line: str, variables: dict[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        mark, name = found[1], found[2]
+        return f"{mark}{variables[name]}{mark}" if name in variables else found[0]
+
+    return _VARIABLE.sub(value, line)
+
+
+def _as_values(row: str) -> str:
+    def value(text: str) -> str:
+        plain = re.sub(r"\\(.)", lambda found: {"t": "\t", "n": "\n"}.get(found[1], found[1]), text)
+        return "NULL" if text == "\\N" else "'" + plain.replace("'", "''") + "'"
+
+    return f"({', '.join(map(value, row.split(chr(9))))})"
 
 
 @dataclass(slots=True)
@@ -125,6 +184,14 @@ class Peer:
     _seen: dict[str, int] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)
 
+    def set_up(self, files: Iterable[Path]) -> None:
+        """Carry out the statements of files that make tables for others."""
+        for name in _TEXTS:
+            self.outcome(f"CREATE TYPE {name} AS VARCHAR")
+        for sql in (sql for path in files for sql in statements_of(path)):
+            if not _IS_QUERY.match(sql):
+                self.outcome(sql)
+
     def outcome(self, sql: str) -> Outcome | None:
         """Return what becomes of a statement; None where it is no query over tables."""
         if not _IS_QUERY.match(sql):
@@ -139,7 +206,7 @@ class Peer:
         except duckdb.Error:
             return Outcome("both refuse")  # it is about what the file itself has set up
         if names is None:
-            return Outcome("no table", "it reads a view, or a table of another schema")
+            return Outcome("no table", "it reads a table of another schema")
         try:
             for name in names:
                 self._write(name)
@@ -160,13 +227,16 @@ class Peer:
             timer.cancel()
 
     def _tables(self, sql: str) -> list[str] | None:
-        """Return the tables of the statement; None where it reads something else by a name."""
+        """Return the tables and views of the statement; None where it reads something else by a name."""
         found = self._duckdb.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' "
+            "UNION SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
         ).fetchall()
         known = {name.lower(): name for (name,) in found}
         named = [name.strip('"').lower() for name in self._duckdb.get_table_names(sql)]
-        return [known[name] for name in named] if all(name in known for name in named) else None
+        if not all(name in known for name in named):
+            return None
+        return [known[name] for name in {token.text.lower() for token in tokens_of(sql)} if name in known]
 
     def _write(self, name: str) -> None:
         """Write a table as it is now, unless that was done."""
@@ -226,7 +296,7 @@ class Peer:
     def _truth(self, sql: str, names: Sequence[str]) -> Truth:
         tables, error = list[pa.Table](), ""
         for number in range(len(_ORDERS)):
-            with duckdb.connect(config={"threads": 1}) as connection:
+            with duckdb.connect(config={"threads": 1 + number}) as connection:
                 try:
                     for name in names:
                         file = self._folders[name] / f"{number}.parquet"
@@ -260,15 +330,15 @@ class _Worker:
     sql: str = ""
 
 
-def _start(path: Path, way: str, skipped: int) -> _Worker:
+def _start(path: Path, way: str, setup: Sequence[Path], skipped: int = 0) -> _Worker:
     ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_serve, args=(theirs, path, way, skipped))
+    process = _SPAWN.Process(target=_serve, args=(theirs, path, way, setup, skipped))
     process.start()
     theirs.close()
     return _Worker(process, ours, path, way, time.monotonic(), skipped)
 
 
-def _serve(pipe: Connection, path: Path, way: str, skipped: int) -> None:
+def _serve(pipe: Connection, path: Path, way: str, setup: Sequence[Path], skipped: int) -> None:
     """Run a file's statements, the first queries without asking them of us."""
     import signal
     import warnings
@@ -283,6 +353,7 @@ def _serve(pipe: Connection, path: Path, way: str, skipped: int) -> None:
         os.chdir(folder)
         os.environ["RELAQS_CACHE"] = str(Path(folder) / "cache")
         peer = Peer(Path(folder), way)
+        peer.set_up(setup)
         for number, sql in enumerate(statements_of(path)):
             if number < skipped and _IS_QUERY.match(sql):
                 continue
@@ -293,14 +364,14 @@ def _serve(pipe: Connection, path: Path, way: str, skipped: int) -> None:
 
 
 def run(
-    files: Iterable[tuple[Path, str]], processes: int, until: float
+    files: Iterable[tuple[Path, str]], processes: int, until: float, setup: Sequence[Path] = ()
 ) -> Iterator[tuple[Path, str, str, Outcome]]:
     """Yield file, way, query and outcome as they come. until: no file begins later, `time.monotonic`."""
     waiting, busy = iter(files), list[_Worker]()
     try:
         while True:
             while len(busy) < processes and time.monotonic() < until and (found := next(waiting, None)):
-                busy.append(_start(*found, 0))
+                busy.append(_start(*found, setup))
             if not busy:
                 return
             ready = wait([worker.pipe for worker in busy], timeout=1.0)
@@ -312,7 +383,7 @@ def run(
                         told = (worker.done, worker.sql, Outcome("raw", "the process ended"))
                         busy.remove(worker)
                         if worker.sql:
-                            busy.append(_start(worker.path, worker.way, worker.done + 1))
+                            busy.append(_start(worker.path, worker.way, setup, worker.done + 1))
                     if told is None:
                         busy.remove(worker)
                         worker.process.join(10)
@@ -324,7 +395,7 @@ def run(
                 elif time.monotonic() - worker.begun > HANG_SECONDS:
                     worker.process.kill()
                     busy.remove(worker)
-                    busy.append(_start(worker.path, worker.way, worker.done + 1))
+                    busy.append(_start(worker.path, worker.way, setup, worker.done + 1))
                     yield worker.path, worker.way, worker.sql, Outcome("hang", f"{HANG_SECONDS:.0f} seconds")
     finally:
         for worker in busy:
@@ -349,13 +420,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=60.0, help="no file begins later")
     parser.add_argument("--every", type=int, default=1, help="one file in so many")
+    parser.add_argument(
+        "--setup", nargs="*", type=Path, default=[], metavar="FILE", help="makes tables for each"
+    )
     given = parser.parse_args(arguments)
     files = files_of(given.paths)[:: given.every]
     kinds, refused, examples = Counter[str](), Counter[str](), dict[str, str]()
     failing = list[str]()
     until = time.monotonic() + 60 * given.minutes
     try:
-        for path, way, sql, outcome in run(product(files, given.ways.split(",")), given.processes, until):
+        ways = product(files, given.ways.split(","))
+        for path, way, sql, outcome in run(ways, given.processes, until, given.setup):
             kinds[outcome.kind] += 1
             if outcome.kind in ("refused", "no table"):
                 refused[outcome.reason] += 1
@@ -370,7 +445,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{sum(kinds.values()):,} queries: {dict(kinds)}", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
-    print(f"\n{len(files)} files, {sum(kinds.values()):,} queries")
+    asked = sum(kinds.values()) - sum(kinds[kind] for kind in _NOT_ASKED)
+    print(f"\n{len(files)} files, {sum(kinds.values()):,} queries, {asked:,} asked that DuckDB answers")
     for kind, count in kinds.most_common():
         print(f"{count:8,} {kind}")
     for reason, count in refused.most_common():

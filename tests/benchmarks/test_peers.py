@@ -51,9 +51,25 @@ SELECT current_setting('threads')
 SCRIPT = """\\set ON_ERROR_STOP
 CREATE TABLE t AS SELECT i AS id FROM range(5) AS r(i);
 SELECT count(*) FROM t; -- five; no more
+-- the last ones
+BEGIN; EXPLAIN (costs off) SELECT id FROM t
+WHERE id > 2 ORDER BY id;
 SELECT id FROM t
 WHERE id > 2 ORDER BY id;
 """
+SETUP = r"""\getenv here PG_ABS_SRCDIR
+\set filename :here '/data/u.data'
+/* the tables */
+CREATE TABLE u (id int, word name);
+COPY u FROM :'filename';
+COPY u (id, word) FROM stdin;
+3|it's
+4|\N
+5|a\\b;
+\.
+SELECT count(*) FROM u \gset
+CREATE VIEW w AS SELECT id + 1 AS id FROM u;
+""".replace("|", "\t")
 
 
 def test_statements_are_read_from_both_kinds_of_files(tmp_path: Path) -> None:
@@ -69,8 +85,22 @@ def test_statements_are_read_from_both_kinds_of_files(tmp_path: Path) -> None:
     assert list(peers.statements_of(tmp_path / "b.sql"))[1:] == [
         "SELECT count(*) FROM t",
         "SELECT id FROM t\nWHERE id > 2 ORDER BY id",
-        "",
     ]
+
+
+def test_a_script_for_psql_makes_tables_for_others(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "sql" / "setup.sql").write_text(SETUP)
+    (tmp_path / "data" / "u.data").write_text("1\tone\n2\t\\N\n")
+    peer = peers.Peer(tmp_path, "rows")
+    peer.set_up([tmp_path / "sql" / "setup.sql"])
+    rows = peer._duckdb.sql("FROM u ORDER BY id").fetchall()
+    assert rows == [(1, "one"), (2, None), (3, "it's"), (4, None), (5, "a\\b;")]
+    for sql in ("SELECT max(word) FROM u", "SELECT sum(id) FROM w"):
+        found = peer.outcome(sql)
+        assert found is not None
+        assert found.kind == "equal"
 
 
 def test_each_query_is_asked_in_each_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +108,12 @@ def test_each_query_is_asked_in_each_way(tmp_path: Path, capfd: pytest.CaptureFi
     (tmp_path / "b.sql").write_text(SCRIPT)
     assert peers.main([str(tmp_path), "--ways", "file,rows,key"]) == 0
     printed = " ".join(capfd.readouterr().out.split())
-    for said in ("2 files, 24 queries 15 equal", "3 both refuse", "3 ambiguous", "3 refused: the function"):
+    for said in (
+        "2 files, 24 queries, 21 asked that DuckDB answers 15 equal",
+        "3 both refuse",
+        "3 ambiguous",
+        "3 refused: the function",
+    ):
         assert said in printed
 
 
