@@ -77,6 +77,8 @@ ANSWERED = (
     "SELECT id, a FROM t JOIN BY (TYPE single) (SELECT i AS a FROM range(3) AS r(i)) ON v = a",
     "SELECT count(*), max(b.v) FROM t JOIN BY (TYPE left) u AS b ON t.id = b.v",
     "SELECT * FROM (PIVOT t ON g IN (1, 2) USING sum(v) GROUP BY v) ORDER BY *",
+    "PIVOT (SELECT a.g, b.v FROM t AS a JOIN u AS b ON a.id = b.id) ON g IN (1, 2) USING sum(v) AS s",
+    "FROM (SELECT t.g, t.v FROM t WHERE t.v > (SELECT avg(u.v) FROM u)) PIVOT (max(v) FOR g IN (1, 2))",
 )
 READ_ALIKE = (
     "SELECT log10(x), log2(x), log(x), log(3, x) FROM t",

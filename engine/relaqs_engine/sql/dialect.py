@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.generator import Generator
 from sqlglot.tokenizer_core import Token, TokenizerCore, TokenType
+from sqlglot.transforms import preprocess, unqualify_columns
 
 if TYPE_CHECKING:
     from sqlglot.generator import Generator as _Generator
@@ -231,6 +232,16 @@ class RelaqsParser(_Parser):
         return self.expression(exp.Extract(this=part, expression=self._parse_bitwise()))
 
 
+def _with_plain_names(pivot: exp.Expr) -> exp.Expr:
+    """Return a PIVOT whose own names have no table, as DuckDB wants them. What it reads stays as it is."""
+    for name, part in pivot.args.items():
+        if name != "this":
+            for node in part if isinstance(part, list) else (part,):
+                if isinstance(node, exp.Expr):
+                    unqualify_columns(node)
+    return pivot
+
+
 class RelaqsGenerator(_Generator):
     """sqlglot's writer of DuckDB's SQL."""
 
@@ -252,6 +263,7 @@ class RelaqsGenerator(_Generator):
         ),
         exp.RespectNulls: lambda self, call: self._embed_ignore_nulls(call, "RESPECT NULLS"),
         exp.LimitOptions: lambda self, options: "%" if options.args.get("percent") else "",
+        exp.Pivot: preprocess([_with_plain_names]),
     }
 
     def withingroup_sql(self, expression: exp.WithinGroup) -> str:

@@ -243,19 +243,8 @@ def _refuse_statements(tree: exp.Query) -> None:
                 "which columns this PIVOT gives depends on the data; name its values, as in "
                 "PIVOT t ON x IN ('a', 'b') USING sum(y)"
             )
-        if isinstance(node, exp.Pivot) and (name := _name_with_its_table(node)):
-            raise SqlError(
-                f"this PIVOT reads a SELECT that says {name}; put the SELECT into a WITH, as in "
-                "WITH rows AS (SELECT …) FROM (PIVOT rows ON …)"
-            )
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); give its value with params")
-
-
-def _name_with_its_table(pivot: exp.Pivot) -> str | None:
-    """Return a name such as `t.zone` in the SELECT that is pivoted. sqlglot drops its table as it writes."""
-    columns = pivot.this.find_all(exp.Column) if isinstance(pivot.this, exp.Subquery) else ()
-    return next((column.sql(DIALECT) for column in columns if column.table), None)
 
 
 def _has_columns_of_data(pivot: exp.Pivot) -> bool:
