@@ -285,9 +285,21 @@ class Peer:
         if truth.table is None:
             return Outcome("both refuse" if truth.is_ambiguous else "wrong", "DuckDB refuses", truth.error)
         said = difference(last.estimate, truth)
+        if said and truth.is_ordered and self._differ_in_ties(sql, last.estimate, truth.table):
+            return Outcome("ambiguous", "", "", type(query.plan).__name__)
         if said and not (truth.is_ambiguous and said.startswith(("rows", "values"))):
             return Outcome("wrong", stable(said), said, type(query.plan).__name__)
         return Outcome("ambiguous" if truth.is_ambiguous else "equal", "", "", type(query.plan).__name__)
+
+    def _differ_in_ties(self, sql: str, ours: pa.Table, theirs: pa.Table) -> bool:
+        """Whether two answers have the same rows, ordered alike by the outputs that ORDER BY names."""
+        items = [each.split() for each in sql[sql.lower().rindex("order by") + 8 :].split(",")]
+        named = {word: name for name in theirs.column_names for word in (name.lower(), f'"{name.lower()}"')}
+        named |= {str(number): name for number, name in enumerate(theirs.column_names, 1)}
+        keys = [named.get(words[0].lower()) for words in items if words]
+        if None in keys or difference(ours, Truth(theirs)):
+            return False
+        return not difference(ours.select(keys), Truth(theirs.select(keys), is_ordered=True))
 
     def _source(self, name: str) -> Path:
         path = self._folders[name]

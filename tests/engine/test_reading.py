@@ -74,6 +74,11 @@ ANSWERED = (
     "WITH RECURSIVE r(i, p) USING KEY (i) AS (SELECT 1, 10 UNION ALL SELECT n.i + 1, old.p + 10 FROM r AS n "
     "JOIN recurring.r AS old ON old.i = n.i WHERE n.i < 5) SELECT count(*), sum(p) FROM r JOIN dim ON g = i",
     "SELECT count(*) FROM t AS a JOIN t AS b ON (SELECT a.id = b.id)",
+    "SELECT * FROM ((VALUES (1, 'a'), (2, 'b')) AS p(k, \"T\"))",
+    "SELECT sum(x), k FROM t JOIN ((VALUES (1, 2), (2, 4)) p(k,i) JOIN dim d ON k = d.g) ON v = i GROUP BY 2",
+    "SELECT count(k), sum(v) FROM ((VALUES (1), (9)) p(k) RIGHT JOIN t ON k = v)",
+    "SELECT r.k, q.i FROM (((VALUES (1)) p(k) JOIN (VALUES (1)) q(i) ON k = i)) LEFT JOIN (VALUES (1)) r(k) "
+    "ON EXISTS (SELECT 1 WHERE q.i = r.k)",
     "SELECT id, a FROM t JOIN BY (TYPE single) (SELECT i AS a FROM range(3) AS r(i)) ON v = a",
     "SELECT count(*), max(b.v) FROM t JOIN BY (TYPE left) u AS b ON t.id = b.v",
     "SELECT * FROM (PIVOT t ON g IN (1, 2) USING sum(v) GROUP BY v) ORDER BY *",

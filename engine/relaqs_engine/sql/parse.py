@@ -90,6 +90,7 @@ def parse_query(
     _select_what_is_described(tree)
     _unpack_columns(tree)
     _read_all_of_queries(tree)
+    _select_from_values(tree)
     _take_joins_out_of_brackets(tree)
     _order_by_all(tree)
     _leave_out_the_schema(tree)
@@ -159,6 +160,20 @@ def _read_all_of_queries(tree: exp.Query) -> None:
         query = call.expressions[0] if len(call.expressions) == 1 else None
         if call.name.lower() == "all" and isinstance(query, exp.Query):
             call.replace(exp.All(this=query))
+
+
+def _select_from_values(tree: exp.Query) -> None:
+    """Write `((SELECT * FROM (VALUES (1)) AS v(x)) AS v)` for `((VALUES (1)) AS v(x))`. In place.
+
+    sqlglot takes the VALUES in such brackets for the name of a table.
+    """
+    for table in list(tree.find_all(exp.Table)):
+        values, alias = table.this, table.args.get("alias")
+        if isinstance(values, exp.Values) and not any(table.args.get(name) for name in ("sample", "pivots")):
+            name = exp.TableAlias(this=alias.this.copy()) if alias else None
+            values.set("alias", alias)
+            query = exp.select("*").from_(values, copy=False)
+            table.replace(exp.Subquery(this=query, alias=name, joins=table.args.get("joins")))
 
 
 def _take_joins_out_of_brackets(tree: exp.Query) -> None:
