@@ -6,7 +6,7 @@ Pure: no clock and no thread lives here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -51,12 +51,17 @@ class FairQueue(Generic[Item]):
             self._shares.wake(job)
         self._waiting.setdefault(job, deque()).extend(items)
 
-    def pop(self) -> Grant[Item] | None:
-        """Take the next item of the job whose turn it is, or None where nothing waits."""
-        prepared = [job for job in self._waiting if job not in self._preparing]
-        if (job := self._shares.next(prepared or self._waiting)) is None:
+    def pop(self, may_start: Callable[[Item], bool] = lambda item: True) -> Grant[Item] | None:
+        """Take the next item of the job whose turn it is, or None where nothing waits that may start.
+
+        may_start: is asked of the first item of each job.
+        """
+        asking = [job for job, items in self._waiting.items() if may_start(items[0])]
+        prepared = [job for job in asking if job not in self._preparing]
+        chosen = prepared or asking
+        if (job := self._shares.next(chosen)) is None:
             return None
-        in_turn = not prepared or len(prepared) == len(self._waiting)
+        in_turn = len(chosen) == len(self._waiting)
         if job not in self._begun:
             self._begun.add(job)
             self._preparing.add(job)
@@ -70,6 +75,10 @@ class FairQueue(Generic[Item]):
         """Charge what the item took instead of what was charged in advance."""
         self._shares.settle(turn.job, turn.charged_core_seconds, core_seconds)
         self._preparing.discard(turn.job)
+
+    def first(self) -> list[Item]:
+        """Return the first item that waits of each job."""
+        return [items[0] for items in self._waiting.values()]
 
     def drop(self, job: str) -> None:
         """Forget the job and its waiting items."""

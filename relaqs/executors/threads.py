@@ -19,6 +19,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.fair import FairQueue, Grant
+from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name, run_measured
@@ -28,6 +29,7 @@ from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
 from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind
 
 JOIN_SECONDS = 2.0  # for tasks that no interruption reaches, e.g. a training step in another library
 SETTLE_SECONDS = 0.05  # within which a thread gives its core back once its statement has ended
@@ -39,10 +41,26 @@ class DeafTaskWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A task, and what its result is handed to."""
+    """A task, what its result is handed to, and what decides where it may start."""
 
     task: Task
     done: Done
+    need: Need
+
+
+@dataclass(slots=True)
+class _Entered:
+    """A job that has not left. core_seconds: of its tasks that have ended."""
+
+    description: JobDescription
+    driver: Stoppable | None
+    core_seconds: float = 0.0
+
+    def need(self, task: Task) -> Need:
+        """Return what is known of a task of the job before it runs."""
+        job = self.description
+        is_light = job.kind in (Kind.QUERY, Kind.EXACT) and self.core_seconds < LIGHT_CORE_SECONDS
+        return Need(job.user, job.user_cores_most, task.cores, task.whole_seconds, is_light)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +68,11 @@ class _Running:
     """What one thread runs now."""
 
     turn: Grant[_Order]
-    since_seconds: float
+    place: Held
+
+    @property
+    def since_seconds(self) -> float:
+        return self.place.since_seconds
 
     @property
     def job(self) -> str:
@@ -66,8 +88,10 @@ class ThreadExecutor:
     A thread that asks for its next task makes a plan first where one is due. So no thread waits for a clock,
     and a job that has come or gone counts from the next task.
 
+    There is a thread for each usual place, and one more for each spare one while that is there: see `Places`.
+
     Args:
-        cores: how many threads; None: the cores that this process may use.
+        cores: how many usual places; None: the cores that this process may use.
         policy: who gets how many of the cores.
         credit_core_seconds: see `FairShares`.
     """
@@ -86,7 +110,7 @@ class ThreadExecutor:
         self._changed = threading.Condition()
         self._desk = Desk(chosen_policy(policy), credit_core_seconds=credit_core_seconds)
         self._queue: FairQueue[_Order] = FairQueue(self._desk.turns)
-        self._drivers: dict[str, Stoppable] = {}  # by job
+        self._entered: dict[str, _Entered] = {}  # by job
         self._running: dict[int, _Running] = {}  # by thread
         self._cancelled: set[str] = set()  # cancelled jobs that still run tasks
         self._is_closed = False
@@ -105,15 +129,20 @@ class ThreadExecutor:
             self._check_open()
             self._desk.enter(replace(description, client=self._client), time.monotonic())
             self._queue.enter(description.id)
-            if driver is not None:
-                self._drivers[description.id] = driver
+            self._entered.setdefault(description.id, _Entered(description, driver))
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         with self._changed:
             self._check_open()
             if tasks:
-                self._queue.add(tasks[0].key.job, [_Order(task, done) for task in tasks])
+                job = tasks[0].key.job
+                entered = self._entered.get(job)
+                needs = [Need() if entered is None else entered.need(task) for task in tasks]
+                self._queue.add(
+                    job, [_Order(task, done, need) for task, need in zip(tasks, needs, strict=True)]
+                )
                 self._changed.notify(len(tasks))
+                self._prepare_spare()
 
     def report(self, job_id: str, report: StepReport) -> None:
         with self._changed:
@@ -163,7 +192,7 @@ class ThreadExecutor:
         """Forget a job, and return whether tasks of it run still."""
         self._queue.drop(job_id)
         self._desk.leave(job_id)
-        self._drivers.pop(job_id, None)
+        self._entered.pop(job_id, None)
         if not self._runs(job_id):
             return False
         self._cancelled.add(job_id)
@@ -226,16 +255,48 @@ class ThreadExecutor:
         return True
 
     def _next_turn(self) -> _Running | None:
-        """Wait for work; None once the executor is closed."""
+        """Wait for work; None once the executor is closed, or has threads enough without this one."""
         with self._changed:
             while not self._is_closed:
                 self._share_out()
-                if (turn := self._queue.pop()) is not None:
-                    running = _Running(turn, time.monotonic())
-                    self._running[threading.get_ident()] = running
+                places = self._places()
+                if (running := self._begun(places)) is not None:
                     return running
-                self._changed.wait()
+                is_awaited = self._waits_for_spare(places)
+                if self._idle() > self._cores - self._usual() + is_awaited:
+                    self._threads.remove(threading.current_thread())
+                    return None
+                self._changed.wait(places.spare_at_seconds - time.monotonic() if is_awaited else None)
             return None
+
+    def _begun(self, places: Places) -> _Running | None:
+        """Take the next task for this thread; None where none may start."""
+        if (turn := self._queue.pop(lambda order: places.may_start(order.need))) is None:
+            return None
+        place = Held(turn.item.need, time.monotonic(), is_spare=not places.has_usual)
+        self._running[threading.get_ident()] = running = _Running(turn, place)
+        self._prepare_spare()
+        return running
+
+    def _places(self) -> Places:
+        return Places(self._cores, [each.place for each in self._running.values()], time.monotonic())
+
+    def _usual(self) -> int:
+        """Return how many of the usual places are held."""
+        return sum(not each.place.is_spare for each in self._running.values())
+
+    def _idle(self) -> int:
+        """Return how many threads run no task."""
+        return len(self._threads) - len(self._running)
+
+    def _waits_for_spare(self, places: Places) -> bool:
+        """Return whether a task waits that may have a spare place in a moment."""
+        return not places.has_usual and any(places.may_have_spare(each.need) for each in self._queue.first())
+
+    def _prepare_spare(self) -> None:
+        """Have a thread for the next spare place where a task waits for it."""
+        if not self._idle() and self._waits_for_spare(self._places()):
+            self._add_thread()
 
     def _runs(self, job_id: str) -> bool:
         return any(each.job == job_id for each in self._running.values())
@@ -244,8 +305,8 @@ class ThreadExecutor:
         now_seconds = time.monotonic()
         if self._desk.is_due(now_seconds, self._cores):
             for job in self._desk.share_out(now_seconds, self._cores):
-                if (driver := self._drivers.get(job)) is not None:
-                    driver.end_by_plan()
+                if (entered := self._entered.get(job)) is not None and entered.driver is not None:
+                    entered.driver.end_by_plan()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -258,6 +319,8 @@ class ThreadExecutor:
                 return False
             del self._running[threading.get_ident()]
             self._charge(running, core_seconds)
+            if self._queue.first():  # what waited for this place, or for the cores of its user
+                self._changed.notify_all()
             if running.job in self._cancelled and not self._runs(running.job):
                 self._cancelled.discard(running.job)
                 worker.release(running.job)
@@ -265,6 +328,8 @@ class ThreadExecutor:
             return True
 
     def _charge(self, running: _Running, core_seconds: float) -> None:
+        if (entered := self._entered.get(running.job)) is not None:
+            entered.core_seconds += core_seconds
         self._queue.settle(running.turn, core_seconds)
         self._desk.charge(running.job, core_seconds, time.monotonic())
 

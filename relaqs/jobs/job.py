@@ -69,12 +69,15 @@ class Task:
     Attributes:
         cores: how many it occupies while it runs; an exact query occupies several.
         place: the worker that alone may run it, at once and before others' tasks. None: any, in its turn.
+        whole_seconds: of a query that runs as a whole, about how long one core reads for it; inf: unknown.
+            It may take any time. None: the task is a part of its job, made to be short.
     """
 
     key: TaskKey
     work: Work
     cores: int = 1
     place: str | None = None
+    whole_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

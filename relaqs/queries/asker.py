@@ -23,7 +23,7 @@ class AskingUser:
 
     Attributes:
         name: "" where nobody was named.
-        cores_most: what the scheduler plans for all their queries together.
+        cores_most: what all their queries may use together.
         memory_bytes: of the databases that answer them, apart from those of others. None: they share these.
     """
 
@@ -48,8 +48,8 @@ def asked_by(who: str, *, cores: float | None = None, memory: int | str | None =
 
     Args:
         who: their name.
-        cores: how many cores the scheduler plans for all their queries together. What nobody else asks for
-            they still have.
+        cores: how many cores all their queries may use together. On threads of this process they have no
+            more at once, rounded up. On a cluster they still have what nobody else asks for.
         memory: of the databases in which their queries run, apart from those of other users; in bytes or as
             "1GB". A query that needs more spills to disk, or fails. Without it they share the session's.
 

@@ -78,8 +78,19 @@ class Databases:
         civil_time: by which the query reads and shows moments.
         """
         own = self._of(asker)
-        tasks, whole = (replace(config, civil_time=civil_time) for config in (own.tasks, own.whole))
+        configs = own.tasks, own._whole_within(asker.cores_most)
+        tasks, whole = (replace(config, civil_time=civil_time) for config in configs)
         return QueryDatabases(tasks, whole, own.states)
+
+    def _whole_within(self, cores_most: float) -> DatabaseConfig:
+        """Return the database of queries that run as a whole on no more cores. One core needs no other."""
+        if cores_most >= self.whole.threads:
+            return self.whole
+        if cores_most < 2:
+            return self.tasks
+        whole = replace(self.whole, threads=int(cores_most))
+        self._opened.add(whole)
+        return whole
 
     def _of(self, asker: AskingUser) -> Databases:
         if asker.memory_bytes is None:

@@ -87,7 +87,8 @@ class RowGroupQueryJob:
             return self._step(index, self._sampling(self._batches[index]))
         self._whole_step = index
         whole = self._plan.whole
-        return self._step(index, [QueryWork(self._config, (), whole.exact_sql, whole.exact_reads)])
+        work = QueryWork(self._config, (), whole.exact_sql, whole.exact_reads)
+        return self._step(index, [work], whole_seconds=math.inf)
 
     @property
     def _waits_for_first_fold(self) -> bool:
@@ -113,11 +114,12 @@ class RowGroupQueryJob:
         )
         return QueryWork(self._config, self._plan.sample.hoists, sql, (read,))
 
-    def _step(self, index: int, work: Sequence[QueryWork]) -> Step:
-        cores = self._config.threads
-        return Step(
-            index, tuple(Task(TaskKey(self.id, index, i), each, cores) for i, each in enumerate(work))
+    def _step(self, index: int, work: Sequence[QueryWork], *, whole_seconds: float | None = None) -> Step:
+        tasks = (
+            Task(TaskKey(self.id, index, i), each, self._config.threads, whole_seconds=whole_seconds)
+            for i, each in enumerate(work)
         )
+        return Step(index, tuple(tasks))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded = step.index + 1

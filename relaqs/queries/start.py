@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.planning.at_once import whole_core_seconds
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.description import JobDescription
@@ -88,7 +89,9 @@ def query_job(
         return _estimating_job(id, plan, catalog, asked, state_cursor, exact_config)
     if state_cursor is not None:
         state_cursor.close()
-    return WholeQueryJob(id, cast("WholePlan", plan), database_config=exact_config)
+    whole = cast("WholePlan", plan)
+    seconds = whole_core_seconds(whole, catalog)
+    return WholeQueryJob(id, whole, database_config=exact_config, core_seconds=seconds)
 
 
 def _estimating_job(
@@ -112,7 +115,6 @@ def _estimating_job(
         case MergePlan():
             from relaqs_engine.execution.due_estimates import DueEstimates
             from relaqs_engine.execution.value_budget import ValueBudget
-            from relaqs_engine.planning.at_once import whole_core_seconds
 
             from relaqs.queries.mergeable import MergeableQueryJob
 
@@ -141,8 +143,6 @@ def _estimating_job(
 
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
-            from relaqs_engine.planning.at_once import whole_core_seconds
-
             from relaqs.queries.around import AroundQueryJob
 
             parts = _part_jobs(id, plan, catalog, asked, state_cursor, exact_config)

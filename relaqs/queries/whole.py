@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -21,13 +22,30 @@ class WholeQueryJob:
     batch_count = 1
     fractions = (1.0,)
 
-    def __init__(self, id: str, plan: WholePlan, *, database_config: DatabaseConfig, step: int = 0) -> None:
-        """step: the index of its only step, where it ends a job that has others before it."""
+    def __init__(
+        self,
+        id: str,
+        plan: WholePlan,
+        *,
+        database_config: DatabaseConfig,
+        step: int = 0,
+        core_seconds: float = math.inf,
+    ) -> None:
+        """Make a job.
+
+        Args:
+            id: its name.
+            plan: how the query is answered.
+            database_config: of the database that it runs in.
+            step: the index of its only step, where it ends a job that has others before it.
+            core_seconds: what reading its tables is predicted to take; inf: unknown.
+        """
         self.id = id
         self._step = step
         self.latest: Estimate | None = None
         self._plan = plan
         self._config = database_config
+        self._core_seconds = core_seconds
         self._is_issued = False
 
     @property
@@ -39,7 +57,8 @@ class WholeQueryJob:
             return None
         self._is_issued = True
         work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
-        return Step(self._step, (Task(TaskKey(self.id, self._step, 0), work, self._config.threads),))
+        key, cores = TaskKey(self.id, self._step, 0), self._config.threads
+        return Step(self._step, (Task(key, work, cores, whole_seconds=self._core_seconds),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)

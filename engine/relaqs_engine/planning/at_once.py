@@ -31,7 +31,7 @@ def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int,
     for stream in plan.streams:
         yield stream.table, _size(catalog.table(stream.table), stream.columns)
     by_directory = {str(layout.directory): layout for layout in catalog.layouts}
-    for read in (read for hoist in plan.hoists for read in hoist.reads):
+    for read in (*plan.whole_reads, *(read for hoist in plan.hoists for read in hoist.reads)):
         if isinstance(read, PlainRead):
             yield read.table, (sum(size for _, size, _ in read.files), catalog.table(read.table).row_count)
         elif isinstance(read, TableRead) and (layout := by_directory.get(read.directory)):

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.layouts.reads import plain_tables
+from relaqs_engine.layouts.reads import Read, plain_tables
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist, Stream
@@ -92,6 +92,11 @@ class OnlinePlan:
     def leading(self) -> str:
         """Return the streamed table whose rows measure what was scanned, the first one of several."""
         return self.measured_by[0] if self.measured_by else ""
+
+    @property
+    def whole_reads(self) -> tuple[Read, ...]:
+        """Return what is read where it runs as a whole; nothing where it does not."""
+        return ()
 
     @property
     def plain_tables(self) -> tuple[str, ...]:

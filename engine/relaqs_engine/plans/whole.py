@@ -25,6 +25,10 @@ class WholePlan(OnlinePlan):
     exact_reads: tuple[Read, ...]
 
     @property
+    def whole_reads(self) -> tuple[Read, ...]:
+        return self.exact_reads
+
+    @property
     def plain_tables(self) -> tuple[str, ...]:
         return plain_tables(self.exact_reads)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -23,6 +24,7 @@ from relaqs.executors.threads import ThreadExecutor, usable_cores
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import Task, TaskKey, TaskResult, Work
+from relaqs.sharing.view import Kind
 from tests.relaqs.executors.toy_jobs import Fails, LongQuery, Number, query_work
 
 SHORT_SQL = "SELECT sum(a)::BIGINT AS n FROM range(3_000_000) t(a)"
@@ -204,3 +206,122 @@ def test_ctrl_c_or_the_end_of_the_program_ends_the_process_at_once(pipe: Path, m
         assert process.returncode in (1, 130, -signal.SIGINT)
     else:
         assert (process.returncode, errors) == (0, b"")
+
+
+@dataclass
+class Held:
+    """Work that goes on until it is let go, and how much of it runs at once."""
+
+    may_end: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    begun: int = 0
+    running: int = 0
+    most: int = 0
+
+    def run(self, owner: str) -> int:
+        with self.lock:
+            self.begun += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+        assert self.may_end.wait(60)
+        with self.lock:
+            self.running -= 1
+            return self.running
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so much of it runs, and a little longer, for more to begin."""
+        until = time.monotonic() + PROMPT_SECONDS
+        while self.running < count:
+            assert time.monotonic() < until, self.running
+            time.sleep(0.005)
+        time.sleep(0.15)
+
+
+@contextmanager
+def holding(
+    executor: ThreadExecutor, whole_seconds: float | None, *, jobs: int, cores_most: float = math.inf
+) -> Iterator[Held]:
+    """Have jobs of eve submitted to a block, each of one task that goes on until its end."""
+    held, results = Held(), SimpleQueue[TaskResult]()
+    kind = Kind.EXACT if whole_seconds is not None else Kind.TRAINING
+    for number in range(jobs):
+        job = f"eve-{number}"
+        executor.enter(JobDescription(job, kind, user="eve", user_cores_most=cores_most))
+        executor.submit([Task(TaskKey(job, 0, 0), held, whole_seconds=whole_seconds)], results.put)
+    try:
+        yield held
+    finally:
+        held.may_end.set()
+        for _ in range(jobs):
+            assert results.get(timeout=PROMPT_SECONDS).error is None
+
+
+LONG, SHORT, PART = 9.0, 0.001, None
+
+
+@pytest.mark.parametrize(
+    ("user", "kind", "whole_seconds"),
+    [
+        ("bob", Kind.EXACT, SHORT),
+        ("bob", Kind.EXACT, LONG),
+        ("bob", Kind.QUERY, PART),
+        ("bob", Kind.TRAINING, PART),
+        ("eve", Kind.EXACT, SHORT),
+        ("eve", Kind.QUERY, PART),
+    ],
+)
+@pytest.mark.parametrize("eve_runs", [LONG, SHORT, PART])
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_what_holds_all_cores_keeps_nobody_waiting(
+    cores: int, eve_runs: float | None, user: str, kind: Kind, whole_seconds: float | None
+) -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    with closing(ThreadExecutor(cores)) as executor:
+        with holding(executor, eve_runs, jobs=cores if user == "eve" else 2 * cores):
+            for step in range(3):
+                job = f"{user}-small-{step}"
+                executor.enter(JobDescription(job, kind, user=user))
+                executor.submit(
+                    [Task(TaskKey(job, 0, 0), Number(step), whole_seconds=whole_seconds)], results.put
+                )
+                assert results.get(timeout=PROMPT_SECONDS).value == step
+                executor.cancel(job)
+        until(lambda: len(executor._threads) == cores)  # the others have ended
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_long_wholes_of_a_user_leave_a_core_and_wait_for_each_other(cores: int) -> None:
+    with closing(ThreadExecutor(cores)) as executor:
+        with holding(executor, LONG, jobs=4) as held:
+            held.wait_for(max(1, cores - 1))
+            assert held.begun == held.most == max(1, cores - 1)
+        assert held.begun == 4
+
+
+@pytest.mark.parametrize(("whole_seconds", "most"), [(LONG, 1), (SHORT, 3), (PART, 2)])
+def test_one_user_holds_few_places_whatever_was_predicted(whole_seconds: float | None, most: int) -> None:
+    with closing(ThreadExecutor(2)) as executor, holding(executor, whole_seconds, jobs=12) as held:
+        held.wait_for(most)
+        assert held.begun == held.most == most
+
+
+@pytest.mark.parametrize("whole_seconds", [LONG, SHORT, PART])
+@pytest.mark.parametrize(("cores_most", "most"), [(0.5, 1), (1.0, 1), (1.5, 2)])
+def test_a_user_has_no_more_cores_than_allowed(
+    cores_most: float, most: int, whole_seconds: float | None
+) -> None:
+    with (
+        closing(ThreadExecutor(4)) as executor,
+        holding(executor, whole_seconds, jobs=6, cores_most=cores_most) as held,
+    ):
+        held.wait_for(most)
+        assert held.begun == held.most == most
+        held.may_end.set()
+    assert (held.begun, held.most) == (6, most)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PROMPT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

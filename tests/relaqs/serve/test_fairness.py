@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psycopg
 import pytest
@@ -37,6 +38,7 @@ STARTUP = StartupMessage({"user": "ana", "database": "relaqs"}).to_wire()
 READERS, FLOODS = 3, 12
 SUMS = f"SELECT {', '.join(f'sum(id + {number}) AS s{number}' for number in range(300))} FROM trips"
 CATALOG = f"SELECT count(*) FROM {', '.join(f'pg_attribute AS a{number}' for number in range(10))}"
+ENDLESS = "SELECT count(*) FROM trips AS a, trips AS b WHERE hash(a.id, b.id) % 7 = 1"  # minutes
 LARGE = "SELECT trips.* FROM trips, zones"  # 600,000 rows
 WIDE = "SELECT id, repeat(driver, 100) AS text FROM trips"  # rows of 1 kB
 ODD = "SELECT id, [fare, fare] AS list, picked_up::TIMESTAMPTZ AS moment FROM trips, zones"
@@ -139,6 +141,34 @@ def test_a_flood_of_one_user_keeps_no_other_waiting(server: Running, sql: str) -
                 flood.cancel_safe()
             ends = [each.exception() for each in asked]
     assert all(end is None or isinstance(end, psycopg.errors.QueryCanceled) for end in ends), ends
+
+
+@contextmanager
+def asking(connections: Sequence[psycopg.Connection[Any]], sql: str) -> Iterator[None]:
+    """Have all of them ask at once during a block. Their queries are cancelled at its end."""
+    with ThreadPoolExecutor(len(connections)) as threads:
+        asked = [threads.submit(connection.execute, sql) for connection in connections]
+        try:
+            time.sleep(0.5)
+            yield
+            assert not any(each.done() for each in asked)
+        finally:
+            for connection in connections:
+                connection.cancel_safe()
+        ends = [each.exception() for each in asked]
+    assert all(isinstance(end, psycopg.errors.QueryCanceled) for end in ends), ends
+
+
+@pytest.mark.parametrize(("long_ones", "user"), [(2, "bob"), (4, "bob"), (2, "eve")])
+def test_long_queries_keep_nobody_waiting(server: Running, long_ones: int, user: str) -> None:
+    with ExitStack() as held:
+        longs = [held.enter_context(psycopg.connect(server.address("eve"))) for _ in range(long_ones)]
+        small = held.enter_context(psycopg.connect(server.address(user), autocommit=True))
+        held.enter_context(asking(longs, ENDLESS))
+        for setting in ("SET relaqs.target = off", "SET relaqs.target = '20%'"):
+            small.execute(setting)
+            assert small.execute("SELECT count(*) FROM zones").fetchone() == (5,)
+            assert small.execute("SELECT avg(fare) FROM trips").fetchone()
 
 
 @dataclass(frozen=True)

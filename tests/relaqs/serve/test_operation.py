@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,30 @@ def test_metrics_and_the_log_say_who_asked(watched: Watched) -> None:
     assert (second["sql"], second["outcome"]) == (LONG, "stopped")
     assert watched.scrape()["relaqs_queries_total", "ana"] >= 1
     assert watched.scrape()["relaqs_loop_late_seconds_count", ""] >= 1
+
+
+def test_a_user_of_half_a_core_takes_one_at_most(watched: Watched) -> None:
+    pid = watched.running.process.pid
+    with ExitStack() as held:
+        connections = [held.enter_context(watched.connect("ben")) for _ in range(3)]
+        asking = [threading.Thread(target=cancelled, args=(each, LONG)) for each in connections]
+        for each in asking:
+            each.start()
+        until(lambda: ("relaqs_job_share_cores", "ben") in watched.scrape())
+        began, used = time.monotonic(), cpu_seconds(pid)
+        time.sleep(1.5)
+        cores = (cpu_seconds(pid) - used) / (time.monotonic() - began)
+        for connection in connections:
+            connection.cancel_safe()
+        for each in asking:
+            each.join(30)
+    assert 0 < cores < 1.4
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cancelled(connection: psycopg.Connection[Any], sql: str) -> None:
