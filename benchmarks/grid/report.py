@@ -17,6 +17,7 @@ class Report:
         kinds: outcome → how many cases.
         reasons: outcome and reason → how many.
         firsts: outcome and reason → the first case of it: its number, itself, its outcome.
+        failed: the numbers of all cases that failed.
         held: path → certified cells whose interval held, and all of them.
         cases: that were run.
     """
@@ -24,6 +25,7 @@ class Report:
     kinds: Counter[str] = field(default_factory=Counter)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     firsts: dict[tuple[str, str], tuple[int, Case, Outcome]] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
     held: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     cases: list[Case] = field(default_factory=list)
 
@@ -40,6 +42,8 @@ class Report:
             return False
         key = (outcome.kind, outcome.reason)
         self.reasons[key] += 1
+        if not outcome.is_fine:
+            self.failed.append(number)
         if key in self.firsts:
             return False
         self.firsts[key] = (number, case, outcome)
@@ -68,4 +72,6 @@ class Report:
             lines += [
                 f"{count:5} {key[1] or kind}  --case {seed}:{self.firsts[key][0]}" for key, count in found
             ]
+        if self.failed:
+            lines.append(f"\nall that failed: {', '.join(map(str, sorted(self.failed)))}")
         return "\n".join(lines)
