@@ -33,7 +33,7 @@ from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.names import BLOCK
 from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
-from relaqs_engine.plans.schedule import MiniBatch, partition_order
+from relaqs_engine.plans.schedule import MiniBatch, spread_order
 from relaqs_engine.sql.binder import Binder
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -79,7 +79,9 @@ class Line:
     tally: Tally
 
 
-def lines_of(rows: Rows, file: Path, row_groups: int, seeds: int) -> Iterator[Line]:
+def lines_of(
+    rows: Rows, file: Path, row_groups: int, seeds: int, draws: Sequence[int] = DRAWN
+) -> Iterator[Line]:
     """Yield what was found of each question about a file."""
     catalog = Catalog.of_sources({TABLE: file}, Opening(CacheUse(Cache(file.parent / "cache"))))
     config = DatabaseConfig(catalog.readable_directories, 1 << 30, files=catalog.readable_files)
@@ -88,8 +90,8 @@ def lines_of(rows: Rows, file: Path, row_groups: int, seeds: int) -> Iterator[Li
     binder = Binder(catalog)
     with closing(database), closing(database.cursor()) as cursor:
         for question in rows.questions:
-            for drawn in DRAWN:
-                if drawn > row_groups // 2 and drawn > FIRST_DRAWN:
+            for drawn in draws:
+                if drawn >= row_groups:
                     continue
                 rules = RowGroupRules(1, 0.0, FIRST_DRAWN + 1, drawn / row_groups)
                 plan = plan_query(question, catalog, binder, row_groups=rules)
@@ -105,7 +107,7 @@ def _tally(plan: RowGroupPlan, cursor: Cursor, seeds: int) -> Tally:
     truth = _by_key(plan, cursor.table(plan.whole.exact_sql))
     found = Tally()
     for seed in range(seeds):
-        order = partition_order(len(everything), seed)[: plan.most_drawn]
+        order = spread_order(len(everything), plan.sizes, seed)
         found.add(_compared(plan, _estimate(plan, partials, certain, order, seed, cursor), truth))
     return found
 
@@ -179,10 +181,11 @@ def _shown(lines: Sequence[Line], console: Console) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--lineitem", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--flights", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--lineitem", type=Path, metavar="FILE")
+    parser.add_argument("--flights", type=Path, metavar="FILE")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--row-groups", type=int, nargs="+", default=[12, 20, 50, 100, 200, 500])
+    parser.add_argument("--drawn", type=int, nargs="+", default=DRAWN, help="how many are read")
     parser.add_argument("--rows", nargs="+", help="only rows with these words in their names")
     parser.add_argument(
         "--questions", action="store_true", help="a line for each question that is covered badly"
@@ -194,9 +197,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for rows in ROWS:
             if given.rows and not any(word in rows.name for word in given.rows):
                 continue
+            if ("{lineitem}" in rows.sql and not given.lineitem) or (
+                "{flights}" in rows.sql and not given.flights
+            ):
+                continue
             for count in given.row_groups:
                 file = written(rows, count, Path(folder), given.lineitem, given.flights)
-                lines += lines_of(rows, file, count, given.seeds)
+                lines += lines_of(rows, file, count, given.seeds, given.drawn)
                 file.unlink()
     _shown(lines, console)
     for line in lines if given.questions else ():

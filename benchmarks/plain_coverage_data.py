@@ -47,6 +47,14 @@ _LINEITEM = (
     "SELECT sum(l_tax) AS x, count(*) AS n FROM t WHERE l_receiptdate BETWEEN DATE '1993-03-10' AND "
     "DATE '1994-02-10'",
 )
+_WHOLE = "SELECT sum(x) AS s, avg(x) AS a, count(x) AS n FROM t"
+_BY_K = "SELECT k, sum(x) AS s, avg(x) AS a, count(*) AS n FROM t GROUP BY 1"
+_MADE = (
+    _WHOLE,
+    _BY_K,
+    "SELECT sum(x) AS s, avg(x) AS a FROM t WHERE k < 3",
+    "SELECT avg(x + y) AS a, sum(y) AS s FROM t",
+)
 _FLIGHTS = (
     "SELECT origin, count(*) AS n, avg(delay) AS late, sum(distance) AS d FROM t GROUP BY 1",
     "SELECT date_trunc('month', date) AS month, count(*) AS n, avg(delay) AS late FROM t GROUP BY 1",
@@ -58,6 +66,15 @@ _KEYS = (
     "SELECT sum(x) AS s, avg(x) AS a FROM t",
     "SELECT sum(x) AS s, count(*) AS n FROM t WHERE k = 1",
 )
+
+
+def _made(x: str, k: str = "hash(i, 2) % 6", rows: str = "range(400000) AS r(i)") -> str:
+    """Return the SQL of 400,000 rows in their order: a value x of theirs, a key k and a random y."""
+    return (
+        f"SELECT ({k})::INTEGER AS k, ({x})::DECIMAL(18, 3) AS x, (hash(i, 3) % 10)::INTEGER AS y "
+        f"FROM {rows} ORDER BY i"
+    )
+
 
 ROWS = (
     Rows("lineitem as generated", "FROM {lineitem}", _LINEITEM),
@@ -78,10 +95,41 @@ ROWS = (
         _KEYS,
     ),
     Rows("log-normal 2", "normal", _KEYS),
+    Rows("made: random", _made("40 + hash(i, 1) % 21"), _MADE),
+    Rows("made: one odd row group", _made("(40 + hash(i, 1) % 21) * if(i // 2000 = 150, 2.9, 1)"), _MADE),
+    Rows("made: half an odd row group", _made("(40 + hash(i, 1) % 21) * if(i // 1000 = 150, 2.9, 1)"), _MADE),
+    Rows("made: level of the last fifth", _made("hash(i, 1) % 21 + if(i > 320000, 60, 40)"), _MADE),
+    Rows("made: level of the last twentieth", _made("hash(i, 1) % 21 + if(i > 380000, 60, 40)"), _MADE),
+    Rows("made: rises", _made("i // 1000 + hash(i, 1) % 100"), _MADE),
+    Rows("made: seasons", _made("100 + 50 * sin(i / 20000) + hash(i, 1) % 40"), _MADE),
+    Rows(
+        "made: NULLs in runs",
+        _made("if(hash(i // 3000) % 10 < 6, NULL, 40 + hash(i // 3000, 1) % 21)"),
+        _MADE,
+    ),
+    Rows("made: few NULLs in runs", _made("if(hash(i // 3000) % 20 = 0, NULL, 40 + hash(i, 1) % 21)"), _MADE),
+    Rows(
+        "made: few values in runs", _made("if(hash(i // 3000) % 20 > 0, NULL, 40 + hash(i, 1) % 21)"), _MADE
+    ),
+    Rows("made: words by frequency", _made("1 + 1000000 // (i + 10)"), _MADE),
+    Rows(
+        "made: users",
+        _made("1 + hash(i // 400, 1) % 20 * (hash(i, 1) % 10)", "hash(i // 400, 2) % 12"),
+        _MADE,
+    ),
+    Rows(
+        "made: users of unlike size",
+        _made(
+            "1 + hash(u, 1) % 20 * (hash(i, 1) % 10)",
+            "hash(u, 2) % 6",
+            "(SELECT i, floor(2000 * (i / 400000) ** 2) AS u FROM range(400000) AS r(i))",
+        ),
+        _MADE,
+    ),
 )
 
 
-def written(rows: Rows, row_groups: int, folder: Path, lineitem: Path, flights: Path) -> Path:
+def written(rows: Rows, row_groups: int, folder: Path, lineitem: Path | None, flights: Path | None) -> Path:
     """Return a Parquet file of the rows in so many row groups.
 
     Floats are written as decimals: nothing is certified of floats whose footers may leave NaN out.
@@ -95,7 +143,7 @@ def written(rows: Rows, row_groups: int, folder: Path, lineitem: Path, flights: 
     return path
 
 
-def _table(rows: Rows, lineitem: Path, flights: Path) -> pa.Table:
+def _table(rows: Rows, lineitem: Path | None, flights: Path | None) -> pa.Table:
     if rows.sql == "normal":
         random = np.random.default_rng(1)
         return pa.table(

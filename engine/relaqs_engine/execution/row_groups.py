@@ -27,6 +27,7 @@ from relaqs_engine.duck import parquet_rows
 from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
+from relaqs_engine.layouts.row_groups import RowGroupTable
 from relaqs_engine.plans.row_groups import RowGroupPlan
 
 ENOUGH_ROW_GROUPS = 20
@@ -97,6 +98,8 @@ class RowGroupVariance(VarianceEstimator):
         found = self._found_in(groups)
         enough = found >= ENOUGH_ROW_GROUPS
         enough |= (found >= self._plan.bars.least_row_groups) & (found >= LEAST_SHARE * scan.occupied_blocks)
+        assert isinstance(leading, RowGroupTable)
+        enough &= scan.occupied_blocks >= (leading.least_drawn or 0)
         return np.where(enough, 1.0, np.nan)
 
     def _found_in(self, groups: ShownGroups) -> FloatArray:

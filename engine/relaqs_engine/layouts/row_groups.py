@@ -62,14 +62,14 @@ class RowGroupTable(Layout):
     Attributes:
         drawn_from: the row groups that are drawn from.
         certain: those that every estimate reads, as they are unlike the others.
-        are_alike: whether a few of `drawn_from` tell of all.
+        least_drawn: how many of `drawn_from` must be drawn until they tell of all; None: more than are.
         table_rows: the rows of the whole table.
     """
 
     drawn_from: tuple[RowGroup, ...] = ()
     certain: tuple[RowGroup, ...] = ()
     table_rows: int = 0
-    are_alike: bool = True
+    least_drawn: int | None = 0
 
     @property
     def has_row_units(self) -> bool:

@@ -6,7 +6,7 @@ must be a function of sums: row groups say nothing sound about distinct values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -29,19 +29,17 @@ from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan, sizes_within
 from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.choosing import are_mixed, choosing_columns, has_ends
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
 from relaqs_engine.rewrite.shape import check_aggregates
-from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of, without_nan
+from relaqs_engine.rewrite.unlike_row_groups import marks_of, unlike
+from relaqs_engine.rewrite.zone_maps import far_out, matching, wanted_of, without_nan
 
 ALL_STATISTICS, SOME_STATISTICS = 8, 20
 """In how many row groups a group must be found: with ends of all columns that choose rows, and without."""
-
-EXPECTED_EDGES = 2.0
-"""So many of the rarer kind of row groups are expected in the first mini-batch, or nothing is certified."""
 
 
 Applied = Callable[[Iterable[Rule], Draft], Draft]
@@ -69,9 +67,9 @@ def row_group_plan(
         raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
     draft = applied((*READING, *SAMPLING), replace(draft, catalog=draft.catalog.with_layout(table)))
     draft = check_aggregates(draft, "without aggregates its rows are the answer")
-    draft, table, most_drawn = _framed(draft, table, rules)
+    draft, table, sizes = _framed(draft, table, rules)
     draft = applied((*AGGREGATING, _by_row_group), draft)
-    return _completed(merge_plan(draft), table, whole, most_drawn)
+    return _completed(merge_plan(draft), table, whole, sizes)
 
 
 def _largest(catalog: Catalog, tables: frozenset[str], rules: RowGroupRules) -> PlainTable:
@@ -89,8 +87,10 @@ def _check_read_once(tree: exp.Expr, plain: PlainTable) -> None:
         raise NotOnlineError(f"{plain.table} is read {count} times")
 
 
-def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[Draft, RowGroupTable, int]:
-    """Return the draft over the row groups that can matter, and how many of them are drawn."""
+def _framed(
+    draft: Draft, table: RowGroupTable, rules: RowGroupRules
+) -> tuple[Draft, RowGroupTable, tuple[int, ...]]:
+    """Return the draft over the row groups that can matter, and how many are drawn in each mini-batch."""
     source = next((each for each in draft.streams if each.layout is table and not each.is_derived), None)
     if source is None or source.nullable or draft.local_tables:
         raise NotOnlineError(f"{table.table} stands inside of a subquery or an outer join")
@@ -101,24 +101,19 @@ def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[D
         raise NotOnlineError(f"{len(groups)} of its row groups can match, and {rules.fewest} are needed")
     if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
         raise NotOnlineError("")
-    most = min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share)))
+    sizes = sizes_within(min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share))))
+    most = sizes[-1] // 2
     summed = _summed(draft.select, source, table)
-    certain, are_alike = _certain(groups, edges(groups, wanted, summed), most // 2)
-    certain += far_out(_without(groups, certain), summed, most // 2 - len(certain))
+    found = unlike(groups, marks_of(groups, wanted, columns, summed), sizes, most)
+    certain = found.certain
+    certain += far_out(_without(groups, certain), summed, most - len(certain))
     no_nan = without_nan(draft.conjuncts, source.alias, table)
     framed = drawn_from(table, _without(groups, certain), certain, columns, no_nan)
     choosing = choosing_columns(draft.select, draft.conjuncts, source.alias, table)
     are_mixed_in = (are_mixed(groups, name, table.column(name).type) for name in choosing)
-    framed = replace(framed, are_alike=are_alike and all(are_mixed_in))
+    framed = replace(framed, least_drawn=found.least_drawn if all(are_mixed_in) else None)
     sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
-    return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, most
-
-
-def _certain(groups: Sequence[RowGroup], found: Edges, most: int) -> tuple[tuple[RowGroup, ...], bool]:
-    """Return the edges if they are few, and whether a sample of the rest can be trusted."""
-    if len(found.groups) <= most:
-        return tuple(group for group in groups if group in found.groups), True
-    return (), found.share * FIRST_DRAWN >= EXPECTED_EDGES
+    return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, sizes
 
 
 def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[RowGroup, ...]:
@@ -161,7 +156,7 @@ def _by_row_group(draft: Draft) -> Draft:
     )
     membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)
     outputs = draft.outputs
-    if not table.are_alike:
+    if table.least_drawn is None:
         outputs = tuple(replace(each, never_certified=each.never_certified or UNLIKE) for each in outputs)
     return replace(
         draft,
@@ -217,12 +212,14 @@ def _has_ends(source: Source, name: str) -> bool:
     return has_ends(source.layout.drawn_from, column.name, column.type)
 
 
-def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_drawn: int) -> RowGroupPlan:
+def _completed(
+    sample: MergePlan, table: RowGroupTable, whole: WholePlan, sizes: tuple[int, ...]
+) -> RowGroupPlan:
     count = len(table.drawn_from)
-    reasons = [f"{most_drawn} of {count} row groups of {table.table} are read first, drawn at random"]
+    reasons = [f"{sizes[-1]} of {count} row groups of {table.table} are read first, drawn at random"]
     if table.certain:
         reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
-    if not table.are_alike:
+    if table.least_drawn is None:
         reasons.append(f"nothing is certified: {UNLIKE}")
     reasons.append("at the end it is read whole, as it lies")
     return RowGroupPlan(
@@ -236,5 +233,5 @@ def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_d
         sample=sample,
         whole=replace(whole, outputs=sample.outputs),
         table=table,
-        most_drawn=most_drawn,
+        sizes=sizes,
     )

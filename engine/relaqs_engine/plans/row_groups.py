@@ -7,10 +7,11 @@ DuckDB runs it over the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from relaqs_engine.plans.estimated_whole import EstimatedWhole
-from relaqs_engine.plans.schedule import partition_order
+from relaqs_engine.plans.schedule import spread_order
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 FIRST_DRAWN = 8
 """Fewer row groups certify nothing."""
 
-_GROWTH = 3
+ENOUGH_AT_FIRST, MOST_AT_FIRST = 16, 20
+"""So many are drawn at first where that is a share that may be drawn."""
+
+_MOST_TIMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +31,25 @@ class RowGroupPlan(EstimatedWhole):
 
     Attributes:
         table: the row groups.
-        most_drawn: how many of them are drawn.
+        sizes: how many of them are drawn up to the end of each mini-batch.
     """
 
     table: RowGroupTable
-    most_drawn: int
+    sizes: tuple[int, ...]
+
+    @property
+    def most_drawn(self) -> int:
+        """Return how many row groups are drawn in all."""
+        return self.sizes[-1]
 
     def drawn(self, seed: int) -> RowGroupTable:
         """Return the table with the row groups that are drawn, in the order in which they are read."""
-        return self.table.drawn(partition_order(len(self.table.drawn_from), seed)[: self.most_drawn])
+        return self.table.drawn(spread_order(len(self.table.drawn_from), self.sizes, seed))
 
     @property
     def batches(self) -> tuple[range, ...]:
         """Return the places of the row groups in each mini-batch before the end, in that order."""
-        return growing_batches(self.most_drawn)
+        return tuple(range(*ends) for ends in pairwise((0, *self.sizes)))
 
     def files(self, groups: tuple[RowGroup, ...]) -> tuple[str, ...]:
         """Return the names by which the columns that are needed of row groups are read."""
@@ -48,16 +57,12 @@ class RowGroupPlan(EstimatedWhole):
         return tuple(group.file(stream.columns) for group in groups)
 
 
-def growing_batches(count: int) -> tuple[range, ...]:
-    """Return mini-batches that together have so many row groups. A rest joins the batch before it.
+def sizes_within(most: int) -> tuple[int, ...]:
+    """Return how many row groups are drawn up to the end of each mini-batch, together `most` or few less.
 
-    >>> [len(batch) for batch in growing_batches(9)], [len(batch) for batch in growing_batches(52)]
-    ([9], [8, 16, 28])
+    >>> [sizes_within(most) for most in (10, 26, 40, 64)]
+    [(10,), (20,), (20, 40), (20, 60)]
     """
-    found, done = [], 0
-    while done < count:
-        upto = FIRST_DRAWN if not done else done * _GROWTH
-        upto = count if count < 1.5 * upto else upto
-        found.append(range(done, upto))
-        done = upto
-    return tuple(found)
+    times = max(1, min(_MOST_TIMES, most // ENOUGH_AT_FIRST))
+    first = min(MOST_AT_FIRST, most // times)
+    return (first,) if times == 1 else (first, first * times)

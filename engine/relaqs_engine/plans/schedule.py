@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Compressed bytes a task reads: 70 to 450 ms of one core for TPC-H at scale 10. Each task hashes the static
 # sides of its joins anew, and DuckDB plans joins of few files badly: five partitions a task cost TPC-H 3, 5,
@@ -51,6 +52,38 @@ def partition_order(count: int, seed: int) -> tuple[int, ...]:
     (3, 2, 5, 4, 0, 1)
     """
     return tuple(int(i) for i in np.random.default_rng(seed).permutation(count))
+
+
+def spread_draws(count: int, size: int, random: np.random.Generator, times: int = 1) -> NDArray[np.int64]:
+    """Return draws of `size` of `count` places, spread over them: one of each stretch, shape (times, size).
+
+    The stretches are as long as each other, but for one place, and where they begin is drawn as well.
+
+    >>> spread_draws(100, 5, np.random.default_rng(0)).tolist()
+    [[12, 30, 45, 66, 80]]
+    """
+    begun = np.arange(size + 1) * count + random.integers(0, size, size=(times, 1))
+    edges = begun // size
+    return random.integers(edges[:, :-1], edges[:, 1:])
+
+
+def spread_order(count: int, sizes: Sequence[int], seed: int) -> tuple[int, ...]:
+    """Return places in the order in which they are read: those of each mini-batch so far are spread.
+
+    Args:
+        count: how many places there are.
+        sizes: how many are read up to the end of each mini-batch, each a multiple of the first.
+        seed: another one gives other places.
+
+    >>> spread_order(90, (3, 9), seed=0)
+    (15, 50, 71, 6, 22, 33, 40, 60, 88)
+    """
+    random = np.random.default_rng(seed)
+    [places] = spread_draws(count, sizes[-1], random)
+    strata = places.reshape(sizes[0], -1)
+    first = random.integers(0, strata.shape[1], size=sizes[0])
+    is_first = np.arange(strata.shape[1]) == first[:, None]
+    return (*strata[is_first].tolist(), *strata[~is_first].tolist())
 
 
 def mini_batches(

@@ -74,22 +74,6 @@ class Wanted:
         return bool(upper > lower if self.is_open else upper >= lower)  # type: ignore[operator]
 
 
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """Row groups unlike most others in how many of their rows meet a condition.
-
-    A file that is sorted by time has two such row groups in a year: where it begins and where it ends. A
-    sample without them would be sure of itself, and wrong.
-
-    Attributes:
-        groups: those row groups.
-        share: the largest share of them for any one condition or column.
-    """
-
-    groups: frozenset[RowGroup]
-    share: float
-
-
 def wanted_of(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> tuple[Wanted, ...]:
     """Return what the conditions on one table ask, those that are understood."""
     return tuple(each for condition in conditions if (each := wanted_by(condition, alias, layout)))
@@ -98,29 +82,6 @@ def wanted_of(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> tup
 def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowGroup, ...]:
     """Return the row groups that may hold rows that meet all conditions."""
     return tuple(group for group in groups if all(each.may_be_in(group) for each in wanted))
-
-
-def edges(groups: Sequence[RowGroup], wanted: Sequence[Wanted], summed: Iterable[str]) -> Edges:
-    """Return the row groups of the rarer kind, for each condition and for each column that is summed.
-
-    The kinds are: all rows meet the condition, or not; the column is mostly NULL, or not; it is 0 throughout,
-    or not.
-    """
-    kinds = [{group for group in groups if each.is_all_of(group)} for each in wanted]
-    for column in summed:
-        kinds += [_mostly_null(groups, column), _all_zero(groups, column)]
-    rarer = [min(kind, set(groups) - kind, key=len) for kind in kinds]
-    share = max(map(len, rarer), default=0) / max(1, len(groups))
-    return Edges(frozenset().union(*rarer), share)
-
-
-def _mostly_null(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
-    return {group for group in groups if 2 * (group.zone(column).null_count or 0) > group.row_count}
-
-
-def _all_zero(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
-    zones = ((group, group.zone(column)) for group in groups)
-    return {group for group, zone in zones if number(zone.low) == number(zone.high) == 0.0}
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
