@@ -79,6 +79,16 @@ ANSWERED = (
     "SELECT count(k), sum(v) FROM ((VALUES (1), (9)) p(k) RIGHT JOIN t ON k = v)",
     "SELECT r.k, q.i FROM (((VALUES (1)) p(k) JOIN (VALUES (1)) q(i) ON k = i)) LEFT JOIN (VALUES (1)) r(k) "
     "ON EXISTS (SELECT 1 WHERE q.i = r.k)",
+    "(SELECT id, v FROM t ORDER BY id) LIMIT 3",
+    "((SELECT g, sum(v) AS n FROM t GROUP BY g)) ORDER BY n DESC NULLS LAST LIMIT 2",
+    "(SELECT max(id) FROM t UNION ALL SELECT min(id) FROM u) ORDER BY 1 LIMIT 1 OFFSET 1",
+    "WITH w AS (SELECT avg(v) AS a FROM t) (SELECT count(*) FROM t, w WHERE v > a) LIMIT 1",
+    "(VALUES (1), (2)) ORDER BY 1 DESC LIMIT 1",
+    "WITH w AS (SELECT 1) (VALUES (1), (2)) LIMIT 1",
+    "SELECT (WITH w(a) AS (VALUES (v)) VALUES ((SELECT a + 1 FROM w))) FROM t WHERE id < 3",
+    "SELECT EXISTS(VALUES (v)), ARRAY(VALUES (1), (v)), ARRAY((VALUES (1))) FROM t WHERE id < 3",
+    "SELECT count(*) FROM t WHERE EXISTS((SELECT 1 FROM u WHERE u.id = t.id AND u.v > 3))",
+    "SELECT count(*) FROM t WHERE v = SOME (VALUES (1), (2)) AND v >= ALL (VALUES (0), (1))",
     "SELECT id, a FROM t JOIN BY (TYPE single) (SELECT i AS a FROM range(3) AS r(i)) ON v = a",
     "SELECT count(*), max(b.v) FROM t JOIN BY (TYPE left) u AS b ON t.id = b.v",
     "SELECT * FROM (PIVOT t ON g IN (1, 2) USING sum(v) GROUP BY v) ORDER BY *",
@@ -126,6 +136,15 @@ def test_the_answer_is_duckdbs(session: Session, sql: str) -> None:
 @pytest.mark.parametrize("sql", READ_ALIKE)
 def test_what_is_written_back_is_read_alike(sql: str) -> None:
     check_reading(sql, sqlglot.parse_one(sql, dialect=DIALECT).sql(DIALECT))
+
+
+@pytest.mark.parametrize("clause", ["ORDER BY id", "LIMIT 1", "OFFSET 1"])
+def test_brackets_with_a_limit_are_limited_again_by_a_select_from_them(session: Session, clause: str) -> None:
+    limited = "(SELECT id FROM t ORDER BY id DESC LIMIT 3)"
+    with pytest.raises(SqlError, match=r"write SELECT \* FROM \(…\) AS q before ORDER BY and LIMIT"):
+        session.online_sql(f"{limited} {clause}")
+    answer = session.online_sql(f"SELECT * FROM {limited} AS q {clause}", batches=3).result().to_arrow()
+    assert set(answer["id"].to_pylist()) <= {97, 98, 99}
 
 
 def test_a_word_that_only_duckdb_knows_is_no_alias(session: Session) -> None:

@@ -144,6 +144,16 @@ class RelaqsParser(_Parser):
         TokenType.PLUS: lambda self: exp.Anonymous(this="add", expressions=[self._parse_unary()]),
     }
 
+    def _parse_statement(self) -> Any:
+        """Read VALUES as a SELECT of its rows: only that may have a WITH."""
+        found: Any = super()._parse_statement()
+        values = found.unnest() if isinstance(found, exp.Subquery) else found
+        if not isinstance(values, exp.Values):
+            return found
+        select = self._values_to_select(values.copy())
+        values.replace(select)
+        return select if values is found else found
+
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> Any:
         """Read ROLLUP (a > 1, b), of any expressions."""
         found = super()._parse_cube_or_rollup(with_prefix=True)

@@ -1,4 +1,4 @@
-"""Statements that give rows, as SELECTs: SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT, UNPIVOT and VALUES."""
+"""Statements that give rows, as SELECTs: SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT and UNPIVOT."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _GIVE_ROWS = {
     "pivot_wider": "PIVOT",
     "unpivot": "UNPIVOT",
     "pivot_longer": "UNPIVOT",
-    "values": "VALUES",
 }
 """The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
 
 _LOOK = ("show", "describe", "desc", "summarize")
-_BEGIN_A_SELECT = frozenset({"select", "from", "with", "(", *_LOOK, *_GIVE_ROWS})
+_BEGIN_A_SELECT = frozenset({"select", "from", "with", "values", "(", *_LOOK, *_GIVE_ROWS})
 _AFTER_ROWS = frozenset({"order", "limit", "offset", "fetch", "union", "intersect", "except"})
 _NOT_THE_CLAUSE_AFTER = (TokenType.DOT, TokenType.ALIAS, TokenType.STAR)  # AS limit is a name
 
@@ -42,9 +41,9 @@ _CONSTRAINTS = "'YES' AS \"null\", " + ", ".join(
 
 
 def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) -> WrittenSql:
-    """Return a SELECT that answers SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT, UNPIVOT or VALUES.
+    """Return a SELECT that answers SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT or UNPIVOT.
 
-    The last three may have a WITH before them, also in the brackets of another query, and (SHOW TABLES) may
+    The last two may have a WITH before them, also in the brackets of another query, and (SHOW TABLES) may
     be inside of any query. Other SQL comes back as it is.
 
     Args:
@@ -139,7 +138,7 @@ def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSq
 
 
 def _in_brackets(tokens: Sequence[Token], verb: int) -> Iterator[Edit]:
-    """Yield what makes a FROM of a PIVOT, UNPIVOT or VALUES. What follows it, as ORDER BY, stays outside."""
+    """Yield what makes a FROM of a PIVOT or UNPIVOT. What follows it, as ORDER BY, stays outside."""
     what = _GIVE_ROWS[first_word(tokens[verb])]
     yield Edit(tokens[verb].start, tokens[verb].end + 1, f"SELECT * FROM ({what}")
     end = tokens[-1].end + 1
@@ -162,7 +161,7 @@ def _tables_shown_inside(tokens: Sequence[Token], shown: str) -> Iterator[Edit]:
 
 
 def _rows_behind_a_with_inside(tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Yield what makes a SELECT of each PIVOT, UNPIVOT and VALUES in (WITH … PIVOT …)."""
+    """Yield what makes a SELECT of each PIVOT and UNPIVOT in (WITH … PIVOT …)."""
     for place, token in enumerate(tokens[:-1]):
         if token.token_type is not TokenType.L_PAREN or first_word(tokens[place + 1]) != "with":
             continue

@@ -42,6 +42,16 @@ _INSTEAD = {
 _DIGITS = re.compile(r"\d+")
 _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
 
+_AFTER_BRACKETS = {
+    "with_": ("with_",),
+    "order": ("order", "limit", "offset"),
+    "limit": ("limit", "offset"),
+    "offset": ("limit", "offset"),
+}
+"""The clauses that may follow a query in brackets, and what it must not have inside of them then."""
+_OF_QUERIES = {"all": exp.All, "array": None, "exists": exp.Exists, "some": exp.Any}
+"""What takes a query in brackets. ARRAY(SELECT …) is a call for sqlglot, and stays one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
@@ -89,7 +99,7 @@ def parse_query(
     written = tree.sql(DIALECT, comments=False)
     _select_what_is_described(tree)
     _unpack_columns(tree)
-    _read_all_of_queries(tree)
+    _read_calls_of_queries(tree)
     _select_from_values(tree)
     _take_joins_out_of_brackets(tree)
     _order_by_all(tree)
@@ -110,11 +120,25 @@ def _single_select(sql: str, effort: Effort) -> exp.Query:
         raise SqlError("the SQL is empty; give one SELECT")
     if len(statements) > 1:
         raise SqlError(f"{len(statements)} statements were given; give one SELECT at a time")
-    tree = statements[0]
-    if isinstance(tree, exp.Subquery):
-        tree = tree.unnest()
+    tree = _out_of_brackets(statements[0])
     if not isinstance(tree, exp.Query):
         raise _no_select(tree, sql)
+    return tree
+
+
+def _out_of_brackets(tree: exp.Expr) -> exp.Expr:
+    """Return a query without brackets around all of it. What follows them, as ORDER BY, is its own."""
+    while isinstance(tree, exp.Subquery):
+        inner = tree.this
+        after = {name: part for name in _AFTER_BRACKETS if (part := tree.args.get(name)) is not None}
+        if any(inner.args.get(name) for each in after for name in _AFTER_BRACKETS[each]):
+            raise SqlError(
+                "the query in brackets has a clause of its own that those after the brackets would follow; "
+                "write SELECT * FROM (…) AS q before ORDER BY and LIMIT, and all CTEs in one WITH"
+            )
+        for name, part in after.items():
+            inner.set(name, part)
+        tree = inner
     return tree
 
 
@@ -131,7 +155,7 @@ def _no_select(tree: exp.Expr, sql: str) -> SqlError:
 def _select_what_is_described(tree: exp.Query) -> None:
     """Write `SELECT * FROM t` for the `t` of a DESCRIBE or SUMMARIZE inside of a SELECT. In place."""
     for node in list(tree.find_all(exp.Describe, exp.Summarize)):
-        if isinstance(node.this, exp.Table):
+        if isinstance(node.this, exp.Table | exp.Values):
             node.set("this", exp.select("*").from_(node.this.copy()))
 
 
@@ -154,12 +178,22 @@ def _unpack_columns(tree: exp.Query) -> None:
                 call.replace(columns)
 
 
-def _read_all_of_queries(tree: exp.Query) -> None:
-    """Write ALL of a query for what sqlglot takes for a function: x > ALL ((SELECT 1) UNION SELECT 2)."""
+def _read_calls_of_queries(tree: exp.Query) -> None:
+    """Write ALL, ARRAY, EXISTS and SOME of a query for what sqlglot takes for a function of one. In place.
+
+    Such as x > ALL ((SELECT 1) UNION SELECT 2), EXISTS(VALUES (1)) and EXISTS((SELECT 1)).
+    """
     for call in list(tree.find_all(exp.Anonymous)):
-        query = call.expressions[0] if len(call.expressions) == 1 else None
-        if call.name.lower() == "all" and isinstance(query, exp.Query):
-            call.replace(exp.All(this=query))
+        name, given = call.name.lower(), call.expressions
+        if name not in _OF_QUERIES or len(given) != 1 or not isinstance(given[0], exp.Query | exp.Values):
+            continue
+        query = given[0].unnest() if isinstance(given[0], exp.Subquery) else given[0]
+        if isinstance(query, exp.Values):
+            query = exp.select("*").from_(query)
+        if (kind := _OF_QUERIES[name]) is None:
+            call.set("expressions", [query])
+        else:
+            call.replace(kind(this=query))
 
 
 def _select_from_values(tree: exp.Query) -> None:
