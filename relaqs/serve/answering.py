@@ -39,7 +39,7 @@ from relaqs.serve.column_types import (
 )
 from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.fair_pool import FairPool
-from relaqs.serve.quotas import UserQuota
+from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import Request, Select, requests
 from relaqs.serve.values import AnswerRows, check_columns
@@ -63,11 +63,19 @@ class ReplyColumn:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. notices: what its reader should know, in words."""
+    """An answer.
+
+    Attributes:
+        columns: as clients are told of them.
+        table: its rows.
+        notices: what its reader should know, in words.
+        holding: of the memory of its rows.
+    """
 
     columns: tuple[ReplyColumn, ...]
     table: pa.Table
     notices: tuple[str, ...] = ()
+    holding: Holding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +196,9 @@ class Answering:
         if snapshot is None or (asker.settings.is_exact and not snapshot.is_exact):
             raise RelaqsError("the query was stopped before its answer was there; run it again")
         asker.quota.check_size(snapshot.table.nbytes)
+        holding = asker.quota.hold(ANSWERS, snapshot.table.nbytes)
         table = _table(snapshot, plan, columns, asker.settings)
-        return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)))
+        return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)), holding)
 
     async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
         cursor = self._metadata.cursor(asker.settings.timezone)
@@ -202,7 +211,8 @@ class Answering:
         except asyncio.CancelledError:
             cursor.interrupt()
             raise
-        return Reply(_described(described), table)
+        asker.quota.check_size(table.nbytes)
+        return Reply(_described(described), table, holding=asker.quota.hold(ANSWERS, table.nbytes))
 
     def _metadata_columns(self, rewritten: str) -> tuple[ReplyColumn, ...]:
         cursor = self._metadata.cursor()

@@ -7,6 +7,7 @@ connection, and when the client has gone. After an error in the extended protoco
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,7 @@ from relaqs.serve.failures import (
 )
 from relaqs.serve.parameters import parameter_value
 from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
+from relaqs.serve.quotas import STATEMENTS, VALUES
 from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
@@ -81,6 +83,7 @@ from relaqs.serve.stream import ClientGoneError, Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
+_TEXT_COPIES = 2  # of the text of a prepared statement: itself, and its place for errors
 _MOST_VALUE_BYTES = 1 << 20  # of one statement: written out, they have to be no longer than a statement
 _NO_VALUES: tuple[Any, ...] = ()
 
@@ -127,6 +130,9 @@ class Conversation:
                 await self._answer(message)
         finally:
             reading.cancel()
+            self._prepared.clear()
+            self._portals.clear()
+            self._cursors.close(None)
 
     async def _read(self, inbox: asyncio.Queue[PGMessage | RefusedError | None]) -> None:
         message: PGMessage | None = None
@@ -179,6 +185,7 @@ class Conversation:
         if self._status is TransactionStatus.IN_TRANSACTION:
             self._status = TransactionStatus.ERROR_TRANSACTION
         self._stream.send(ErrorResponse(error_fields(error, sql)))
+        error.__traceback__ = None  # it and its task refer to each other, and to what the statement kept
         return False
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
@@ -246,7 +253,8 @@ class Conversation:
         if isinstance(request, Select | Declare):
             select = request if isinstance(request, Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
-        self._prepared[message.statement] = Prepared(request, oids)
+        holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
+        self._prepared[message.statement] = Prepared(request, oids, holding=holding)
         self._stream.send(ParseComplete())
 
     async def _bind(self, message: Bind) -> None:
@@ -267,12 +275,13 @@ class Conversation:
             )
         arguments = (message.param_values, oids, formats)
         if size_bytes <= SHORT_CHARACTERS:
-            bound = _values(*arguments)
+            bound, held_bytes = _values(*arguments)
         else:
-            bound = await self._answering.in_turn(self._asker, _values, *arguments)
+            bound, held_bytes = await self._answering.in_turn(self._asker, _values, *arguments)
         if len(self._portals) >= _MOST_PREPARED:
             raise RefusedError(FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
-        self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats))
+        holding = self._asker.quota.hold(VALUES, held_bytes)
+        self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats), holding)
         self._stream.send(BindComplete())
 
     async def _describe(self, message: Describe) -> None:
@@ -366,9 +375,7 @@ class Conversation:
 
     def _fetched(self, request: Fetch) -> Reply | str:
         rows = self._cursors.fetch(request.name, request.most_rows)
-        if not request.is_sent:
-            return f"MOVE {rows.num_rows}"
-        return replace(self._cursors.reply(request.name), table=rows)
+        return rows if request.is_sent else f"MOVE {rows.table.num_rows}"
 
     def _reportable(self) -> dict[str, str]:
         """Return the settings whose changes clients are told, by the names that they are told."""
@@ -433,6 +440,7 @@ class Conversation:
             self._stream.send(row_description(answer.columns, formats))
         kinds = [column.kind for column in answer.columns]
         portal.rows = values.AnswerRows(answer.table, kinds, formats, self._asker.settings.timezone)
+        portal.rows_holding = answer.holding
 
     async def _send_rows(self, portal: Portal, most_rows: int, tag: str) -> None:
         assert portal.rows is not None
@@ -447,6 +455,7 @@ class Conversation:
         else:
             self._stream.send(PortalSuspended())
             return
+        portal.forget_rows()
         count = "" if tag == "SHOW" else f" {portal.sent}"
         self._stream.send(CommandComplete(tag + count))
 
@@ -467,9 +476,17 @@ class Conversation:
 _TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
 
 
-def _values(given: Sequence[bytes | None], oids: Sequence[int], formats: Sequence[int]) -> tuple[Any, ...]:
-    """Return the values of parameters as they were given to Bind."""
-    return tuple(map(parameter_value, given, oids, formats))
+def _values(
+    given: Sequence[bytes | None], oids: Sequence[int], formats: Sequence[int]
+) -> tuple[tuple[Any, ...], int]:
+    """Return the values of parameters as they were given to Bind, and about what memory they take."""
+    bound = tuple(map(parameter_value, given, oids, formats))
+    return bound, sum(map(_held_bytes, bound))
+
+
+def _held_bytes(value: Any) -> int:
+    own = sys.getsizeof(value)
+    return own + sum(map(sys.getsizeof, value)) if isinstance(value, list) else own
 
 
 def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:

@@ -6,7 +6,7 @@ A cursor goes forward only. It ends with its transaction unless it was declared 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -49,14 +49,20 @@ class Cursors:
         self._open[name] = _Cursor(reply, is_held)
 
     def reply(self, name: str) -> Reply:
-        """Return the whole answer of a cursor. Raises RefusedError where there is none."""
+        """Return what a cursor keeps of its answer. Raises RefusedError where there is none."""
         return self._find(name).reply
 
-    def fetch(self, name: str, most_rows: int | None) -> pa.Table:
-        """Return the next rows, all that are left for None."""
+    def fetch(self, name: str, most_rows: int | None) -> Reply:
+        """Return the next rows, all that are left for None. After the last one no row is kept."""
         cursor = self._find(name)
-        rows = cursor.reply.table.slice(cursor.sent, most_rows)
-        cursor.sent += rows.num_rows
+        whole = cursor.reply
+        rows = replace(whole, table=whole.table.slice(cursor.sent, most_rows))
+        cursor.sent += rows.table.num_rows
+        if cursor.sent == whole.table.num_rows:
+            cursor.reply, cursor.sent = (
+                replace(whole, table=pa.Table.from_batches([], whole.table.schema), holding=None),
+                0,
+            )
         return rows
 
     def close(self, name: str | None) -> None:

@@ -11,6 +11,7 @@ from pygwire.messages import FieldDescription, RowDescription
 from relaqs.serve import values
 from relaqs.serve.answering import ReplyColumn
 from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
+from relaqs.serve.quotas import Holding
 from relaqs.serve.statements import Request
 
 
@@ -22,11 +23,13 @@ class Prepared:
         request: None where the text is empty.
         type_oids: of its parameters.
         columns: of its answer, once the client was told.
+        holding: of the memory of its text.
     """
 
     request: Request | None
     type_oids: tuple[int, ...] = ()
     columns: tuple[ReplyColumn, ...] | None = None
+    holding: Holding | None = None
 
 
 @dataclass(slots=True)
@@ -37,15 +40,25 @@ class Portal:
         prepared: the statement.
         bound: the values.
         formats: of the answer's columns, as the client gave them.
+        holding: of the memory of the values.
         rows: of the answer, once it runs.
+        rows_holding: of their memory.
         sent: how many of them were sent.
     """
 
     prepared: Prepared
     bound: tuple[Any, ...]
     formats: tuple[int, ...]
+    holding: Holding | None = None
     rows: values.AnswerRows | None = None
+    rows_holding: Holding | None = None
     sent: int = 0
+
+    def forget_rows(self) -> None:
+        """Keep no row of the answer any more: all were sent."""
+        assert self.rows is not None
+        self.rows.forget()
+        self.rows_holding = None
 
 
 def formats_of(given: Sequence[int], count: int) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
-"""How much one user may have at once: queries, connections, cores, memory, an answer's size."""
+"""How much one user may have at once: queries, connections, cores, memory, an answer's size, what is kept."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,11 @@ from relaqs_engine.errors import MemoryLimitError
 
 from relaqs.queries.asker import asked_by
 from relaqs.serve.failures import TOO_MANY, RefusedError
+
+ANSWERS, STATEMENTS, VALUES = "answers", "prepared statements", "values of parameters"  # what is kept
+LEAST_HELD_BYTES = 64 << 20
+_KINDS = (ANSWERS, STATEMENTS, VALUES)
+_BESIDE_BYTES = 1000  # that Python needs for whatever is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,8 @@ class Limits:
         queued: how many more may wait for their turn.
         connections: how many connections there may be.
         answer_bytes: how large one answer may be.
+        held_bytes: how much all connections may keep together: answers, prepared statements, values. None: as
+            much as one answer, and at least LEAST_HELD_BYTES.
         cores: what the scheduler plans for all queries of the user together; None for no limit.
         memory_bytes: of databases of the user's own; None: the user shares those of all others.
     """
@@ -32,8 +40,24 @@ class Limits:
     queued: int = 32
     connections: int = 64
     answer_bytes: int = 1 << 30
+    held_bytes: int | None = None
     cores: float | None = None
     memory_bytes: int | None = None
+
+
+class Holding:
+    """Memory of a user that something keeps. It belongs to that, and is given back when that is forgotten.
+
+    given_back: takes what it was, from any thread.
+    """
+
+    __slots__ = ("_given_back", "_kind", "_size_bytes")
+
+    def __init__(self, given_back: deque[tuple[str, int]], kind: str, size_bytes: int) -> None:
+        self._given_back, self._kind, self._size_bytes = given_back, kind, size_bytes
+
+    def __del__(self) -> None:
+        self._given_back.append((self._kind, self._size_bytes))
 
 
 class UserQuota:
@@ -45,6 +69,8 @@ class UserQuota:
         self._slots = asyncio.Semaphore(self._limits.running)
         self._asked = 0
         self._connections = 0
+        self._held: Counter[str] = Counter()  # in bytes, by what keeps them
+        self._given_back: deque[tuple[str, int]] = deque()
 
     @property
     def weight(self) -> float:
@@ -103,3 +129,30 @@ class UserQuota:
                 f"the answer takes {answer_bytes / 1e6:.3g} MB, and the user {self._name} may have "
                 f"{most / 1e6:g} MB; aggregate, or add a LIMIT"
             )
+
+    def hold(self, kind: str, size_bytes: int) -> Holding:
+        """Return what is to be kept together with something of this size, as long as that is.
+
+        Args:
+            kind: ANSWERS, STATEMENTS or VALUES.
+            size_bytes: about how much memory it takes.
+
+        Raises:
+            MemoryLimitError: with that, the user's connections would keep more than they may.
+        """
+        while self._given_back:
+            given, given_bytes = self._given_back.popleft()
+            self._held[given] -= given_bytes
+        size_bytes += _BESIDE_BYTES
+        most = self._limits.held_bytes
+        if most is None:
+            most = max(self._limits.answer_bytes, LEAST_HELD_BYTES)
+        if self._held.total() + size_bytes > most:
+            kept = ", ".join(f"{self._held[each] / 1e6:.3g} MB in {each}" for each in _KINDS)
+            raise MemoryLimitError(
+                f"the connections of the user {self._name} keep {kept}, this needs {size_bytes / 1e6:.3g} MB "
+                f"more, and together they may have {most / 1e6:.4g} MB; close cursors and portals, read "
+                "answers to their end, or DEALLOCATE prepared statements"
+            )
+        self._held[kind] += size_bytes
+        return Holding(self._given_back, kind, size_bytes)

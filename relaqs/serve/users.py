@@ -7,6 +7,7 @@ running = 4                           queries at once
 queued = 32                           queries that may wait for their turn
 connections = 64
 answer = "1GB"                        the size of one answer
+held = "2GB"                          answers, prepared statements and values that are kept, together
 cores = 4                             planned for all queries of the user together
 memory = "2GB"                        of databases of the user's own, taken from --memory-limit
 """
@@ -147,7 +148,7 @@ def _user(path: Path, name: str, entry: Any) -> User:
 
 
 def _limits(entry: Mapping[str, Any]) -> Limits:
-    known = {"password", "weight", "running", "queued", "connections", "answer", "cores", "memory"}
+    known = {"password", "weight", "running", "queued", "connections", "answer", "held", "cores", "memory"}
     if unknown := sorted(set(entry) - known):
         raise ArgumentError(f"there is no {unknown[0]!r}; there are {', '.join(sorted(known))}")
     usual = Limits()
@@ -157,6 +158,7 @@ def _limits(entry: Mapping[str, Any]) -> Limits:
         queued=check_count("queued", entry.get("queued", usual.queued)),
         connections=check_count("connections", entry.get("connections", usual.connections)),
         answer_bytes=amount_bytes(str(entry.get("answer", usual.answer_bytes))),
+        held_bytes=None if "held" not in entry else amount_bytes(str(entry["held"])),
         cores=None if "cores" not in entry else checked_cores(entry["cores"]),
         memory_bytes=None if "memory" not in entry else _memory_bytes(entry["memory"]),
     )

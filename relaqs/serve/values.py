@@ -78,6 +78,10 @@ class AnswerRows:
         rows = map(b"".join, zip(*columns, strict=True)) if columns else [b""] * part.num_rows
         return part.num_rows, b"".join(_message(row, len(columns)) for row in rows)
 
+    def forget(self) -> None:
+        """Keep no row any more. Further messages are none."""
+        self._table = pa.Table.from_batches([], self._table.schema)
+
     def _fields(self, encode: Encode, column: pa.ChunkedArray) -> list[bytes]:
         values: list[Any] = []
         for chunk in column.chunks:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -27,6 +29,7 @@ from tests.relaqs.serve.questions import true_rows
 PASSWORD = "a secret"
 LONG = "SELECT count(*) FROM trips AS a, trips AS b WHERE a.fare * b.distance + a.id < b.id"
 LARGE = "SELECT median(a.id * b.distance) FROM trips AS a, trips AS b WHERE b.id < 400"
+LIMITS = "cores = 0.5\nmemory = '300MB'\nheld = '12MB'"
 QUICK = "SELECT count(*) AS n FROM trips WHERE shared"
 TOTAL = "SELECT zone, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
 
@@ -61,7 +64,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("ana", "ben"):
         command = ["serve", "add-user", name, "--users", str(file), "--password-stdin"]
         CliRunner().invoke(program, command, input=f"{PASSWORD}\n", catch_exceptions=False)
-    file.write_text(file.read_text(encoding="utf-8") + "cores = 0.5\nmemory = '300MB'\n", encoding="utf-8")
+    file.write_text(file.read_text(encoding="utf-8") + f"{LIMITS}\n", encoding="utf-8")
     return file
 
 
@@ -112,6 +115,59 @@ def test_a_user_of_half_a_core_takes_one_at_most(watched: Watched) -> None:
         for each in asking:
             each.join(30)
     assert 0 < cores < 1.4
+
+
+@pytest.mark.parametrize("kept", ["cursors", "portals", "statements", "values"])
+def test_what_the_connections_of_a_user_keep_has_one_bound(watched: Watched, kept: str) -> None:
+    """Whoever is refused is told what to close, and is answered again after that."""
+    host, port = watched.running.host, watched.running.port
+
+    async def keep(connection: asyncpg.Connection[Any], number: int) -> object:
+        match kept:
+            case "cursors":
+                return await connection.execute(f"DECLARE c{number} CURSOR FOR SELECT * FROM trips")
+            case "portals":
+                return await (await connection.cursor("SELECT * FROM trips")).fetch(5)
+            case "statements":
+                return await connection.prepare(f"SELECT {number} AS n /* {'😀' * 130_000} */")
+            case _:
+                values = [str(each) for each in range(1000, 101_000)]
+                return await connection.cursor("SELECT id FROM trips WHERE driver = ANY($1)", values)
+
+    async def keep_all(connections: list[asyncpg.Connection[Any]], done: list[object]) -> None:
+        for number in range(40):
+            done.append(await keep(connections[number % 3], number))
+
+    async def ask() -> int:
+        done: list[object] = []
+        async with AsyncExitStack() as held:
+            connections = []
+            for _ in range(3):
+                connections.append(
+                    await asyncpg.connect(host=host, port=port, user="ben", password=PASSWORD, timeout=30)
+                )
+                held.push_async_callback(connections[-1].close)
+                await connections[-1].execute("BEGIN")
+            with pytest.raises(asyncpg.OutOfMemoryError, match="close cursors and portals, read") as refused:
+                await keep_all(connections, done)
+            assert "the connections of the user ben keep" in str(refused.value)
+            with watched.connect("ana") as other:
+                assert other.execute(QUICK).fetchall() == true_rows(QUICK)
+        return len(done)
+
+    first = asyncio.run(ask())
+    assert 1 <= first <= 25
+    until(lambda: asyncio.run(ask()) == first)  # the server hears later that connections have gone
+
+
+def test_what_was_read_to_its_end_is_not_kept(watched: Watched) -> None:
+    with watched.connect("ben") as connection:
+        connection.execute("BEGIN")
+        for number in range(6):
+            connection.execute(f"DECLARE c{number} CURSOR FOR SELECT * FROM trips")
+            connection.execute(f"MOVE 119990 FROM c{number}")
+            assert len(connection.execute(f"FETCH ALL FROM c{number}").fetchall()) == 10
+            assert connection.execute(f"FETCH 5 FROM c{number}").fetchall() == []
 
 
 def cpu_seconds(pid: int) -> float:
