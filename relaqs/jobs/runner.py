@@ -69,7 +69,9 @@ class JobRunner:
         self._over: RunState | None = None
         self._ended = threading.Event()
         self._thread = background_thread(self._run, f"relaqs-job-{job.id}")
-        self._timer = None if timeout_seconds is None else threading.Timer(timeout_seconds, self._time_out)
+        self._timer: threading.Timer | None = None
+        if timeout_seconds is not None and timeout_seconds < threading.TIMEOUT_MAX:  # of more no clock knows
+            self._timer = threading.Timer(timeout_seconds, self._time_out)
         self.error: BaseException | None = None
 
     def start(self) -> None:

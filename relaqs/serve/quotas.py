@@ -148,11 +148,11 @@ class UserQuota:
         if most is None:
             most = max(self._limits.answer_bytes, LEAST_HELD_BYTES)
         if self._held.total() + size_bytes > most:
-            kept = ", ".join(f"{self._held[each] / 1e6:.3g} MB in {each}" for each in _KINDS)
+            kept = ", ".join(f"{self._held[each] / 1e6:,.1f} MB in {each}" for each in _KINDS)
             raise MemoryLimitError(
-                f"the connections of the user {self._name} keep {kept}, this needs {size_bytes / 1e6:.3g} MB "
-                f"more, and together they may have {most / 1e6:.4g} MB; close cursors and portals, read "
-                "answers to their end, or DEALLOCATE prepared statements"
+                f"the connections of the user {self._name} keep {kept}, this needs "
+                f"{size_bytes / 1e6:,.1f} MB more, and together they may have {most / 1e6:,.1f} MB; close "
+                "cursors and portals, read answers to their end, or DEALLOCATE prepared statements"
             )
         self._held[kind] += size_bytes
         return Holding(self._given_back, kind, size_bytes)
