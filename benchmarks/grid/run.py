@@ -96,10 +96,11 @@ def is_met_by_no_row(truth: Truth, answer: Answer) -> bool:
     return truth.error.startswith("ConversionException") and not rows
 
 
-def has_last_digits(statement: Statement, truth: Truth) -> bool:
-    """Whether rows are there or not by the last digits of floats, which depend on the order of a sum."""
+def decides_by_chance(statement: Statement, truth: Truth) -> bool:
+    """Whether a set operation keeps rows or not by what may be any value, or by the last digits of a sum."""
     assert truth.table is not None
-    return statement.compares_rows and any(map(pa.types.is_floating, truth.table.schema.types))
+    has_floats = any(map(pa.types.is_floating, truth.table.schema.types))
+    return statement.compares_rows and (statement.is_loose or has_floats)
 
 
 def _judged(world: World, statement: Statement, answer: Answer, truth: Truth) -> Outcome:
@@ -113,7 +114,7 @@ def _judged(world: World, statement: Statement, answer: Answer, truth: Truth) ->
     path = answer.snapshots[-1].mode if answer.snapshots else ""
     if wrong and not (
         wrong.startswith(("values", "rows"))
-        and (has_last_digits(statement, truth) or has_several_answers(world, statement, truth))
+        and (decides_by_chance(statement, truth) or has_several_answers(world, statement, truth))
     ):
         return Outcome("wrong", stable(wrong.split(":")[0]), wrong, path)
     kind = "ambiguous" if wrong or truth.is_ambiguous or statement.is_loose else "equal"
