@@ -14,12 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.reasons import Reason, text_of
 from relaqs_engine.execution.row_groups import ENOUGH_ROW_GROUPS, intervals_wider_by
+from relaqs_engine.layouts.row_groups import RowGroup
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.rewrite.unlike_row_groups import Mark, unlike
 
 from relaqs.queries import row_groups
 from tests.conftest import Oracle
@@ -79,7 +82,7 @@ def test_estimates_are_sound_and_the_end_is_duckdbs_answer(world: World, sql: st
 
 def test_mini_batches_grow(world: World) -> None:
     estimates = before_the_end(world, BY_ZONE)
-    assert [round(each.fraction * 200) for each in estimates] == [20, 40]
+    assert [round(each.fraction * 200) for each in estimates] == [8, 24, 40]
     for each in estimates:
         assert each.certified.all()
         assert 0.0 < each.relative_error() < 0.2
@@ -112,8 +115,8 @@ def test_groups_of_the_column_that_orders_the_file_are_not_certified(world: Worl
 
 @few_and_many("draws", 60, 200)
 def test_averages_of_few_row_groups_have_intervals_that_are_wide_enough(world: World, draws: int) -> None:
-    """Twenty days of 200, of which 8 are drawn: some are met by one or two row groups."""
-    sql = "SELECT day // 20 AS d, avg(fare) AS a FROM trips GROUP BY 1"
+    """Forty days of 200, of which 8 are drawn: each stretch is met by one to three row groups."""
+    sql = "SELECT day // 40 AS d, avg(fare) AS a FROM trips GROUP BY 1"
     exact = {row["d"]: row["a"] for row in world.oracle.table(sql).to_pylist()}
     plan, inside = planned(world, sql), []
     for seed in range(draws):
@@ -238,6 +241,46 @@ def test_a_row_group_that_is_unlike_all_others_is_counted_exactly(
     assert np.mean(inside) > 0.95 - 4 * (0.95 * 0.05 / (2 * draws)) ** 0.5
 
 
+@pytest.mark.parametrize(
+    ("kinds", "certain", "least_drawn"),
+    [
+        (np.zeros(400), 0, 8),
+        (np.arange(400), 0, 8),  # rises along the file
+        (np.arange(400) == 7, 1, 8),
+        (np.arange(400) >= 390, 10, 8),  # a few at the end
+        (np.arange(400) >= 320, 0, 8),  # the last fifth: each draw has its share of them
+        (np.arange(400) >= 380, 0, 24),
+        (np.arange(400) % 16 == 0, 0, None),  # spread over the file, and too many to be read
+        (np.arange(400) % 2, 0, 8),
+        (1000 / (np.arange(400) + 1), 2, 8),
+    ],
+)
+def test_a_draw_is_rehearsed_on_what_footers_tell(
+    kinds: FloatArray, certain: int, least_drawn: int | None
+) -> None:
+    groups = [RowGroup(("t.parquet", 1, 1), i, 100) for i in range(400)]
+    found = unlike(groups, [Mark(100.0 * kinds, np.full(400, 100.0))], (8, 24), 12)
+    assert (len(found.certain), found.least_drawn) == (certain, least_drawn)
+
+
+def test_where_footers_ask_for_more_row_groups_the_first_estimate_is_not_certified(tmp_path: Path) -> None:
+    """The level of the last twentieth of the file is half as high again. Eight row groups may miss it."""
+    x = np.random.default_rng(1).uniform(40, 60, 80_000) + np.where(np.arange(80_000) < 76_000, 0, 25)
+    pq.write_table(pa.table({"x": decimals(x, 3)}), tmp_path / "t.parquet", row_group_size=200)
+    world = opened(tmp_path, replace(RULES, share=0.06), t=tmp_path / "t.parquet")
+    sql = "SELECT avg(x) AS a, sum(x) AS s FROM t"
+    assert planned(world, sql).sizes == (8, 24)
+    first, second = before_the_end(world, sql)
+    assert not first.certified.any()
+    assert first.reasons()[0] == (text_of(Reason.UNLIKE_ROW_GROUPS),)
+    assert second.certified.all()
+    for each in (first, second):
+        assert (
+            "not seen: a row group unlike all others, in 94% of cases, if its footer does not tell"
+            in each.warnings
+        )
+
+
 def test_one_large_value_that_may_be_in_any_row_group_certifies_nothing(tmp_path: Path) -> None:
     """Each row group has a value a thousand times the others, so the next may have one that is seen late."""
     values = np.random.default_rng(1).uniform(0, 1, 100_000)
@@ -251,7 +294,7 @@ def test_one_large_value_that_may_be_in_any_row_group_certifies_nothing(tmp_path
 
 
 def test_without_statistics_a_group_must_be_in_twenty_row_groups(tmp_path: Path) -> None:
-    """16 are read first, and then 32."""
+    """Eight are read first, and then 32."""
     write_trips(tmp_path / "a" / "trips.parquet", rows=160_000)
     table = pq.read_table(tmp_path / "a" / "trips.parquet")
     path = tmp_path / "trips.parquet"

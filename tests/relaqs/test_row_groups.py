@@ -37,7 +37,7 @@ def test_the_last_snapshot_is_exact_and_no_layout(connect: Connect, trips: Path,
     snapshots = list(db.online_sql(BY_ZONE))
     assert snapshots[-1].is_exact
     assert sum(snapshots[-1].estimate.column("n").to_pylist()) == 50_000
-    assert {(each.batches, each.mode) for each in snapshots} == {(2, "mergeable")}
+    assert {(each.batches, each.mode) for each in snapshots} == {(3, "mergeable")}
     assert not (tmp_path / "cache").exists()
 
 

@@ -185,6 +185,7 @@ class IntervalEstimator:
         """Say of cells that are not certified what is known beyond their statistics."""
         doubt, unsure = found.doubt, ~found.certified
         doubt[(doubt == Reason.UNBOUNDED) & np.isnan(unit_rows)] = Reason.FEW_ROW_GROUPS
+        doubt[(doubt != Reason.FEW_ROWS) & unsure & np.isinf(unit_rows)] = Reason.UNLIKE_ROW_GROUPS
         large = doubt == Reason.LARGE_ROW
         if self._leading.max_unit_rows > 1 and not self._plan.bars.least_row_groups:
             doubt[large] = Reason.LARGE_UNIT

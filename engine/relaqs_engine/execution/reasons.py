@@ -37,6 +37,7 @@ class Reason(IntEnum):
     LARGE_ROW_APPENDED = 22
     BOUND = 23  # a MIN or MAX so far: it is shown as the bound that it is
     LARGE_UNIT = 24
+    UNLIKE_ROW_GROUPS = 25
 
 
 _MORE = "reading on helps"
@@ -59,6 +60,8 @@ _TEXTS = {
     Reason.FEW_PARTS: f"one part of the table was read so far, and parts are compared; {_MORE}",
     Reason.FEW_ROW_GROUPS: f"it was met in few row groups of the files so far; {_MORE}, and so does laying "
     "the table out (`relaqs shuffle`)",
+    Reason.UNLIKE_ROW_GROUPS: "by their footers the row groups of the files are unlike, and too few were "
+    f"read to tell of all; {_MORE}, and so does laying the table out (`relaqs shuffle`)",
     Reason.TOO_WIDE: f"its error is still too large for a function that multiplies errors; {_MORE}",
     Reason.UNDECIDED: f"it depends on a comparison of estimates that are still too close; {_MORE}",
     Reason.FAR_OUT: f"too few values on one side of it were read so far; {_MORE}",

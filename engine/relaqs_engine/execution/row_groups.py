@@ -89,9 +89,11 @@ class RowGroupVariance(VarianceEstimator):
         )
 
     def rows_of_largest_unit(self, groups: ShownGroups, scan: Scan, leading: Layout) -> FloatArray:
-        """Return how many rows one unread unit may move a cell by: 1, or NaN where row groups are too few.
+        """Return how many rows of one unread unit may be unlike those seen: 1, NaN or infinitely many.
 
-        With NaN nothing is certified. The bound on a single row stays, as in any sample.
+        Row groups that footers show to be unlike were read for certain, so that of the others a single row
+        may be. Where there are too many to be read, it is all rows until so many row groups were drawn that
+        these tell of all. Of a group that was found in few row groups it is not known. Neither is certified.
         """
         if self._blocks is None:
             return np.full(len(groups.rows), np.nan)
@@ -99,8 +101,8 @@ class RowGroupVariance(VarianceEstimator):
         enough = found >= ENOUGH_ROW_GROUPS
         enough |= (found >= self._plan.bars.least_row_groups) & (found >= LEAST_SHARE * scan.occupied_blocks)
         assert isinstance(leading, RowGroupTable)
-        enough &= scan.occupied_blocks >= (leading.least_drawn or 0)
-        return np.where(enough, 1.0, np.nan)
+        unlike = np.inf if scan.occupied_blocks < (leading.least_drawn or 0) else 1.0
+        return np.where(enough, unlike, np.nan)
 
     def _found_in(self, groups: ShownGroups) -> FloatArray:
         """Return in how many of the row groups each group was found, shape (groups,)."""

@@ -29,7 +29,7 @@ from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan, sizes_within
+from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan, growing_sizes, what_is_missed
 from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.choosing import are_mixed, choosing_columns, has_ends
@@ -101,7 +101,7 @@ def _framed(
         raise NotOnlineError(f"{len(groups)} of its row groups can match, and {rules.fewest} are needed")
     if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
         raise NotOnlineError("")
-    sizes = sizes_within(min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share))))
+    sizes = growing_sizes(min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share))))
     most = sizes[-1] // 2
     summed = _summed(draft.select, source, table)
     found = unlike(groups, marks_of(groups, wanted, columns, summed), sizes, most)
@@ -222,6 +222,7 @@ def _completed(
     if table.least_drawn is None:
         reasons.append(f"nothing is certified: {UNLIKE}")
     reasons.append("at the end it is read whole, as it lies")
+    sample = replace(sample, warnings=(*sample.warnings, what_is_missed(sizes[-1], count)))
     return RowGroupPlan(
         sql=sample.sql,
         outputs=sample.outputs,

@@ -14,7 +14,7 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.readable import readable_sql
 from relaqs_engine.plans.refined import OuterRows, OverStages, RefinedPlan
-from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.plans.row_groups import RowGroupPlan, what_is_missed
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.streams import Hoist, Stream
 from relaqs_engine.plans.summary import SummaryPlan
@@ -112,8 +112,7 @@ def _summary(plan: SummaryPlan) -> Iterator[str]:
 @_explained.register
 def _row_groups(plan: RowGroupPlan) -> Iterator[str]:
     """Yield how row groups are estimated from, then how the query runs at the end."""
-    missed = 1 - plan.most_drawn / len(plan.table.drawn_from)
-    yield f"not seen: a row group unlike all others, in {missed:.0%} of cases, if its footer does not tell"
+    yield what_is_missed(plan.most_drawn, len(plan.table.drawn_from))
     yield from _explained(plan.sample)
     yield from _titled("exact SQL, over whole tables:", plan.whole.sql)
 

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 FIRST_DRAWN = 8
 """Fewer row groups certify nothing."""
 
-ENOUGH_AT_FIRST, MOST_AT_FIRST = 16, 20
-"""So many are drawn at first where that is a share that may be drawn."""
-
-_MOST_TIMES = 3
+_GROWTH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +54,23 @@ class RowGroupPlan(EstimatedWhole):
         return tuple(group.file(stream.columns) for group in groups)
 
 
-def sizes_within(most: int) -> tuple[int, ...]:
-    """Return how many row groups are drawn up to the end of each mini-batch, together `most` or few less.
+def growing_sizes(most: int) -> tuple[int, ...]:
+    """Return how many row groups are drawn up to the end of each mini-batch. A rest joins the one before it.
 
-    >>> [sizes_within(most) for most in (10, 26, 40, 64)]
-    [(10,), (20,), (20, 40), (20, 60)]
+    >>> growing_sizes(9), growing_sizes(52)
+    ((9,), (8, 24, 52))
     """
-    times = max(1, min(_MOST_TIMES, most // ENOUGH_AT_FIRST))
-    first = min(MOST_AT_FIRST, most // times)
-    return (first,) if times == 1 else (first, first * times)
+    sizes = [FIRST_DRAWN]
+    while most >= 1.5 * sizes[-1]:
+        sizes.append(sizes[-1] * _GROWTH)
+    return (*sizes[:-1], most)
+
+
+def what_is_missed(drawn: int, count: int) -> str:
+    """Return what a draw of so many row groups cannot tell, for the reader.
+
+    >>> what_is_missed(10, 200)
+    'not seen: a row group unlike all others, in 95% of cases, if its footer does not tell'
+    """
+    missed = 1.0 - drawn / count
+    return f"not seen: a row group unlike all others, in {missed:.0%} of cases, if its footer does not tell"

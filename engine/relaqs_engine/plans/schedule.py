@@ -68,22 +68,26 @@ def spread_draws(count: int, size: int, random: np.random.Generator, times: int 
 
 
 def spread_order(count: int, sizes: Sequence[int], seed: int) -> tuple[int, ...]:
-    """Return places in the order in which they are read: those of each mini-batch so far are spread.
+    """Return places in the order in which they are read: those of all mini-batches so far are spread.
+
+    The places of the last mini-batch are drawn first, and from them those that come before.
 
     Args:
         count: how many places there are.
-        sizes: how many are read up to the end of each mini-batch, each a multiple of the first.
+        sizes: how many are read up to the end of each mini-batch.
         seed: another one gives other places.
 
-    >>> spread_order(90, (3, 9), seed=0)
-    (15, 50, 71, 6, 22, 33, 40, 60, 88)
+    >>> spread_order(90, (3, 8), seed=0)
+    (17, 57, 80, 7, 25, 37, 45, 68)
     """
     random = np.random.default_rng(seed)
     [places] = spread_draws(count, sizes[-1], random)
-    strata = places.reshape(sizes[0], -1)
-    first = random.integers(0, strata.shape[1], size=sizes[0])
-    is_first = np.arange(strata.shape[1]) == first[:, None]
-    return (*strata[is_first].tolist(), *strata[~is_first].tolist())
+    later: list[int] = []
+    for size in reversed(sizes[:-1]):
+        [early] = spread_draws(len(places), size, random)
+        later = [*np.delete(places, early).tolist(), *later]
+        places = places[early]
+    return (*places.tolist(), *later)
 
 
 def mini_batches(

@@ -41,7 +41,7 @@ than so many times what three of four ends are. The largest of many normal or ex
 NULLS_OF_CHANCE = 2.0
 """Numbers of NULLs are of chance if they vary no more than so many times what they would in shuffled rows."""
 
-_OF_THOSE_LEFT_OUT = 4  # a draw is rehearsed again for each fourth more that is left out
+_OF_THOSE_LEFT_OUT = 8  # a draw is rehearsed again for each eighth more that is left out
 _SHIFT_OF_CHANCE = 0.1  # a shift counts beyond this share of a range, divided by the root of the rows
 
 
