@@ -5,8 +5,8 @@ Nothing interrupts a task that runs as a whole. So places are given with an eye 
 - Queries that run as a whole and may take long have all usual places but one, of one user's together.
 - A user whose cores are limited has no more at once, whatever is idle.
 - Where tasks hold all usual places for longer than SLICE_SECONDS, there is a spare one: for a query that has
-  had few core-seconds yet, and for a user of whom nothing runs. The operating system then shares the cores. A
-  user whose task stays on a spare place has no second one.
+  had few core-seconds yet and of which nothing runs, and for a user of whom nothing runs. The operating
+  system then shares the cores. A user whose task stays on a spare place has no second one.
 
 Example, with two cores:
 
@@ -39,6 +39,7 @@ class Need:
     """What is known of a task before it runs.
 
     Attributes:
+        job: whose it is.
         user: who asks for it, "" where nobody was named.
         user_cores_most: what the user may have at once.
         cores: how many it occupies.
@@ -46,6 +47,7 @@ class Need:
         is_light: it is of a query that has had few core-seconds yet.
     """
 
+    job: str = ""
     user: str = ""
     user_cores_most: float = math.inf
     cores: int = 1
@@ -85,17 +87,18 @@ class Places:
         held: the places that are held.
         now_seconds: by the clock of these.
 
-    >>> eve, bob = Need("eve", whole_seconds=9.0), Need("bob", whole_seconds=0.001, is_light=True)
+    >>> eve, bob = Need("e", "eve", whole_seconds=9.0), Need("b", "bob", whole_seconds=0.001, is_light=True)
     >>> places = Places(2, [Held(eve, 0.0)], now_seconds=0.01)
     >>> places.may_start(eve), places.may_start(bob)
     (False, True)
     >>> places = Places(2, [Held(eve, 0.0), Held(bob, 0.01)], now_seconds=0.02)
-    >>> places.has_usual, places.may_start(bob), places.spare_at_seconds
+    >>> places.has_usual, places.may_start(Need("a", "ann")), places.spare_at_seconds
     (False, False, 0.04)
     """
 
     def __init__(self, cores: int, held: Collection[Held], now_seconds: float) -> None:
         self._longs_most = max(1, cores - 1)
+        self._jobs = {each.need.job for each in held}
         self._cores_of: Counter[str] = Counter()
         self._longs_of: Counter[str] = Counter()
         self._lingering = {
@@ -116,7 +119,7 @@ class Places:
 
     def may_have_spare(self, need: Need) -> bool:
         """Return whether such a task may start on a spare place as soon as there is one."""
-        is_urgent = need.is_light and not need.is_long
+        is_urgent = need.is_light and not need.is_long and need.job not in self._jobs
         has_none = not self._cores_of[need.user]
         return need.user not in self._lingering and (is_urgent or has_none) and self._is_within_limits(need)
 

@@ -60,7 +60,7 @@ class _Entered:
         """Return what is known of a task of the job before it runs."""
         job = self.description
         is_light = job.kind in (Kind.QUERY, Kind.EXACT) and self.core_seconds < LIGHT_CORE_SECONDS
-        return Need(job.user, job.user_cores_most, task.cores, task.whole_seconds, is_light)
+        return Need(job.id, job.user, job.user_cores_most, task.cores, task.whole_seconds, is_light)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

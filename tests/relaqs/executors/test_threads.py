@@ -305,6 +305,20 @@ def test_one_user_holds_few_places_whatever_was_predicted(whole_seconds: float |
         assert held.begun == held.most == most
 
 
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_one_query_alone_has_no_more_threads_than_cores(cores: int) -> None:
+    held, results = Held(), SimpleQueue[TaskResult]()
+    with closing(ThreadExecutor(cores)) as executor:
+        executor.enter(JobDescription("alone", Kind.QUERY))
+        executor.submit([Task(TaskKey("alone", 0, index), held) for index in range(9)], results.put)
+        held.wait_for(1)
+        assert held.begun == held.most <= cores
+        held.may_end.set()
+        for _ in range(9):
+            assert results.get(timeout=PROMPT_SECONDS).error is None
+        assert held.most <= cores == len(executor._threads)
+
+
 @pytest.mark.parametrize("whole_seconds", [LONG, SHORT, PART])
 @pytest.mark.parametrize(("cores_most", "most"), [(0.5, 1), (1.0, 1), (1.5, 2)])
 def test_a_user_has_no_more_cores_than_allowed(
