@@ -270,6 +270,8 @@ def test_a_cte_is_not_seen_outside_its_query() -> None:
 
 def test_a_qualified_name_is_no_cte() -> None:
     refusal("WITH t AS (SELECT 1) SELECT * FROM main.t")
+    shadowed = refusal("WITH orders AS (SELECT max(o_orderkey) FROM main.orders) SELECT * FROM orders")
+    assert "cannot be read where WITH calls something orders; give that another name" in str(shadowed)
 
 
 def test_a_reference_knows_its_scope() -> None:

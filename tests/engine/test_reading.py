@@ -79,6 +79,8 @@ ANSWERED = (
     "SELECT count(k), sum(v) FROM ((VALUES (1), (9)) p(k) RIGHT JOIN t ON k = v)",
     "SELECT r.k, q.i FROM (((VALUES (1)) p(k) JOIN (VALUES (1)) q(i) ON k = i)) LEFT JOIN (VALUES (1)) r(k) "
     "ON EXISTS (SELECT 1 WHERE q.i = r.k)",
+    "SELECT 'it''s'\n'so' AS a, 'b' -- and\n 'c' || v, DATE '2020-'\n'01-02' AS 'd'\n'e' FROM t WHERE id < 2",
+    "SELECT count(*) FROM u WHERE name IN ('n'\n'1', 'n2') OR name LIKE 'n'\n'3%'",
     "(SELECT id, v FROM t ORDER BY id) LIMIT 3",
     "((SELECT g, sum(v) AS n FROM t GROUP BY g)) ORDER BY n DESC NULLS LAST LIMIT 2",
     "(SELECT max(id) FROM t UNION ALL SELECT min(id) FROM u) ORDER BY 1 LIMIT 1 OFFSET 1",

@@ -25,6 +25,7 @@ else:
 DIALECT = "relaqs"
 
 _DOLLAR_QUOTE = re.compile(r"\$(?:[a-zA-Z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?\$")
+_ON_ANOTHER_LINE = re.compile(r"'\s*(--[^\n]*)?\n")
 _DIGITS = r"\d(?:_?\d)*"
 _PLACE = re.compile(r"\d+", re.ASCII)
 _BEFORE_A_PLACE = (TokenType.PARAMETER, TokenType.PLACEHOLDER)
@@ -78,15 +79,30 @@ def tokens_of(sql: str) -> list[Token]:
     return Relaqs().tokenize(sql)
 
 
+def _joined(first: Token, second: Token) -> Token:
+    comments = [*first.comments, *second.comments]
+    text = first.text + second.text
+    return Token(TokenType.STRING, text, first.line, first.col, first.start, second.end, comments)
+
+
 class _TokenizerCore(TokenizerCore):
     __slots__ = ()
 
     def _scan_string(self, start: str) -> bool:
-        """Read `$tag$…$tag$`, whose tag is a name. Two parameters as in `$1,$2` are no such quote."""
+        """Read `$tag$…$tag$`, whose tag is a name. Two parameters as in `$1,$2` are no such quote.
+
+        Texts in quotes on lines of their own, with nothing between them, are one text.
+        """
         if start == "$" and not _DOLLAR_QUOTE.match(self.sql, self._current - 1):
             self._add(TokenType.PARAMETER)
             return True
-        return super()._scan_string(start)
+        found = super()._scan_string(start)
+        if found and start == "'" and len(self.tokens) > 1:
+            first, second = self.tokens[-2:]
+            are_texts = first.token_type is second.token_type is TokenType.STRING
+            if are_texts and _ON_ANOTHER_LINE.match(self.sql[first.end : second.start]):
+                self.tokens[-2:] = [_joined(first, second)]
+        return found
 
     def _scan_number(self) -> None:
         """Read a number: 1e3+1 is two of them, and the one of $1e3 has no exponent."""

@@ -359,6 +359,9 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
             _position(table.this),
         )
     shown = table.sql(DIALECT, comments=False, identify=False).split(" AS ")[0]
+    if table.db.lower() == "main" and not table.catalog and table.name.lower() in names:
+        said = f"{shown} cannot be read where WITH calls something {table.name}; give that another name"
+        return SqlError(said, _position(table.this))
     close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
     return SqlError(
         f"there is no table {shown} in the catalog, which has: {_listed(sorted(names.values()))}",
