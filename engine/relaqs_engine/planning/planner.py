@@ -13,6 +13,7 @@ from relaqs_engine.planning.first_part_rules import part_to_sample
 from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import whole_plan
+from relaqs_engine.sql.aggregates import taken_in_order
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.columns import columns_written_out
 from relaqs_engine.sql.effort import Effort
@@ -72,6 +73,9 @@ def _planned(
             )
         parsed = _without_columns_function(parsed, catalog, binder)
         is_ordered = parsed.tree.args.get("order") is not None
+        if taken := taken_in_order(parsed.tree):
+            why = f"{taken} takes rows in the order that a subquery gives them"
+            return replace(whole_plan(parsed, catalog, schema, why), is_ordered=is_ordered)
         whole = _at_once(parsed, catalog, schema)
         part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
         rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None

@@ -231,6 +231,7 @@ LAWS = tuple(map(Law.of_row, TABLE.strip().split("\n")[1:]))
 _BY_NAME = {name: law for law in LAWS for name in law.names}
 _BY_NODE = {law.node: law for law in LAWS if law.node is not None}
 _TAKEN_IN_ORDER = (Merge.ANY, Merge.FIRST, Merge.LAST)
+_OF_THE_FIRST_ROWS = (*_TAKEN_IN_ORDER, Merge.BESIDE_MIN, Merge.BESIDE_MAX, Merge.ROWS)
 _AROUND_AN_ARGUMENT = (exp.HavingMax, exp.Limit, exp.IgnoreNulls, exp.RespectNulls)
 
 
@@ -275,6 +276,38 @@ def call_of(node: exp.Expr) -> Call | None:
         else:
             arguments.append(argument)
     return Call(law, node, tuple(arguments), is_distinct, order, condition)
+
+
+def taken_in_order(tree: exp.Query) -> str | None:
+    """Return what depends on the order in which a subquery gives its rows, None where nothing does.
+
+    Answers of inner aggregations keep their order, and so do rows up to a LIMIT.
+
+    >>> def taken(sql):
+    ...     print(taken_in_order(sqlglot.parse_one(sql, dialect="duckdb")))
+    >>> taken("SELECT string_agg(name, ', ') FROM (SELECT name FROM zones ORDER BY name)")
+    string_agg
+    >>> taken("SELECT string_agg(name, ', ' ORDER BY name), sum(n) FROM (SELECT * FROM zones ORDER BY n)")
+    None
+    """
+    queries = (each.parent for each in tree.find_all(exp.Order) if each.parent is not tree)
+    if not any(_orders_rows(query) for query in queries if isinstance(query, exp.Query)):
+        return None
+    for node in tree.find_all(exp.AggFunc):
+        if (law := law_of(node)) is not None:
+            call = call_of(node)
+            if call is None or (not call.order and call.merge in _OF_THE_FIRST_ROWS):
+                return law.name
+    has_keys = any(each.args.get("on") for each in tree.find_all(exp.Distinct))
+    return "DISTINCT ON" if has_keys else None
+
+
+def _orders_rows(query: exp.Query) -> bool:
+    if query.args.get("limit") or query.args.get("offset"):
+        return False
+    inner = query.unnest() if isinstance(query, exp.Subquery) else query
+    own = inner.walk(prune=lambda node: node is not inner and isinstance(node, exp.Query))
+    return not inner.args.get("group") and not any(is_aggregate(node) for node in own)
 
 
 def call_in(sql: str) -> Call | None:

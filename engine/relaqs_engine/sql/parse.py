@@ -99,8 +99,9 @@ def parse_query(
     written = tree.sql(DIALECT, comments=False)
     _select_what_is_described(tree)
     _unpack_columns(tree)
-    _read_calls_of_queries(tree)
     _select_from_values(tree)
+    _take_in_what_follows_brackets(tree)
+    _read_calls_of_queries(tree)
     _take_joins_out_of_brackets(tree)
     _order_by_all(tree)
     _leave_out_the_schema(tree)
@@ -129,17 +130,31 @@ def _single_select(sql: str, effort: Effort) -> exp.Query:
 def _out_of_brackets(tree: exp.Expr) -> exp.Expr:
     """Return a query without brackets around all of it. What follows them, as ORDER BY, is its own."""
     while isinstance(tree, exp.Subquery):
-        inner = tree.this
-        after = {name: part for name in _AFTER_BRACKETS if (part := tree.args.get(name)) is not None}
-        if any(inner.args.get(name) for each in after for name in _AFTER_BRACKETS[each]):
+        if not _take_in(tree):
             raise SqlError(
                 "the query in brackets has a clause of its own that those after the brackets would follow; "
                 "write SELECT * FROM (…) AS q before ORDER BY and LIMIT, and all CTEs in one WITH"
             )
-        for name, part in after.items():
-            inner.set(name, part)
-        tree = inner
+        tree = tree.this
     return tree
+
+
+def _take_in_what_follows_brackets(tree: exp.Query) -> None:
+    """Write `FROM ((SELECT a FROM t LIMIT 1))` for `FROM ((SELECT a FROM t) LIMIT 1)`. In place."""
+    for brackets in reversed(list(tree.find_all(exp.Subquery))):
+        _take_in(brackets)
+
+
+def _take_in(brackets: exp.Subquery) -> bool:
+    """Give a query in brackets the clauses after them, where it has none before these. Return whether so."""
+    inner, after = brackets.this, [name for name in _AFTER_BRACKETS if brackets.args.get(name)]
+    if not isinstance(inner, exp.Query) or any(
+        inner.args.get(name) for each in after for name in _AFTER_BRACKETS[each]
+    ):
+        return not after
+    for name in after:
+        inner.set(name, brackets.args[name].pop())
+    return True
 
 
 def _no_select(tree: exp.Expr, sql: str) -> SqlError:
@@ -187,7 +202,11 @@ def _read_calls_of_queries(tree: exp.Query) -> None:
         name, given = call.name.lower(), call.expressions
         if name not in _OF_QUERIES or len(given) != 1 or not isinstance(given[0], exp.Query | exp.Values):
             continue
-        query = given[0].unnest() if isinstance(given[0], exp.Subquery) else given[0]
+        query = given[0]
+        while isinstance(query, exp.Subquery) and _is_plain_item(query):
+            query = query.this
+        if isinstance(query, exp.Subquery):
+            continue
         if isinstance(query, exp.Values):
             query = exp.select("*").from_(query)
         if (kind := _OF_QUERIES[name]) is None:
@@ -222,7 +241,7 @@ def _take_joins_out_of_brackets(tree: exp.Query) -> None:
             if brackets.alias:
                 break
             joins = brackets.args.pop("joins", None) or ()
-            if isinstance(brackets.this, exp.Table | exp.Subquery):
+            if _is_plain_item(brackets.this):
                 start.set("this", brackets.this)
                 joins = (*(brackets.this.args.pop("joins", None) or ()), *joins)
             query.set("joins", [*joins, *(query.args.get("joins") or ())])
@@ -234,10 +253,16 @@ def _take_joins_out_of_brackets(tree: exp.Query) -> None:
             select.set("joins", [each for join in joins for each in _one_by_one(join)])
 
 
+def _is_plain_item(node: exp.Expr) -> bool:
+    """Whether a node may stand in FROM without the brackets around it."""
+    is_item = isinstance(node, exp.Table | exp.Subquery)
+    return is_item and not any(node.args.get(name) for name in _AFTER_BRACKETS)
+
+
 def _without_brackets(join: exp.Join) -> exp.Join:
     """Return a join with the table that it joins, or the joined tables, out of their brackets. In place."""
     while isinstance(brackets := join.this, exp.Subquery) and not brackets.alias:
-        if brackets.args.get("joins") or not isinstance(brackets.this, exp.Table | exp.Subquery):
+        if brackets.args.get("joins") or not _is_plain_item(brackets.this):
             break
         join.set("this", brackets.this)
     return join
