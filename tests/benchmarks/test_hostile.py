@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from benchmarks import hostile_users, record
 from benchmarks.hostile import judged, run, tally
 from benchmarks.hostile_server import Outcome
 from benchmarks.hostile_statements import FAMILIES, statement
@@ -44,3 +48,16 @@ def test_a_seed_and_a_number_are_one_statement() -> None:
 )
 def test_what_is_late_or_no_error_of_ours_is_a_fault(outcome: Outcome, fault: str) -> None:
     assert judged(statement(0, 0), outcome).fault == fault
+
+
+@pytest.mark.slow
+def test_how_long_a_user_waits_is_told_for_each_attack(
+    tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    hostile_users.main([str(tpch_warehouse), "--seconds", "1"])
+    [path] = tmp_path.iterdir()
+    waits = json.loads(path.read_text(encoding="utf-8"))["waits"]
+    assert len(waits) == 1 + len(hostile_users.ATTACKS)
+    assert all(each["visits"] > 0 and each["lost"] == 0 for each in waits)
+    assert "joins of pg_attribute" in capsys.readouterr().out

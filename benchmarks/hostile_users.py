@@ -1,0 +1,244 @@
+"""How long does a user of a server wait for a small answer while another user does their worst?
+
+    python -m benchmarks.hostile_users WAREHOUSE [--seconds 20] [--threads 2] [--seed 0] [--only ATTACK]
+
+A process serves the warehouse, one of TPC-H. Bob connects and asks how many nations there are, again and
+again: alone, and beside each attack of eve, which comes from a process of its own. Printed is how long he
+waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import numpy as np
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from relaqs_engine.errors import RelaqsError
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import record
+from benchmarks.server_process import Running, serving
+from relaqs.serve.users import add_user
+
+PASSWORD = "a secret"
+SMALL, SMALL_ANSWER = "SELECT count(*) FROM nation", [(25,)]
+PAUSE_SECONDS, BEGIN_SECONDS, LOST_SECONDS = 0.05, 1.0, 60
+LATE_SECONDS = 2.0  # of p95: who waits longer is kept waiting by somebody
+LONG = (
+    "SELECT l_orderkey, l_partkey, count(*) FROM lineitem GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 5",
+    "SELECT count(DISTINCT l_comment), count(DISTINCT hash(l_partkey, l_suppkey)) FROM lineitem",
+    "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY l_suppkey ORDER BY l_shipdate) AS r FROM lineitem)",
+    "SELECT count(*) FROM lineitem AS a, lineitem AS b WHERE hash(a.l_comment, b.l_comment) % 7 = 1",
+    "SELECT string_agg(l_comment, ',' ORDER BY l_comment).length() FROM lineitem",
+)
+OTHER_MACHINE = "127.0.0.2"  # who comes from bob's own address is taken for him
+Asker = Callable[[str, random.Random], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What eve does. askers: how many at once."""
+
+    name: str
+    askers: int
+    ask: Asker
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long bob waited beside an attack, in seconds. lost: visits that failed."""
+
+    attack: str
+    visits: int
+    lost: int
+    median: float
+    most_95: float
+    most: float
+
+    @classmethod
+    def of(cls, attack: str, seconds: Sequence[float], lost: int) -> Waits:
+        middle, most_95 = np.percentile(seconds, [50, 95]) if seconds else (np.nan, np.nan)
+        return cls(attack, len(seconds), lost, float(middle), float(most_95), max(seconds, default=np.nan))
+
+
+def ask_repeatedly(sqls: Sequence[str]) -> Asker:
+    """Return an asker of these statements, each as a text that was not asked before."""
+
+    def ask(address: str, rng: random.Random) -> None:
+        with psycopg.connect(address, autocommit=True) as connection:
+            while True:
+                with suppress(psycopg.errors.OutOfMemory, psycopg.errors.QueryCanceled):
+                    connection.execute(f"{rng.choice(sqls)} -- {rng.random()}".encode())
+
+    return ask
+
+
+def take_rows(address: str, rng: random.Random) -> None:
+    """Take a large answer as fast as it comes."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        for _ in connection.cursor().stream("SELECT * FROM lineitem WHERE l_orderkey <= 400000"):
+            pass
+
+
+def keep_cursors(address: str, rng: random.Random) -> None:
+    """Declare cursors on large answers, and read none of them."""
+    with psycopg.connect(address) as connection:
+        for number in range(16):
+            connection.execute(
+                f"DECLARE c{number} CURSOR FOR SELECT * FROM lineitem WHERE l_orderkey < 400000"
+            )
+        time.sleep(LOST_SECONDS)
+
+
+def say_nothing(address: str, rng: random.Random) -> None:
+    """Open connections, and say nothing or half of what is needed."""
+    words = conninfo_to_dict(address)
+    host, port = str(words["host"]), int(str(words["port"]))
+    with ExitStack() as stack:
+        for _ in range(100):
+            connection = socket.create_connection((host, port), LOST_SECONDS, (OTHER_MACHINE, 0))
+            stack.enter_context(connection)
+            connection.sendall(rng.choice([b"", b"\0\0\0\x08", b"\0\0\0\x08\x04\xd2\x16\x2f"]))
+        time.sleep(1)
+
+
+def guess_passwords(address: str, rng: random.Random) -> None:
+    """Try a password."""
+    psycopg.connect(address.replace(PASSWORD, str(rng.random()))).close()
+
+
+SUMS = f"EXPLAIN SELECT {', '.join(f'sum(l_quantity + {number})' for number in range(100))} FROM lineitem"
+CATALOG = f"SELECT count(*) FROM {', '.join(f'pg_attribute AS a{number}' for number in range(6))}"
+ATTACKS = (
+    Attack("large answers, taken fast", 4, take_rows),
+    Attack("EXPLAIN of 100 sums", 12, ask_repeatedly([SUMS])),
+    Attack("joins of pg_attribute", 12, ask_repeatedly([CATALOG])),
+    Attack("long queries", 4, ask_repeatedly(LONG)),
+    Attack("cursors that are kept", 3, keep_cursors),
+    Attack("connections that say nothing", 6, say_nothing),
+    Attack("wrong passwords", 8, guess_passwords),
+)
+
+
+def measure(server: Running, attacks: Sequence[Attack], seconds: float, seed: int) -> Iterator[Waits]:
+    """Yield how long bob waits: alone, and beside each attack."""
+    visits(server, PAUSE_SECONDS)  # whatever the first question opens stays open
+    yield Waits.of("alone", *visits(server, seconds))
+    for attack in attacks:
+        with attacking(server, attack, seed):
+            time.sleep(BEGIN_SECONDS)
+            yield Waits.of(f"{attack.askers} × {attack.name}", *visits(server, seconds))
+
+
+def visits(server: Running, seconds: float) -> tuple[list[float], int]:
+    """Return how long each visit took, and how many failed."""
+    took: list[float] = []
+    lost, until = 0, time.monotonic() + seconds
+    while not took or time.monotonic() < until:
+        began = time.monotonic()
+        try:
+            with psycopg.connect(_address(server, "bob"), connect_timeout=LOST_SECONDS) as connection:
+                connection.execute(f"SET statement_timeout = '{LOST_SECONDS}s'")
+                assert connection.execute(SMALL).fetchall() == SMALL_ANSWER
+            took.append(time.monotonic() - began)
+        except psycopg.Error:
+            lost += 1
+            if time.monotonic() >= until:
+                break
+        time.sleep(PAUSE_SECONDS)
+    return took, lost
+
+
+@contextmanager
+def attacking(server: Running, attack: Attack, seed: int) -> Iterator[None]:
+    """Have an attack go on during a block."""
+    context = multiprocessing.get_context("spawn")
+    begun = context.Event()
+    given = (attack.name, _address(server, "eve"), seed, begun)
+    process = context.Process(target=_attack, args=given, daemon=True)
+    process.start()
+    try:
+        assert begun.wait(LOST_SECONDS)
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _address(server: Running, user: str) -> str:
+    return f"{server.address(user)} password='{PASSWORD}'"
+
+
+def _attack(name: str, address: str, seed: int, begun: Event) -> None:
+    (attack,) = (each for each in ATTACKS if each.name == name)
+    threads = [
+        threading.Thread(target=_ask_on, args=(attack.ask, address, random.Random(f"{seed} {number}")))
+        for number in range(attack.askers)
+    ]
+    for thread in threads:
+        thread.start()
+    begun.set()
+    for thread in threads:
+        thread.join()
+
+
+def _ask_on(ask: Asker, address: str, rng: random.Random) -> None:
+    while True:
+        with suppress(psycopg.Error, OSError, RelaqsError):
+            ask(address, rng)
+        time.sleep(PAUSE_SECONDS)
+
+
+def table_of(found: Sequence[Waits]) -> Table:
+    table = Table("eve", "bob's visits", "lost", "p50 s", "p95 s", "most s")
+    for each in found:
+        seconds = [f"{value:.3f}" for value in (each.median, each.most_95, each.most)]
+        table.add_row(each.attack, str(each.visits), str(each.lost), *seconds)
+    return table
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hostile_users",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("warehouse", type=Path, help="with TPC-H laid out")
+    parser.add_argument("--seconds", type=float, default=20.0, help="beside each attack, default 20")
+    parser.add_argument("--threads", type=int, default=2, help="of the server, default 2")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=[each.name for each in ATTACKS], metavar="ATTACK")
+    options = parser.parse_args(words)
+    facts = record.circumstances("hostile_users", words)
+    attacks = [each for each in ATTACKS if options.only in (None, each.name)]
+    with tempfile.TemporaryDirectory() as folder:
+        users = Path(folder) / "users.toml"
+        for user in ("bob", "eve"):
+            add_user(users, user, PASSWORD)
+        given = ("--users", str(users), "--threads", str(options.threads))
+        with serving(options.warehouse, *given, stderr=subprocess.DEVNULL) as server:
+            found = list(measure(server, attacks, options.seconds, options.seed))
+    console = Console(soft_wrap=True, width=110)
+    console.print(record.headline(facts), table_of(found), sep="\n")
+    content = {"waits": [asdict(each) for each in found]}
+    console.print(f"Record: {record.write('hostile_users', facts, content)}")
+    return int(any(each.lost or each.most_95 > LATE_SECONDS for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
