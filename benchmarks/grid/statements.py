@@ -530,7 +530,8 @@ class Writer:
     def _other(self, base: Statement) -> Statement:
         """Return a SELECT with as many columns, of types that mostly fit."""
         more = self._pick("a.n < 12", "a.n >= 12", "a.id % 2 = 0")
-        return replace(base, order="", limit="", having=(), where=(*base.where, more), before=())
+        order = base.order if " ON " in f"{base.distinct} " else ""  # which tells what row each has
+        return replace(base, order=order, limit="", having=(), where=(*base.where, more), before=())
 
 
 _FAMILIES: dict[str, tuple[str, ...]] = {
