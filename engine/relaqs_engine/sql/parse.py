@@ -200,19 +200,33 @@ def _read_calls_of_queries(tree: exp.Query) -> None:
     """
     for call in list(tree.find_all(exp.Anonymous)):
         name, given = call.name.lower(), call.expressions
-        if name not in _OF_QUERIES or len(given) != 1 or not isinstance(given[0], exp.Query | exp.Values):
+        if name not in _OF_QUERIES or len(given) != 1 or (query := _query_in(given[0])) is None:
             continue
-        query = given[0]
-        while isinstance(query, exp.Subquery) and _is_plain_item(query):
-            query = query.this
-        if isinstance(query, exp.Subquery):
-            continue
-        if isinstance(query, exp.Values):
-            query = exp.select("*").from_(query)
         if (kind := _OF_QUERIES[name]) is None:
             call.set("expressions", [query])
         else:
             call.replace(kind(this=query))
+
+
+def _query_in(argument: exp.Expr) -> exp.Query | None:
+    """Return the query that a call has for its argument, None where it is another value.
+
+    What follows a query in brackets there is for sqlglot the ORDER BY and LIMIT of the argument.
+    """
+    query, after = argument, dict[str, exp.Expr]()
+    while isinstance(query, exp.Order | exp.Limit) and isinstance(query.this, exp.Expr):
+        after["order" if isinstance(query, exp.Order) else "limit"] = query
+        query = query.this
+    if after and isinstance(query, exp.Subquery) and _is_plain_item(query):
+        for name, part in after.items():
+            part.set("this", None)
+            query.set(name, part)
+        _take_in(query)
+    while isinstance(query, exp.Subquery) and _is_plain_item(query):
+        query = query.this
+    if isinstance(query, exp.Values):
+        return exp.select("*").from_(query)
+    return query if isinstance(query, exp.Query) and not isinstance(query, exp.Subquery) else None
 
 
 def _select_from_values(tree: exp.Query) -> None:
