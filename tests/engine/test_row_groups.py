@@ -215,6 +215,7 @@ def test_row_groups_with_values_far_out_are_counted_exactly(tmp_path: Path) -> N
         (30_000, 30_200, 0.0, "40 + 20 * random"),
         (30_000, 30_200, np.nan, "40 + 20 * random"),  # all are NULL
         (30_000, 30_200, 9.0, "100 + 20 * normal"),
+        (30_000, 30_200, 0.3, "100 + 20 * normal"),
     ],
 )
 def test_a_row_group_that_is_unlike_all_others_is_counted_exactly(

@@ -104,7 +104,9 @@ def _framed(
     sizes = growing_sizes(min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share))))
     most = sizes[-1] // 2
     summed = _summed(draft.select, source, table)
-    found = unlike(groups, marks_of(groups, wanted, columns, summed), sizes, most)
+    compared = _named(draft.conjuncts, source, table)
+    marks = marks_of(groups, wanted, columns, dict.fromkeys((*summed, *compared)))
+    found = unlike(groups, marks, sizes, most)
     certain = found.certain
     certain += far_out(_without(groups, certain), summed, most - len(certain))
     no_nan = without_nan(draft.conjuncts, source.alias, table)
@@ -123,13 +125,13 @@ def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[R
 
 def _summed(select: exp.Select, source: Source, table: RowGroupTable) -> list[str]:
     """Return the columns inside of the query's aggregates, by the names that the files have."""
-    named = {
-        column.name.lower()
-        for item in select.expressions
-        for aggregate in item.find_all(exp.AggFunc)
-        for column in aggregate.find_all(exp.Column)
-        if column.table == source.alias
-    }
+    return _named((each for item in select.expressions for each in item.find_all(exp.AggFunc)), source, table)
+
+
+def _named(parts: Iterable[exp.Expr], source: Source, table: RowGroupTable) -> list[str]:
+    """Return the columns of the table in some parts of the query, by the names that the files have."""
+    found = (column for part in parts for column in part.find_all(exp.Column))
+    named = {column.name.lower() for column in found if column.table == source.alias}
     return [column.name for column in table.columns if column.name.lower() in named]
 
 

@@ -4,8 +4,9 @@ A footer gives each row group *marks*, numbers of which one can say beforehand w
 
 - how many of its rows are known to meet a condition,
 - how many values of a column are not NULL,
-- how far both ends of a column that is summed lie to the same side of those of a typical row group,
-- whether an end lies apart from the ends of all others, as 174 does among 59, 60 and 61.
+- how far both ends of a column that is summed or compared lie to one side of those of the median row group,
+- whether an end lies apart from the ends of all others, as 174 does among 59, 60 and 61, or both ends do
+  so together.
 
 So the draw is *rehearsed*: of each mark, the mean is estimated from many draws, with an interval as the
 answer's, and the intervals that hold the true mean are counted. Where too few do, the answer's own intervals
@@ -37,6 +38,10 @@ LEAST_HELD = 0.93
 APART, APART_SPREADS = 1 / 3, 16.0
 """An end is apart if it is farther from the median one than a third of the typical row group's range, and
 than so many times what three of four ends are. The largest of many normal or exponential values is not."""
+
+SHIFTED_SPREADS = 5.0
+"""A row group is apart as well if both ends are moved to one side, together by so many of these spreads. Of
+200 row groups of normal, exponential or log-normal values none is."""
 
 NULLS_OF_CHANCE = 2.0
 """Numbers of NULLs are of chance if they vary no more than so many times what they would in shuffled rows."""
@@ -137,7 +142,7 @@ def _varies(away: FloatArray) -> bool:
 
 
 def marks_of(
-    groups: Sequence[RowGroup], wanted: Iterable[Wanted], read: Iterable[str], summed: Iterable[str]
+    groups: Sequence[RowGroup], wanted: Iterable[Wanted], read: Iterable[str], used: Iterable[str]
 ) -> Iterator[Mark]:
     """Yield the marks of row groups.
 
@@ -145,7 +150,7 @@ def marks_of(
         groups: the row groups.
         wanted: what conditions ask of columns.
         read: the columns that are read.
-        summed: those inside of aggregates.
+        used: those inside of aggregates and conditions.
     """
     rows = np.array([group.row_count for group in groups], dtype=np.float64)
     for each in wanted:
@@ -154,7 +159,7 @@ def marks_of(
         filled = rows - [group.zone(column).null_count or 0 for group in groups]
         if not _is_chance(filled, rows):
             yield Mark(filled, rows)
-    for column in summed:
+    for column in used:
         yield from _marks_of_ends(groups, column, rows)
 
 
@@ -175,13 +180,23 @@ def _marks_of_ends(groups: Sequence[RowGroup], column: str, rows: FloatArray) ->
     width = float(np.median(ends[known, 1] - ends[known, 0]))
     same_side = np.sign(low) == np.sign(high)
     shift = np.where(same_side, np.sign(low) * np.minimum(np.abs(low), np.abs(high)), 0.0)
-    if shift.std() > _SHIFT_OF_CHANCE * width / np.sqrt(rows.mean()):
+    of_chance = _SHIFT_OF_CHANCE * width / np.sqrt(rows.mean())
+    if shift.std() > of_chance:
         yield Mark(shift * rows, rows)
+    is_shifted = (np.abs(shift) > of_chance) & (
+        _spreads(low, width) + _spreads(high, width) > SHIFTED_SPREADS
+    )
     is_apart = _is_apart(low, width) | _is_apart(high, width)
-    yield Mark(is_apart * rows, rows)
+    yield Mark((is_apart | is_shifted) * rows, rows)
+
+
+def _spreads(away: FloatArray, width: float) -> FloatArray:
+    """Return how many times as far away each end is as three of four ends are at most."""
+    size = np.abs(away)
+    found: FloatArray = size / max(float(np.quantile(size, 0.75)), 1e-9 * width, 1e-300)
+    return found
 
 
 def _is_apart(away: FloatArray, width: float) -> BoolArray:
-    size = np.abs(away)
-    found: BoolArray = size > max(APART * width, APART_SPREADS * float(np.quantile(size, 0.75)))
+    found: BoolArray = (np.abs(away) > APART * width) & (_spreads(away, width) > APART_SPREADS)
     return found
