@@ -3,7 +3,8 @@
     python -m benchmarks.plain_coverage [--lineitem FILE] [--flights FILE] [--seeds 200] [--row-groups 50 500]
                                         [--rows made:] [--drawn 8 20]
 
-Where a line fails, the exit status is 1. FILE is TPC-H's lineitem (scale 0.1 is enough), and `flights-3m.parquet` (npm package vega-datasets 3.2.1).
+Where a line fails, the exit status is 1. FILE is TPC-H's lineitem (scale 0.1 is enough), and
+`flights-3m.parquet` (npm package vega-datasets 3.2.1).
 The partial results of each row group are computed once. Each seed draws some of them, as a query would, and
 the real estimator makes intervals of their state. Cells are compared with the exact answer.
 """
