@@ -430,7 +430,13 @@ class _Maker:
                         threads=1,
                     )
         # Parquet has text for an enum, and one type of moments in microseconds, whatever they were in before.
-        stored = {"timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP", "enum": "VARCHAR"}
+        # Arrow, over which it comes, has decimals for HUGEINT.
+        stored = {
+            "timestamp_s": "TIMESTAMP",
+            "timestamp_ms": "TIMESTAMP",
+            "enum": "VARCHAR",
+            "hugeint": "DECIMAL(38, 0)",
+        }
         kinds = [kind for kind in stored if kind in self.rows.types]
         casts = ", ".join(f"x_{kind}::{stored[kind]} AS x_{kind}" for kind in kinds)
         replaced = f" REPLACE ({casts})" * bool(casts and not self.rows.text)
@@ -498,7 +504,9 @@ class _Maker:
         return self._in_memory(self._query().to_arrow_table())
 
     def _relation(self) -> Made:
-        return Made(self.name, self.rows.sql, self._query(), self.refused)
+        has_huge = "hugeint" in self.rows.types
+        casts = " REPLACE (x_hugeint::DECIMAL(38, 0) AS x_hugeint)" * has_huge
+        return Made(self.name, f"SELECT *{casts} FROM ({self.rows.sql})", self._query(), self.refused)
 
     def _in_memory(self, data: Any) -> Made:
         """Return data of this process as a table. What DuckDB takes it for is kept as its truth."""
