@@ -95,6 +95,15 @@ def by_every_door(case: Case) -> list[Case]:
     return [{**case, "door": door} for door in DIMENSIONS["door"] if door not in never]
 
 
+def _may_be(name: str, value: str, only: Mapping[str, str]) -> bool:
+    """Return whether a case may have a value of a dimension, where some dimensions have one value alone."""
+    return only.get(name, value) == value and not any(
+        (name == second and value in others and only.get(first) in some)
+        or (name == first and value in some and only.get(second) in others)
+        for first, some, second, others in FORBIDDEN
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How many pairs or triples there are, and how many of them some case has."""
@@ -117,7 +126,7 @@ class CoveringArray:
     def __init__(self, seed: int, only: Mapping[str, str] | None = None) -> None:
         self._random, self._only = random.Random(seed), only
         self._values = {
-            name: tuple(each for each in values if (only or {}).get(name, each) == each)
+            name: tuple(each for each in values if _may_be(name, each, only or {}))
             for name, values in DIMENSIONS.items()
         }
         for name, value in (only or {}).items():

@@ -42,7 +42,9 @@ TYPES = (*(each for each in DIMENSIONS["type"] if each != "rare"), *RARE)
 _NOT_IN_PARQUET = ("interval", "timetz", "bit")  # relaqs says so of each when the table is laid out
 NOT_KEPT: dict[str, tuple[str, ...]] = {
     # kind of table → types that it cannot have, by the word of relaqs or of the library that writes it
-    **dict.fromkeys((*LAID_OUT, *FILES, *IN_MEMORY), _NOT_IN_PARQUET),
+    **dict.fromkeys((*FILES, *IN_MEMORY), _NOT_IN_PARQUET),
+    # relations come over Arrow, which has decimals for them
+    **dict.fromkeys((*LAID_OUT, "relation"), (*_NOT_IN_PARQUET, "hugeint", "uhugeint")),
     "duckdb": (),
     "csv": (),
     "json": ("hugeint", "uhugeint", "ubigint"),  # a number beyond BIGINT is read as one, and refused
@@ -429,18 +431,14 @@ class _Maker:
                         force=True,
                         threads=1,
                     )
-        # Parquet has text for an enum, and one type of moments in microseconds, whatever they were in before.
-        # Arrow, over which it comes, has decimals for HUGEINT.
-        stored = {
-            "timestamp_s": "TIMESTAMP",
-            "timestamp_ms": "TIMESTAMP",
-            "enum": "VARCHAR",
-            "hugeint": "DECIMAL(38, 0)",
-        }
-        kinds = [kind for kind in stored if kind in self.rows.types]
+        return Made(self.name, self._as_stored(), refused=self.refused)
+
+    def _as_stored(self) -> str:
+        """Return SELECT of the rows as Parquet has them: enums as text, one type of moments without zone."""
+        stored = {"timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP", "enum": "VARCHAR"}
+        kinds = [kind for kind in stored if kind in self.rows.types and not self.rows.text]
         casts = ", ".join(f"x_{kind}::{stored[kind]} AS x_{kind}" for kind in kinds)
-        replaced = f" REPLACE ({casts})" * bool(casts and not self.rows.text)
-        return Made(self.name, f"SELECT *{replaced} FROM ({self.rows.sql})", refused=self.refused)
+        return f"SELECT *{f' REPLACE ({casts})' * bool(kinds)} FROM ({self.rows.sql})"
 
     def _file(self, ending: str) -> Path:
         return self.world.files / f"{self.name}.{ending}"
@@ -504,9 +502,7 @@ class _Maker:
         return self._in_memory(self._query().to_arrow_table())
 
     def _relation(self) -> Made:
-        has_huge = "hugeint" in self.rows.types
-        casts = " REPLACE (x_hugeint::DECIMAL(38, 0) AS x_hugeint)" * has_huge
-        return Made(self.name, f"SELECT *{casts} FROM ({self.rows.sql})", self._query(), self.refused)
+        return Made(self.name, self._as_stored(), self._query(), self.refused)
 
     def _in_memory(self, data: Any) -> Made:
         """Return data of this process as a table. What DuckDB takes it for is kept as its truth."""

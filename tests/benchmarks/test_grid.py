@@ -108,6 +108,9 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 
 def test_one_value_of_a_dimension_may_be_asked_for_alone() -> None:
     assert {case["join"] for case in islice(CoveringArray(5, {"join": "asof"}), 20)} == {"asof"}
+    assert {case["door"] for case in islice(CoveringArray(5, {"table": "arrow"}), 99)}.isdisjoint(
+        ("csv", "jsonl")
+    )
     with pytest.raises(SystemExit, match="there is no join=sideways"):
         CoveringArray(5, {"join": "sideways"})
 
