@@ -309,8 +309,8 @@ class Session(HoldsTables, PacesLoops):
         >>> db.start(plan, relaqs.QueryOptions(), checkpoint="sum.arrow").result().is_exact
         True
         """
-        self._planner.check_open()
         with naming("starting the query", asked_sql or plan.sql):
+            self._planner.check_open()
             self._open_tables.asked(plan.plain_tables)
             query = assembled_query(
                 plan,

@@ -111,8 +111,8 @@ class HoldsTables:
         >>> db.plan("SELECT avg(x) AS mean FROM numbers").mode.value
         'mergeable'
         """
-        self._planner.check_open()
         with naming("laying the table out"):
+            self._planner.check_open()
             return self._open_tables.lay_out(table)
 
     def refresh(self, table: str) -> Layout:
@@ -132,8 +132,8 @@ class HoldsTables:
         >>> db.refresh("numbers").row_count
         7
         """
-        self._planner.check_open()
         with naming("reading the table anew"):
+            self._planner.check_open()
             return self._open_tables.refresh(table)
 
     def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
@@ -150,6 +150,6 @@ class HoldsTables:
         >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
         1500
         """
-        self._planner.check_open()
         with naming("appending rows"):
+            self._planner.check_open()
             return self._open_tables.append(table, source, batch)

@@ -43,6 +43,7 @@ ERRORS: tuple[Callable[[], Exception], ...] = (
 # what says whose turn it is.
 BESIDE_QUERIES = (
     "relaqs/executors/fair.py",
+    "relaqs/executors/places.py",
     "relaqs/executors/threads.py",
     "relaqs/jobs/executor.py",
     "relaqs/policies/",
