@@ -465,15 +465,14 @@ class Writer:
         is_grouped = bool(base.group) or self.case["aggregate"] != "none"
         key = base.keys[0] if base.keys else "a.id" if not is_grouped else "count(*)"
         by = "count(*)" if is_grouped else "a.n"
-        ties = "" if not is_grouped else f", {key}"
         row = (
             ", ".join((*base.keys, by)) if is_grouped else "a.id"
         )  # what tells rows apart that give another sum
         window = self._pick(
             f"rank() OVER (ORDER BY {by})",
-            f"row_number() OVER (ORDER BY {by}, {key})",
+            f"row_number() OVER (ORDER BY {by}, {row})",
             f"sum({by}) OVER (PARTITION BY {key})",
-            f"lag({by}) OVER (ORDER BY {by}{ties})",
+            f"lag({by}) OVER (ORDER BY {by}, {row})",
             f"sum({by}) OVER (ORDER BY {row} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
             "count(*) OVER ()",
         )

@@ -68,6 +68,7 @@ OUTERMOST = {
     "Session.submit",
     "Session.start",
     "ThreadExecutor._serve",
+    "naming",
 }
 
 
