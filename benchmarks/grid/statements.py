@@ -465,9 +465,8 @@ class Writer:
         is_grouped = bool(base.group) or self.case["aggregate"] != "none"
         key = base.keys[0] if base.keys else "a.id" if not is_grouped else "count(*)"
         by = "count(*)" if is_grouped else "a.n"
-        row = (
-            ", ".join((*base.keys, by)) if is_grouped else "a.id"
-        )  # what tells rows apart that give another sum
+        # What tells rows apart in a window: those that are alike in it may change places.
+        row = ", ".join((*base.keys, by)) if is_grouped else "a.id"
         window = self._pick(
             f"rank() OVER (ORDER BY {by})",
             f"row_number() OVER (ORDER BY {by}, {row})",

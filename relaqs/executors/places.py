@@ -2,7 +2,7 @@
 
 Nothing interrupts a task that runs as a whole. So places are given with an eye to who would have to wait:
 
-- Queries that run as a whole and may take long have all usual places but one, of one user's together.
+- One user's queries that run as a whole and may take long hold, together, all usual places but one at most.
 - A user whose cores are limited has no more at once, whatever is idle.
 - Where tasks hold all usual places for longer than SLICE_SECONDS, there is a spare one: for a query that has
   had few core-seconds yet and of which nothing runs, and for a user of whom nothing runs. The operating
@@ -125,7 +125,7 @@ class Places:
 
     def _is_within_limits(self, need: Need) -> bool:
         used = self._cores_of[need.user]
-        if used and used + need.cores >= need.user_cores_most + 1:
+        if used and used + need.cores >= need.user_cores_most + 1:  # 1.5 cores are two at once
             return False
         if need.whole_seconds is None:
             return True

@@ -215,6 +215,7 @@ class OnlineQuery(Handle[Snapshot]):
         enough = relative_error(until, "until")
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         deadline = None if seconds is None else time.monotonic() + seconds
+        # The statement is asked for inside of a block too: that may fail like all else.
         with naming("reading the answer"), naming("reading the answer", self.sql):
             reader = iter(self)
             while (snapshot := reader.next_within(_seconds_left(deadline))) is not None:

@@ -59,10 +59,8 @@ class Cursors:
         rows = replace(whole, table=whole.table.slice(cursor.sent, most_rows))
         cursor.sent += rows.table.num_rows
         if cursor.sent == whole.table.num_rows:
-            cursor.reply, cursor.sent = (
-                replace(whole, table=pa.Table.from_batches([], whole.table.schema), holding=None),
-                0,
-            )
+            no_rows = pa.Table.from_batches([], whole.table.schema)
+            cursor.reply, cursor.sent = replace(whole, table=no_rows, holding=None), 0
         return rows
 
     def close(self, name: str | None) -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.quantiles import student_quantile
 
 from relaqs_engine.layouts.row_groups import RowGroup, number
 from relaqs_engine.plans.schedule import spread_draws
@@ -52,7 +53,10 @@ _SHIFT_OF_CHANCE = 0.1  # a shift counts beyond this share of a range, divided b
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is known of each row group beforehand: an amount, and what it is a share of, as NULLs of rows."""
+    """What is known of each row group beforehand: an amount, and what it is a share of, as NULLs of rows.
+
+    Both have the shape (row groups,). The amount is in rows, or in the column's unit times rows.
+    """
 
     amount: FloatArray
     of: FloatArray
@@ -115,26 +119,18 @@ def _leave_out_the_farthest(mark: Mark, kept: BoolArray, size: int, most: int) -
 
 
 def _is_told(away: FloatArray, size: int) -> bool:
-    """Whether intervals from draws of so many hold the mean, 0, often enough."""
+    """Whether intervals from draws of so many hold the mean, 0, often enough. away: shape (row groups,)."""
     if not _varies(away) or size >= len(away):
         return True
     draws = away[_draws(len(away), size)]
-    freedom = size - 1
+    quantile = student_quantile(np.array([size - 1.0]), 0.975)
     left = 1.0 - size / len(away)
-    reach = _student(freedom) * np.sqrt(left * draws.var(axis=1, ddof=1) / size)
+    reach = quantile * np.sqrt(left * draws.var(axis=1, ddof=1) / size)
     return bool(np.mean(np.abs(draws.mean(axis=1)) <= reach) >= LEAST_HELD)
 
 
 def _draws(count: int, size: int) -> IntArray:
     return spread_draws(count, size, np.random.default_rng(0), REHEARSALS)
-
-
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, to a thousandth from 7 on. scipy takes long to load."""
-    z = 1.959964
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _varies(away: FloatArray) -> bool:
