@@ -42,18 +42,24 @@ class StoreFiles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fetched_bytes: dict[str, int] = {}  # by folder of copies, since the last look at it
+        self._look_count = 0
 
     @contextmanager
     def in_use(self, reads: Sequence[Read]) -> Iterator[None]:
         """Keep the copies of what is read from being removed inside the block."""
-        with ExitStack() as held:
-            for read in reads:
-                if isinstance(read, TableRead) and read.remote is not None:
-                    paths = [Path(read.directory, file) for file in read.files]
-                    held.enter_context(in_use(Path(read.remote.root), paths))
-                elif isinstance(read, PlainRead):
-                    self._fetch_plain(read, held)
-            yield
+        looks_before = self._look_count
+        try:
+            with ExitStack() as held:
+                for read in reads:
+                    if isinstance(read, TableRead) and read.remote is not None:
+                        paths = [Path(read.directory, file) for file in read.files]
+                        held.enter_context(in_use(Path(read.remote.root), paths))
+                    elif isinstance(read, PlainRead):
+                        self._fetch_plain(read, held)
+                yield
+        finally:
+            if self._look_count > looks_before:
+                self._remove_surplus()
 
     def _fetch_plain(self, read: PlainRead, held: ExitStack) -> None:
         """Fetch the columns that are read of files in a store, which stay until `held` is closed."""
@@ -110,15 +116,22 @@ class StoreFiles:
 
     def _make_room(self, root: Path, needed_bytes: int) -> None:
         cache = Cache(root.parent)
-        of_cache = cache.limit_bytes
-        limit = limit_bytes() if of_cache is None else min(limit_bytes(), of_cache)
+        limit = _limit_of(cache)
         with self._lock:
             fetched = self._fetched_bytes.get(str(root), limit) + needed_bytes
             is_due = fetched >= _LOOK_SHARE * limit
             self._fetched_bytes[str(root)] = 0 if is_due else fetched
+            self._look_count += is_due
         if is_due:
             make_room(root, limit, needed_bytes)
             cache.free(needed_bytes)
+
+    def _remove_surplus(self) -> None:
+        """Make the room that several needed at once, or that could not be made for what was in use."""
+        with self._lock:
+            roots = [Path(root) for root in self._fetched_bytes]
+        for root in roots:
+            make_room(root, _limit_of(Cache(root.parent)), 0)
 
 
 def limit_bytes() -> int:
@@ -128,6 +141,11 @@ def limit_bytes() -> int:
         return amount_bytes(text)
     except ArgumentError:
         raise DataError(f"{LIMIT_VARIABLE} is {text!r}; it must be a size, such as 50GB") from None
+
+
+def _limit_of(cache: Cache) -> int:
+    of_cache = cache.limit_bytes
+    return limit_bytes() if of_cache is None else min(limit_bytes(), of_cache)
 
 
 def _byte_count(stored: StoredFile, columns: Iterable[int | None]) -> int:

@@ -24,6 +24,7 @@ from relaqs_engine.stores.folder import StoreFolder, store_folder
 
 import relaqs
 from relaqs.executors.read_ahead import ReadAhead
+from tests.relaqs.executors.clusters import eventually
 from tests.rows import rows_of
 from tests.store_server import SECRET, Fault, StoreServer
 
@@ -245,7 +246,8 @@ def test_copies_stay_below_the_limit(bucket: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("RELAQS_STORE_CACHE", f"{limit}B")
     for sql in (SUMS, texts, SUMS):
         assert rows_of(answer(bucket, sql)) == oracle(sql)
-        assert held_bytes(copies) <= limit + 0.2 * limit / 0.6  # two of ten partitions may be in use then
+        # Two of ten partitions may be beyond it. What is fetched ahead may still be in use.
+        eventually(lambda: held_bytes(copies) <= limit + 0.2 * limit / 0.6)
     shutil.rmtree(copies)
     monkeypatch.setenv("RELAQS_STORE_CACHE", "1kB")
     with pytest.raises(relaqs.DataError, match=r"copies may take 0\.0 GB; set RELAQS_STORE_CACHE to more"):
