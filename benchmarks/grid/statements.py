@@ -335,7 +335,7 @@ class Writer:
         )
         group = groups.get(grouping, sets if grouping == "sets" else "{}" if keys else "")
         if grouping == "distinct_on":
-            order = self._pick("a.g, a.id", "a.g DESC, a.id DESC")
+            order = self._pick(f"a.g, {self._row}", f"a.g DESC, a.id DESC{', b.id' * bool(self.b)}")
             return replace(base, distinct="DISTINCT ON (a.g)", keys=keys, items=("a.id", value), order=order)
         if self.case["aggregate"] == "none":
             if grouping in ("none", "distinct"):
@@ -427,6 +427,11 @@ class Writer:
             return replace(base, items=(*base.items, key))
         return replace(base, keys=(*base.keys, key), group=group)
 
+    @property
+    def _row(self) -> str:
+        """Return what tells joined rows apart."""
+        return "a.id, b.id" if self.b else "a.id"
+
     # Tails, and what is around
 
     def _tail(self, base: Statement) -> Statement:
@@ -466,7 +471,7 @@ class Writer:
         key = base.keys[0] if base.keys else "a.id" if not is_grouped else "count(*)"
         by = "count(*)" if is_grouped else "a.n"
         # What tells rows apart in a window: those that are alike in it may change places.
-        row = ", ".join((*base.keys, by)) if is_grouped else "a.id"
+        row = ", ".join((*base.keys, by)) if is_grouped else self._row
         window = self._pick(
             f"rank() OVER (ORDER BY {by})",
             f"row_number() OVER (ORDER BY {by}, {row})",

@@ -434,8 +434,13 @@ class _Maker:
         return Made(self.name, self._as_stored(), refused=self.refused)
 
     def _as_stored(self) -> str:
-        """Return SELECT of the rows as Parquet has them: enums as text, one type of moments without zone."""
-        stored = {"timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP", "enum": "VARCHAR"}
+        """Return SELECT of the rows as Parquet has them: enums as text, moments in µs, arrays as lists."""
+        stored = {
+            "timestamp_s": "TIMESTAMP",
+            "timestamp_ms": "TIMESTAMP",
+            "enum": "VARCHAR",
+            "array": "INTEGER[]",
+        }
         kinds = [kind for kind in stored if kind in self.rows.types and not self.rows.text]
         casts = ", ".join(f"x_{kind}::{stored[kind]} AS x_{kind}" for kind in kinds)
         return f"SELECT *{f' REPLACE ({casts})' * bool(kinds)} FROM ({self.rows.sql})"
@@ -507,7 +512,16 @@ class _Maker:
     def _in_memory(self, data: Any) -> Made:
         """Return data of this process as a table. What DuckDB takes it for is kept as its truth."""
         path = self.world.folder / f"{self.name}-truth.parquet"
+        kept = f"FROM read_parquet('{path}')"
         self.connection.register("given", data)
         self.connection.sql("FROM given").write_parquet(str(path))
+        types = [
+            dict(self.connection.sql(f"SELECT column_name, column_type FROM (DESCRIBE {each})").fetchall())
+            for each in ("FROM given", kept)
+        ]
         self.connection.unregister("given")
-        return Made(self.name, f"FROM read_parquet('{path}')", data, self.refused)
+        casts = ", ".join(
+            f'"{name}"::{kind} AS "{name}"' for name, kind in types[0].items() if kind != types[1][name]
+        )
+        truth = f"{kept} SELECT * REPLACE ({casts})" if casts else kept
+        return Made(self.name, truth, data, self.refused)
