@@ -1,11 +1,14 @@
 """Processes that run cases, each in one time zone, and what watches over them.
 
-A case that takes too long is a hang: its process is ended, and another takes its place.
+A case that takes too long is a hang: its process says where its threads are and is ended, and another takes
+its place.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,8 +109,9 @@ class Workers:
                     outcome = Outcome("raw", "the process ended", f"exit code {worker.process.exitcode}")
                 yield number, case, outcome
             elif time.monotonic() - worker.begun > worker.limit:
+                stacks = self._stacks(worker)
                 self._give_up(worker)
-                yield number, case, Outcome("hang", "", f"after {worker.limit:.0f} seconds")
+                yield number, case, Outcome("hang", "", f"after {worker.limit:.0f} seconds\n{stacks}")
 
     def small(self, number: int, case: Case, outcome: Outcome) -> str:
         """Return a failing case made small, as a test; "" where that takes too long."""
@@ -123,6 +127,14 @@ class Workers:
         except EOFError:
             self._give_up(worker)
             return ""
+
+    def _stacks(self, worker: Worker) -> str:
+        """Return where the threads of a process are, as the lines of a comment."""
+        assert worker.process.pid is not None
+        os.kill(worker.process.pid, signal.SIGUSR1)
+        time.sleep(1.0)
+        said = _stacks_file(self._folder, worker.process.pid).read_text()
+        return "\n".join(f"# {line}" for line in said.splitlines())
 
     def _give_up(self, worker: Worker) -> None:
         worker.process.kill()
@@ -143,12 +155,12 @@ class Workers:
 
 def _serve(pipe: Connection, folder: Path, seed: int) -> None:
     """Run the cases that come through the pipe, in this process, until None comes."""
-    import signal
-
     from benchmarks.grid.run import Runner
     from relaqs.queries import notices
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops
+    stacks = _stacks_file(folder, os.getpid()).open("w")
+    faulthandler.register(signal.SIGUSR1, file=stacks)
     notices.announce = lambda message: None
     runner = Runner(folder / f"worker-{os.getpid()}", seed)
     try:
@@ -161,3 +173,7 @@ def _serve(pipe: Connection, folder: Path, seed: int) -> None:
         return
     finally:
         runner.close()
+
+
+def _stacks_file(folder: Path, pid: int) -> Path:
+    return folder / f"stacks-{pid}.txt"
