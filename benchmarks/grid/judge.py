@@ -20,6 +20,7 @@ from relaqs import Snapshot
 RELATIVE = 1e-9
 FINE = ("equal", "ambiguous", "both refuse", "refused", "too long")
 _ENUM = re.compile(r"dictionary<values=string, indices=\w+, ordered=\d>")
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 MORE_ORDERS = range(3, 11)
 """Row orders in which DuckDB is asked too, where an answer is another than in the first three."""
 
@@ -95,8 +96,11 @@ def has_several_answers(world: World, statement: Statement, truth: Truth) -> boo
     return False
 
 
-def difference(got: pa.Table, truth: Truth, *, is_loose: bool = False) -> str:
-    """Return what is different between an answer and DuckDB's, "" where nothing is."""
+def difference(got: pa.Table, truth: Truth, *, is_loose: bool = False, in_files: bool = False) -> str:
+    """Return what is different between an answer and DuckDB's, "" where nothing is.
+
+    in_files: whether types are compared as files have them.
+    """
     wanted = truth.table
     assert wanted is not None
     if got.column_names != wanted.column_names:
@@ -104,7 +108,7 @@ def difference(got: pa.Table, truth: Truth, *, is_loose: bool = False) -> str:
     if found := [
         (a.name, str(a.type), str(b.type))
         for a, b in zip(got.schema, wanted.schema, strict=True)
-        if _as_text(a.type) != _as_text(b.type)
+        if _as_text(a.type, in_files) != _as_text(b.type, in_files)
     ]:
         return f"types: {found} (column, ours, DuckDB's)"
     if got.num_rows != wanted.num_rows:
@@ -121,6 +125,15 @@ def difference(got: pa.Table, truth: Truth, *, is_loose: bool = False) -> str:
     return ""
 
 
+def _in_a_file(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Parquet has for one. Data in memory goes to a cluster's workers in a file."""
+    if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(pa.field("l", _in_a_file(kind.value_type)))
+    return kind
+
+
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the rows; dates and times as whole numbers, because Python's end where DuckDB's go on."""
     return list(zip(*map(_values, table.columns), strict=True)) if table.num_columns else []
@@ -130,7 +143,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+    if pa.types.is_timestamp(kind):
+        times = _NANOSECONDS[kind.unit]
+        return [None if each is None else each * times for each in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
@@ -158,9 +174,9 @@ def _same_rows(ours: Sequence[tuple[Any, ...]], theirs: Sequence[tuple[Any, ...]
     return len(ours) == len(theirs) and all(map(_same_row, ours, theirs))
 
 
-def _as_text(kind: pa.DataType) -> str:
+def _as_text(kind: pa.DataType, in_files: bool = False) -> str:
     """Return a type in words. An enum is text: Parquet has no enums, and truth may be kept there."""
-    return _ENUM.sub("string", str(kind))
+    return _ENUM.sub("string", str(_in_a_file(kind) if in_files else kind))
 
 
 def _same_row(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:

@@ -84,7 +84,7 @@ def outcome_of(world: World, doors: Doors, case: Case, statement: Statement, num
         if is_met_by_no_row(truth, answer):
             return Outcome("ambiguous")
         return Outcome("wrong", f"DuckDB refuses: {stable(truth.error)}", truth.error)
-    return _judged(world, statement, answer, truth)
+    return _judged(world, statement, answer, truth, in_files=case["door"] == "cluster")
 
 
 def is_met_by_no_row(truth: Truth, answer: Answer) -> bool:
@@ -103,14 +103,14 @@ def decides_by_chance(statement: Statement, truth: Truth) -> bool:
     return statement.compares_rows and (statement.is_loose or has_floats)
 
 
-def _judged(world: World, statement: Statement, answer: Answer, truth: Truth) -> Outcome:
+def _judged(world: World, statement: Statement, answer: Answer, truth: Truth, *, in_files: bool) -> Outcome:
     assert truth.table is not None
     if answer.texts is not None:
         loose = truth.is_ambiguous or statement.is_loose
         wrong = text_difference(answer.texts, truth.table, is_loose=loose)
     else:
         assert answer.table is not None
-        wrong = difference(answer.table, truth, is_loose=statement.is_loose)
+        wrong = difference(answer.table, truth, is_loose=statement.is_loose, in_files=in_files)
     path = answer.snapshots[-1].mode if answer.snapshots else ""
     if wrong and not (
         wrong.startswith(("values", "rows"))
