@@ -140,9 +140,10 @@ def check_injections(
 @few_and_many("count", 12, 150)
 @pytest.mark.parametrize("kind", ["laid", "plain"])
 def test_whatever_is_raised_wherever_ends_one_query_at_most(folder: Path, kind: str, count: int) -> None:
+    before = working()  # for sessions that other tests left open
     with injecting() as injector:
         check_injections(injector, calls_of_each(injector, folder, kind=kind), folder, count, kind=kind)
-    assert in_time(no_thread_is_left)
+    assert in_time(lambda: no_thread_is_left(before))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -160,8 +161,12 @@ def test_whatever_is_raised_on_a_cluster_ends_one_query_at_most(folder: Path, co
         check_injections(injector, called, folder, count, **place)
 
 
-def no_thread_is_left() -> bool:
-    while any(each.name.startswith("relaqs-") for each in threading.enumerate()):
+def working() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("relaqs-")}
+
+
+def no_thread_is_left(before: set[threading.Thread]) -> bool:
+    while working() - before:
         time.sleep(0.02)
     return True
 
