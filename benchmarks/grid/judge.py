@@ -126,7 +126,7 @@ def difference(got: pa.Table, truth: Truth, *, is_loose: bool = False, in_files:
 
 
 def _in_a_file(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Parquet has for one. Data in memory goes to a cluster's workers in a file."""
+    """Return the type that Parquet has in the place of one: lists for arrays, moments in microseconds."""
     if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):

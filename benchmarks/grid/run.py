@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.grid.dimensions import DIMENSIONS, Case
+from benchmarks.grid.dimensions import DIMENSIONS, IN_MEMORY, Case
 from benchmarks.grid.doors import Answer, Doors, text_difference
 from benchmarks.grid.judge import Outcome, Truth, difference, has_several_answers, judged, stable, truth_of
 from benchmarks.grid.statements import Statement, Writer
@@ -84,7 +84,12 @@ def outcome_of(world: World, doors: Doors, case: Case, statement: Statement, num
         if is_met_by_no_row(truth, answer):
             return Outcome("ambiguous")
         return Outcome("wrong", f"DuckDB refuses: {stable(truth.error)}", truth.error)
-    return _judged(world, statement, answer, truth, in_files=case["door"] == "cluster")
+    return _judged(world, statement, answer, truth, in_files=_goes_in_a_file(case))
+
+
+def _goes_in_a_file(case: Case) -> bool:
+    """Whether data in memory are written to a file, for a cluster's workers."""
+    return case["door"] == "cluster" and not {case["table"], case["second"]}.isdisjoint(IN_MEMORY)
 
 
 def is_met_by_no_row(truth: Truth, answer: Answer) -> bool:

@@ -448,7 +448,7 @@ def open_for_writing(
     """
     connection = duckdb.connect(":memory:", config={"threads": threads or os.cpu_count() or 1})
     for statement in (
-        "SET async_threads = 0",  # with some, an interrupted COPY waits for itself at times (DuckDB 2.0.0)
+        "SET async_threads = 0",  # else DuckDB 2.0.0 can deadlock where an interrupted COPY aborts its writes
         f"SET memory_limit = '{memory_limit_bytes // 1024}KiB'",
         f"SET temp_directory = {quote_text(str(temp_directory))}",
         "SET enable_progress_bar = false",

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from relaqs_engine.errors import DataError
@@ -42,7 +42,7 @@ class StoreFiles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fetched_bytes: dict[str, int] = {}  # by folder of copies, since the last look at it
-        self._look_count = 0
+        self._look_count = 0  # looks at how many bytes there are
 
     @contextmanager
     def in_use(self, reads: Sequence[Read]) -> Iterator[None]:
@@ -131,7 +131,8 @@ class StoreFiles:
         with self._lock:
             roots = [Path(root) for root in self._fetched_bytes]
         for root in roots:
-            make_room(root, _limit_of(Cache(root.parent)), 0)
+            with suppress(OSError):  # the answer is there; whoever fetches next tries again, and says why
+                make_room(root, _limit_of(Cache(root.parent)), 0)
 
 
 def limit_bytes() -> int:
@@ -144,6 +145,7 @@ def limit_bytes() -> int:
 
 
 def _limit_of(cache: Cache) -> int:
+    """Return how many bytes the copies in a cache may take: the lesser of its own limit and theirs."""
     of_cache = cache.limit_bytes
     return limit_bytes() if of_cache is None else min(limit_bytes(), of_cache)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from unittest import mock
 
@@ -10,6 +11,11 @@ from relaqs.jobs.feed import End, Feed
 from tests.rows import rows_of
 
 Connect = Callable[..., relaqs.Session]
+
+
+def threads_of(prefix: str) -> set[threading.Thread]:
+    """Return the threads of this process whose names begin so. Sessions of other tests may have some."""
+    return {each for each in threading.enumerate() if each.name.startswith(prefix)}
 
 
 def exact_rows(db: relaqs.Session, sql: str) -> list[tuple[object, ...]]:

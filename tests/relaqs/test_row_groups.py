@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from relaqs_engine.plans.row_groups import RowGroupPlan
 from relaqs.queries import planner
 from tests.engine.row_group_files import write_trips
 from tests.relaqs.executors.clusters import eventually
-from tests.relaqs.sessions import Connect
+from tests.relaqs.sessions import Connect, threads_of
 
 BY_ZONE = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
 
@@ -52,17 +51,13 @@ def test_a_query_stops_at_its_target(connect: Connect, trips: Path) -> None:
     assert last.error <= 0.5
 
 
-def jobs_at_work() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name.startswith("relaqs-job")}
-
-
 def test_stopping_leaves_nothing_at_work(connect: Connect, trips: Path) -> None:
-    before = jobs_at_work()
+    before = threads_of("relaqs-job")
     query = connect(trips).online_sql(BY_ZONE)
     next(iter(query))
     query.stop()
     assert query.wait(30)
-    eventually(lambda: not jobs_at_work() - before)
+    eventually(lambda: not threads_of("relaqs-job") - before)
 
 
 def test_a_file_that_changes_meanwhile_fails_the_query(connect: Connect, trips: Path) -> None:

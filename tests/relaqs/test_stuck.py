@@ -22,6 +22,7 @@ import relaqs
 from relaqs.executors import duck_process
 from relaqs.executors.duck_process import QueryWork
 from relaqs.executors.threads import DeafTaskWarning
+from tests.relaqs.sessions import threads_of
 from tests.rows import rows_of
 
 STEP = "SELECT t.x + 1 FROM steps AS v JOIN t ON t.x = v.p WHERE t.x < 10"
@@ -92,10 +93,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duck_process, "DEAF_SECONDS", 0.3)
 
 
-def serving() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name.startswith("relaqs-")}
-
-
 def until_deaf(runtime: duck_process.Runtime = duck_process._RUNTIME) -> None:
     """Wait until a statement runs and has come to where it looks for no interruption."""
     deadline = time.monotonic() + 20
@@ -115,7 +112,7 @@ def end(query: relaqs.OnlineQuery, ends_by: str) -> relaqs.OnlineQuery:
 def test_a_deaf_statement_leaves_the_session_its_threads(
     numbers: Path, tmp_path: Path, threads: int, ends_by: str
 ) -> None:
-    before = serving()  # of sessions that other tests left open
+    before = threads_of("relaqs-")  # of sessions that other tests left open
     with relaqs.connect(numbers, threads=threads, cache_directory=tmp_path) as db:
         query = db.online_sql(DEAF, timeout=1.0 if ends_by == "timeout" else None)
         until_deaf()
@@ -129,9 +126,9 @@ def test_a_deaf_statement_leaves_the_session_its_threads(
         begun = time.perf_counter()
     assert time.perf_counter() - begun < 5
     deadline = time.monotonic() + 200  # what was given up ends when its statement does
-    while serving() - before and time.monotonic() < deadline:
+    while threads_of("relaqs-") - before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert serving() <= before
+    assert threads_of("relaqs-") <= before
 
 
 @pytest.mark.usefixtures("impatient")

@@ -29,6 +29,7 @@ from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.publisher import Publisher
 from tests.few_and_many import few_and_many
 from tests.relaqs.injected import Injector, Place, drawn, in_time, injecting
+from tests.relaqs.sessions import threads_of
 from tests.rows import rows_of
 
 QUESTIONS = (
@@ -140,7 +141,7 @@ def check_injections(
 @few_and_many("count", 12, 150)
 @pytest.mark.parametrize("kind", ["laid", "plain"])
 def test_whatever_is_raised_wherever_ends_one_query_at_most(folder: Path, kind: str, count: int) -> None:
-    before = working()  # for sessions that other tests left open
+    before = threads_of("relaqs-")  # of sessions that other tests left open
     with injecting() as injector:
         check_injections(injector, calls_of_each(injector, folder, kind=kind), folder, count, kind=kind)
     assert in_time(lambda: no_thread_is_left(before))
@@ -161,12 +162,8 @@ def test_whatever_is_raised_on_a_cluster_ends_one_query_at_most(folder: Path, co
         check_injections(injector, called, folder, count, **place)
 
 
-def working() -> set[threading.Thread]:
-    return {each for each in threading.enumerate() if each.name.startswith("relaqs-")}
-
-
 def no_thread_is_left(before: set[threading.Thread]) -> bool:
-    while working() - before:
+    while threads_of("relaqs-") - before:
         time.sleep(0.02)
     return True
 
