@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from benchmarks.grid.dimensions import Case
 from benchmarks.grid.judge import Outcome
 
 HANG_SECONDS = 60.0
+_CALL = re.compile(r'File ".*?([^/"]+)", line (\d+) in (.+)')
 _OPENING_SECONDS = 600.0
 """What a process may take to make the tables of a world, on a machine with other work too."""
 _SMALL_SECONDS = 120.0
@@ -129,12 +131,14 @@ class Workers:
             return ""
 
     def _stacks(self, worker: Worker) -> str:
-        """Return where the threads of a process are, as the lines of a comment."""
+        """Return where the threads of a process are, one in a line of a comment, its last call first."""
         assert worker.process.pid is not None
         os.kill(worker.process.pid, signal.SIGUSR1)
         time.sleep(1.0)
-        said = _stacks_file(self._folder, worker.process.pid).read_text()
-        return "\n".join(f"# {line}" for line in said.splitlines())
+        threads = _stacks_file(self._folder, worker.process.pid).read_text().split("\n\n")
+        return "\n".join(
+            "# " + " < ".join(map("{0[0]}:{0[1]} {0[2]}".format, _CALL.findall(each))) for each in threads
+        )
 
     def _give_up(self, worker: Worker) -> None:
         worker.process.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from relaqs_engine.duck import (
     Interrupted,
     ReadingDatabase,
     open_for_reading,
+    open_for_writing,
 )
 from relaqs_engine.errors import DataError, RelaqsError
 
@@ -153,6 +154,22 @@ def test_cursors_of_one_database_have_civil_times_of_their_own() -> None:
                 usual.run("SET threads = 2")
 
 
+@pytest.mark.parametrize("opened", ["closed", "closed, two threads", "reading", "kept reading", "writing"])
+def test_no_database_has_threads_that_only_read_or_write_files(opened: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        match opened:
+            case "reading":
+                cursor = stack.enter_context(closing(open_for_reading(threads=2)))
+            case "kept reading":
+                cursor = stack.enter_context(closing(ReadingDatabase())).cursor()
+            case "writing":
+                cursor = stack.enter_context(closing(open_for_writing(tmp_path, threads=2)))
+            case _:
+                config = replace(CONFIG, threads=1 + ("two" in opened))
+                cursor = stack.enter_context(closing(Database(config))).cursor()
+        assert cursor.rows("SELECT current_setting('async_threads')") == [(0,)]
+
+
 def test_all_cursors_of_a_database_have_its_settings() -> None:
     names = ("async_threads", "parquet_metadata_cache", "python_enable_replacements")
     sql = f"SELECT value FROM duckdb_settings() WHERE name IN {names} ORDER BY name"
@@ -164,13 +181,14 @@ def test_all_cursors_of_a_database_have_its_settings() -> None:
 
 @pytest.mark.parametrize("keyword", ["RECURSIVE", "recursive"])
 @pytest.mark.parametrize("way", ["table", "rows", "run", "another"])
-def test_a_recursion_over_a_file_ends_on_one_thread(tmp_path: Path, keyword: str, way: str) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_recursion_over_a_file_ends(tmp_path: Path, keyword: str, way: str, threads: int) -> None:
     duckdb.sql(f"COPY (FROM range(3) AS v(p)) TO '{tmp_path}/v.parquet'")
     sql = (
         f"WITH {keyword} t(x) AS (SELECT 1::BIGINT UNION ALL SELECT t.x + 1 FROM '{tmp_path}/v.parquet' AS v "
         "JOIN t ON t.x = v.p) SELECT count(*) AS n FROM t"
     )
-    cursor = Database(replace(CONFIG, readable=(str(tmp_path),))).cursor()
+    cursor = Database(replace(CONFIG, readable=(str(tmp_path),), threads=threads)).cursor()
     found: list[object] = []
 
     def ask() -> None:
