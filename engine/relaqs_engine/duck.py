@@ -358,10 +358,24 @@ class Cursor:
         for each in lent:
             if isinstance(each, LentData):
                 self.register(each.name, each.data)
-            else:
-                self.run(
-                    f"ATTACH IF NOT EXISTS {quote_text(each.path)} AS {quote_name(each.name)} (READ_ONLY)"
-                )
+            elif not self._has_attached(each):
+                self._attach(each)
+
+    def _attach(self, file: AttachedFile) -> None:
+        """Attach a DuckDB file, unless another thread does so meanwhile.
+
+        IF NOT EXISTS would say so more simply. In DuckDB 2.0.0 it can wait without end: where another database
+        of this process has the file, and one that had it and is closed was at the same address in memory.
+        """
+        try:
+            self.run(f"ATTACH {quote_text(file.path)} AS {quote_name(file.name)} (READ_ONLY)")
+        except RelaqsError:
+            if not self._has_attached(file):
+                raise
+
+    def _has_attached(self, file: AttachedFile) -> bool:
+        known = self.rows("SELECT database_name FROM duckdb_databases()")
+        return (file.name,) in known
 
     @contextmanager
     def registered(self, **tables: Any) -> Iterator[None]:

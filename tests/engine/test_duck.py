@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.duck import (
     RELATIONS_KEPT,
+    AttachedFile,
     CivilTime,
     Cursor,
     Database,
@@ -168,6 +169,31 @@ def test_no_database_has_threads_that_only_read_or_write_files(opened: str, tmp_
                 config = replace(CONFIG, threads=1 + ("two" in opened))
                 cursor = stack.enter_context(closing(Database(config))).cursor()
         assert cursor.rows("SELECT current_setting('async_threads')") == [(0,)]
+
+
+def test_many_databases_attach_a_file_that_another_has(tmp_path: Path) -> None:
+    """DuckDB 2.0.0's ATTACH IF NOT EXISTS waited without end here, mostly before the hundredth."""
+    path = tmp_path / "made.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+    config = replace(CONFIG, lent=(AttachedFile("made", str(path)),))
+    with closing(Database(config)):
+        for _ in range(200):
+            with closing(Database(config)) as database:
+                cursor = database.cursor()
+                cursor.borrow(config.lent)
+                assert cursor.rows("SELECT a FROM made.t") == [(1,)]
+
+
+def test_threads_attach_a_file_to_one_database_at_once(tmp_path: Path) -> None:
+    files = [AttachedFile(f"made_{k}", str(tmp_path / f"made_{k}.duckdb")) for k in range(20)]
+    for each in files:
+        duckdb.connect(each.path).close()
+    with closing(ReadingDatabase()) as database, ThreadPoolExecutor(4) as threads:
+        cursors = [database.cursor() for _ in range(4)]
+        list(threads.map(lambda cursor: cursor.borrow(files), cursors))
+        attached = {name for (name,) in cursors[0].rows("SELECT database_name FROM duckdb_databases()")}
+        assert attached >= {each.name for each in files}
 
 
 def test_all_cursors_of_a_database_have_its_settings() -> None:
