@@ -364,8 +364,8 @@ class Cursor:
     def _attach(self, file: AttachedFile) -> None:
         """Attach a DuckDB file, unless another thread does so meanwhile.
 
-        IF NOT EXISTS would say so more simply. In DuckDB 2.0.0 it can wait without end, where another database
-        of this process has the file and one that had it, now closed, was at this one's address.
+        IF NOT EXISTS would say so more simply. In DuckDB 2.0.0 it can wait without end, where another
+        database of this process has the file and one that had it, now closed, was at this one's address.
         """
         try:
             self.run(f"ATTACH {quote_text(file.path)} AS {quote_name(file.name)} (READ_ONLY)")

@@ -83,6 +83,12 @@ def test_what_people_and_tools_write_is_accepted(sql: str) -> None:
         ("lpad(s, 2000000000, 'x')", "lpad would make 2,000,000,000"),
         ("repeat('ab', 3000)", "repeat would make 6,000"),
         ("range(100000)", "range would make 100,000"),
+        ("range(100000, 0, -1)", "range would make 100,000"),
+        ("range(0, 100000, 10)", "range would make 10,000"),
+        ("unnest(range(30000000))", "would make 30,000,000 characters or elements; 1,000,000 are the most"),
+        ("unnest(range(30000000))", "write it in FROM, as in FROM range(…)"),
+        (", ".join(["unnest(range(900000))"] * 4), "below unnest may make 3,600,000 elements"),
+        ("range((random() * 1e9)::BIGINT)", "would be another number when its length is checked"),
         ("format('{:99999d}', i)", "format would make 99,999"),
         ("printf('%*d', i, i)", "takes a width from its arguments"),
         ("regexp_matches(s, '(a?){1000}')", "repetitions of the pattern come to 1,000"),
@@ -116,6 +122,13 @@ CALLS: dict[str, str] = {
     "repeat(l, b)": "repeat(l, b * 1000000)",
     "bitstring('101', i + 3)": "bitstring('101', i + 2000000000)",
     "range(b, b + 5)": "range(b, b + 3000)",
+    "range(b, b + 5, i)": "range(b, b + 3000 * (i + 1), i + 1)",
+    "range(b + 5, b, -1)": "range(b + 3000, b, -1)",
+    "range(b + 5, b, -i)": "range(b + 3000 * (i + 1), b, -1 - i)",
+    "generate_series(b, '8', 2)": "generate_series(b, '8000', 2)",
+    "range(d, DATE '2020-01-01', -INTERVAL 1 DAY)": "range(d, DATE '2010-01-01', -INTERVAL 1 DAY)",
+    "range(d, d + i, i * INTERVAL 1 DAY)": "range(d, d + i * 3000, sign(i) * INTERVAL 1 DAY)",
+    "range(TIMESTAMP '2020-01-01', d, '1 day')": "range(TIMESTAMP '2010-01-01', d, '1 day')",
     "range(DATE '2020-01-01', d, INTERVAL 1 DAY)": "range(DATE '2010-01-01', d, INTERVAL 1 DAY)",
     "list_resize(l, b, 0)": "list_resize(l, b + 5000, 0)",
     "format(s || '{}', i)": "format('{:' || (i + 99999) || 'd}', i)",
@@ -140,6 +153,29 @@ def test_a_guard_stops_what_would_be_too_much_and_says_so(cursor: Cursor, call: 
     guarded = parse_query(f"SELECT {call} AS v FROM t", ["t"]).tree.sql("duckdb")
     with pytest.raises(DataError, match="the most allowed here"):
         cursor.rows(guarded)
+
+
+@pytest.mark.parametrize(
+    ("sql", "too_much"),
+    [
+        ("SELECT i, unnest(range(b)) AS v FROM t", "SELECT unnest(range(b * 50)) FROM t"),
+        (
+            "SELECT i, v FROM t, unnest(range(b)) AS u(v)",
+            "SELECT v FROM t, unnest(range((b // 59) * 2000000)) AS u(v)",
+        ),
+        ("SELECT v FROM t, LATERAL (SELECT unnest(range(b))) AS u(v)", ""),
+        ("SELECT i, unnest(range(1, 3 + 1)) AS v FROM t", "SELECT unnest(range(1, 3 * 1000000)) FROM t"),
+        ("SELECT v FROM unnest(generate_series(9, 1, -2)) AS u(v)", ""),
+        ("SELECT v FROM t, range(b) AS u(v)", ""),
+    ],
+)
+def test_a_series_that_is_unnested_has_its_rows_or_is_refused(
+    cursor: Cursor, sql: str, too_much: str
+) -> None:
+    assert cursor.rows(parse_query(sql, ["t"]).tree.sql("duckdb")) == cursor.rows(sql)
+    if too_much:
+        with pytest.raises(DataError, match="the most allowed here"):
+            cursor.rows(parse_query(too_much, ["t"]).tree.sql("duckdb"))
 
 
 def sums(count: int) -> str:

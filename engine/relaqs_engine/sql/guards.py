@@ -21,6 +21,8 @@ from relaqs_engine.sql.aggregates import law_of
 # The longest value that a call may make. 2,048 of them take 8 MB, and DuckDB's slowest function one second.
 MOST_MADE = 4096
 MOST_LISTED = 2048  # lists are sorted and hashed 2,048 at a time
+MOST_UNNESTED = 1_000_000  # of one list at a time: 62 MB where it is a constant
+MOST_UNNESTED_TOGETHER = 3_000_000
 MOST_MADE_IN_A_LAMBDA = 32  # for each of 2,048 elements of 2,048 rows
 MOST_MADE_TOGETHER = 65_536
 MOST_COPIED = 20_000
@@ -32,6 +34,8 @@ MOST_REPETITIONS = 300
 
 ALLOWED_HERE = "the most allowed here"  # the end of each message, by which `duck` recognises it
 
+_IN_FROM = ": write it in FROM, as in FROM range(…), where its rows come one after another"
+_ONE = exp.Literal.number(1)
 _REGEXPS = (exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)  # x ~ 'a', x ~* 'a', x SIMILAR TO 'a'
 _REGEXPS_BY_NAME = {
     *("regexp_extract", "regexp_extract_all", "regexp_full_match", "regexp_matches", "regexp_replace"),
@@ -62,6 +66,7 @@ class _Made:
     """What a statement's calls may make together for one row, and how many nodes its guards have copied."""
 
     total: int = 0
+    unnested: int = 0
     copied: int = 0
 
     def add(self, name: str, count: int) -> None:
@@ -70,6 +75,14 @@ class _Made:
             raise SqlError(
                 f"{name} and others like it may make {self.total:,} characters or elements for each row; "
                 f"{MOST_MADE_TOGETHER:,} are {ALLOWED_HERE}: give smaller lengths, as numbers"
+            )
+
+    def unnest(self, name: str, count: int) -> None:
+        self.unnested += count
+        if self.unnested > MOST_UNNESTED_TOGETHER:
+            raise SqlError(
+                f"{name} and others like it below unnest may make {self.unnested:,} elements; "
+                f"{MOST_UNNESTED_TOGETHER:,} are {ALLOWED_HERE}{_IN_FROM}"
             )
 
     def copying(self, *values: exp.Expr) -> None:
@@ -166,25 +179,66 @@ def _bound_repeat(node: exp.Repeat, made: _Made) -> None:
 
 
 def _bound_series(node: exp.GenerateSeries, made: _Made) -> None:
-    """Bound a list of numbers. In FROM and below UNNEST there is no list: its rows come vector by vector."""
-    if isinstance(node.parent, exp.Table | exp.Explode | exp.Unnest | exp.Lateral | exp.From | exp.Join):
+    """Bound a list of numbers or moments, before it is made. In FROM there is no list: its rows stream."""
+    if isinstance(node.parent, exp.Table | exp.Lateral | exp.From | exp.Join):
         return
-    name, most = (
-        "range" if node.args.get("is_end_exclusive") else "generate_series",
-        min(_most(node), MOST_LISTED),
-    )
-    start, end, step = _number(node.args["start"]), _number(node.args["end"]), node.args.get("step")
-    if start is not None and end is not None and step is None:
-        _check(end - start, most, f"{name} would make {end - start:,.0f}")
-        made.add(name, max(0, int(end - start)))
+    name = "range" if node.args.get("is_end_exclusive") else "generate_series"
+    is_unnested = _is_unnested_alone(node)
+    most = MOST_UNNESTED if is_unnested else min(_most(node), MOST_LISTED)
+    add = made.unnest if is_unnested else made.add
+    start, end, step = node.args["start"], node.args["end"], node.args.get("step")
+    first, last, by = _number(start), _number(end), _number(step or _ONE)
+    if first is not None and last is not None and by:
+        count = max(0.0, (last - first) / by)
+        _check(count, most, f"{name} would make {count:,.0f}", _IN_FROM if _is_unnested(node) else "")
+        add(name, int(count))
         return
-    made.add(name, most)
-    made.copying(node)
-    count = exp.Anonymous(this="len", expressions=[node.copy()])
-    last = exp.Literal.number(most)
-    guarded = _unless(exp.GT(this=count, expression=last.copy()), _said(name, most), last)
+    if (chance := node.find(exp.Rand, exp.Uuid)) is not None:
+        raise SqlError(
+            f"{name} takes {chance.sql('duckdb').lower()}, which would be another number when its length is "
+            f"checked; name that number in a WITH, and take it from there"
+        )
+    add(name, most)
+    made.copying(node, node, node)
+    node.set("end", _no_further(start, end, step or _ONE, most + 1))
+    count_made = exp.Anonymous(this="len", expressions=[node.copy()])
+    up_to = exp.Literal.number(most)
+    guarded = _unless(exp.GT(this=count_made, expression=up_to.copy()), _said(name, most), up_to)
     whole = node.copy()
     node.replace(exp.Anonymous(this="list_slice", expressions=[whole, exp.Literal.number(1), guarded]))
+
+
+def _is_unnested(node: exp.GenerateSeries) -> bool:
+    return isinstance(node.parent, exp.Explode | exp.Unnest)
+
+
+def _is_unnested_alone(node: exp.GenerateSeries) -> bool:
+    """Whether DuckDB makes one such list at a time: in FROM, or the same for all rows of a SELECT."""
+    return isinstance(node.parent, exp.Unnest) or (
+        _is_unnested(node) and node.find(exp.Column, exp.Query, exp.Rand, exp.Anonymous) is None
+    )
+
+
+def _no_further(start: exp.Expr, end: exp.Expr, step: exp.Expr, count: int) -> exp.Expr:
+    """Return the end of a series, or what it reaches after `count` steps if that comes first."""
+    if isinstance(step, exp.Literal) and step.is_string:
+        step = exp.cast(step, "INTERVAL")
+
+    def times(number: int) -> exp.Expr:
+        factor = exp.cast(exp.Literal.number(number), "BIGINT")
+        return exp.Mul(this=exp.paren(step.copy()), expression=factor)
+
+    far = exp.paren(exp.Add(this=exp.paren(start.copy()), expression=times(count)))
+    last = exp.paren(end.copy())
+    is_beyond: exp.Expr = exp.GT(this=last, expression=far)
+    if (number := _number(step)) is None:
+        forwards = exp.GTE(this=exp.paren(step.copy()), expression=times(0))
+        backwards = exp.LT(this=exp.paren(step.copy()), expression=times(0))
+        is_below = exp.LT(this=last.copy(), expression=far.copy())
+        is_beyond = exp.or_(exp.and_(forwards, is_beyond), exp.and_(backwards, is_below))
+    elif number < 0:
+        is_beyond = exp.LT(this=last, expression=far)
+    return exp.Case(ifs=[exp.If(this=is_beyond, true=far.copy())], default=end.copy())
 
 
 def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
@@ -296,9 +350,9 @@ def _said(name: str, most: int) -> str:
     return f"{name} would make more than {most:,} characters or elements, {ALLOWED_HERE}"
 
 
-def _check(count: float, most: int, said: str) -> None:
+def _check(count: float, most: int, said: str, advice: str = "") -> None:
     if count > most:
-        raise SqlError(f"{said} characters or elements; {most:,} are {ALLOWED_HERE}")
+        raise SqlError(f"{said} characters or elements; {most:,} are {ALLOWED_HERE}{advice}")
 
 
 def _number(value: exp.Expr) -> float | None:
