@@ -126,7 +126,23 @@ class Catalog:
                 left_out.append((name, error))
         if left_out and not found:
             raise left_out[0][1]
-        return cls(tuple(found), left_out=tuple(left_out))
+        try:
+            return cls(tuple(found), left_out=tuple(left_out))
+        except LayoutError:
+            if not leaves_out:
+                raise
+        return cls._without_conflicts(found, left_out)
+
+    @classmethod
+    def _without_conflicts(cls, layouts: list[Layout], left_out: list[tuple[str, RelaqsError]]) -> Catalog:
+        """Leave out each layout that cannot stand beside those before it."""
+        found = cls(())
+        for layout in layouts:
+            try:
+                found = cls((*found.layouts, layout))
+            except LayoutError as error:
+                left_out.append((layout.table, error))
+        return replace(found, left_out=tuple(left_out))
 
     @classmethod
     def of_sources(

@@ -720,6 +720,14 @@ def _connection_that_parses() -> duckdb.DuckDBPyConnection:
     return _connect()
 
 
+@cache
+def type_names() -> frozenset[str]:
+    """Return the names of DuckDB's types, in lower case. They are the same in every database."""
+    with _connection_that_parses().cursor() as connection:
+        rows = connection.execute("SELECT DISTINCT lower(type_name) FROM duckdb_types()").fetchall()
+    return frozenset(name for (name,) in rows)
+
+
 def parse_tree(sql: str) -> Any:
     """Return DuckDB's own tree of a SELECT, as dicts and lists. None where it is no SELECT."""
     tree = json.loads(serialized(sql))

@@ -255,6 +255,17 @@ def test_a_layout_with_a_damaged_manifest_is_left_out(connect: Connect, tmp_path
         connect(tmp_path / "wh")
 
 
+@pytest.mark.parametrize("odd", ["@", "ONE", "one@other"])
+def test_a_layout_that_cannot_stand_beside_the_others_is_left_out(
+    connect: Connect, tmp_path: Path, odd: str
+) -> None:
+    for name, count in (("one", 100), (odd, 50), ("two", 10)):
+        relaqs.shuffle(pa.table({"x": range(count)}), tmp_path / "wh" / name, partitions=2)
+    db = connect(tmp_path / "wh")
+    assert list(db.left_out) in ([odd], ["one"])  # of two names that differ by case, the first stays
+    assert exact_rows(db, "SELECT count(*) AS n FROM two") == [(10,)]
+
+
 def test_commands_go_on_with_the_tables_that_open(lake: Path) -> None:
     run = CliRunner().invoke
     listed = run(program, ["tables", "--data", str(lake)])

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from dataclasses import fields
+import re
+import stat
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from relaqs_engine.duck import type_names
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
+    LAYOUT_MARK,
     MANIFEST_NAME,
     Column,
     Companion,
@@ -28,7 +34,22 @@ MANIFEST_VERSION = 7  # 2: outlier indexes; 3: checksums of columns, and of the 
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
-_ACCEPTED: dict[str, Any] = {"int": int, "str": str, "float": (int, float)}
+_MOST_BYTES = 1 << 30
+_MOST_COUNTED = 1 << 63
+_MOST_VALUE = 1 << 128  # the ends of a HUGEINT are below it
+_ACCEPTED: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "str": (str,),
+    "float": (int, float),
+    "bool": (bool,),
+    "Scalar": (int, float, str, bool, type(None)),
+}
+_COMMON_TYPES = {"bigint", "boolean", "date", "decimal", "double", "enum", "float", "integer", "struct"} | {
+    *("smallint", "time", "timestamp", "timestamp with time zone", "tinyint", "varchar")
+}
+_MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most")
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_NAMED_TYPE = re.compile(r"(\w+(?: WITH TIME ZONE)?)(?:\(.*\))?(?:\[\d*\])*", re.DOTALL)
 _Made = TypeVar("_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion)
 
 
@@ -58,7 +79,8 @@ _READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 def read_state(folder: Path, path: Path) -> Layout:
     """Return the layout that a manifest describes, which may have another name than usual in the folder."""
     try:
-        text = path.read_bytes()
+        _check_name(folder.name)
+        text = _text_of(path)
     except (FileNotFoundError, NotADirectoryError):
         raise LayoutError(
             f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; {_other_tables(folder)}"
@@ -66,6 +88,24 @@ def read_state(folder: Path, path: Path) -> Layout:
     except OSError as error:
         raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
     return parsed_manifest(folder, text, str(path))
+
+
+def _check_name(name: str) -> None:
+    if not name.partition(LAYOUT_MARK)[0]:
+        raise LayoutError(f"the folder {name!r} has no name of a table before the {LAYOUT_MARK}; rename it")
+    if not name.isprintable() and not name.isascii():  # bytes that are no UTF-8, for example
+        raise LayoutError(f"the folder {name!a} has a name that SQL cannot write; rename it")
+
+
+def _text_of(path: Path) -> bytes:
+    """Return a file's bytes. What is no file, as a pipe or a device, might have no end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise LayoutError(f"{path} is no file; remove it, or lay the table out again with --force")
+        if state.st_size > _MOST_BYTES:
+            raise LayoutError(f"{path} has {state.st_size:,} bytes; a manifest has {_MOST_BYTES:,} at most")
+        return file.read()
 
 
 def _other_tables(folder: Path) -> str:
@@ -85,6 +125,8 @@ def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
     try:
         was_sealed = is_sealed(text)
         entries = json.loads(text)
+    except RecursionError as error:
+        raise _damaged(path, "its brackets are too deep") from error
     except ValueError as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(entries, dict):
@@ -159,14 +201,19 @@ def tables_at(directory: Path) -> list[Path]:
 
 
 def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
+    if entries.get("kind") not in ("sampled", "static") or "remote" in entries:
+        raise TypeError("kind must be sampled or static, and where it lies is not written in it")
+    key, batches = tuple(entries.pop("cluster_key")), tuple(entries.pop("batches", ()))
+    if not all(isinstance(each, str) for each in (*key, *batches)):
+        raise TypeError("cluster_key and batches must be texts")
     return _plain(
         Layout(
             table=folder.name,
             directory=folder,
-            columns=tuple(_plain(Column(**column)) for column in entries.pop("columns")),
+            columns=tuple(_column(column) for column in entries.pop("columns")),
             partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
-            cluster_key=tuple(entries.pop("cluster_key")),
-            batches=tuple(entries.pop("batches", ())),
+            cluster_key=key,
+            batches=batches,
             source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
             outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
             heavy=_heavy(entries.pop("heavy", None)),
@@ -177,6 +224,31 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
             **entries,
         )
     )
+
+
+def _column(entry: dict[str, Any]) -> Column:
+    column = _plain(Column(**entry))
+    if not _is_one_type(column.type):
+        raise TypeError(f"the type of {column.name} is {column.type}, which DuckDB does not have")
+    return column
+
+
+def _is_one_type(text: str) -> bool:
+    """Whether a text is one type that DuckDB has, as far as that shows without binding it."""
+    bare = _QUOTED.sub(lambda found: "null" if found[0] == '"NULL"' else "quoted", text)
+    found = _NAMED_TYPE.fullmatch(bare)
+    if found is None or not _is_type_name(found[1].lower()) or re.search(r"[^\w ,()\[\]]", bare):
+        return False
+    depth = 0
+    for character in bare:
+        depth += (character == "(") - (character == ")")
+        if depth < 0 or (character == "," and not depth):
+            return False
+    return not depth
+
+
+def _is_type_name(name: str) -> bool:
+    return name in _COMMON_TYPES or name in type_names()  # asking takes 30 ms
 
 
 def _heavy(entry: dict[str, Any] | None) -> HeavyUnits | None:
@@ -211,11 +283,45 @@ def _stored_file(entry: dict[str, Any]) -> StoredFile:
 
 def _plain(made: _Made) -> _Made:
     """Return what was made if its numbers are numbers and its texts are texts. Raises TypeError otherwise."""
-    for field in fields(made):
-        value, accepted = getattr(made, field.name), _ACCEPTED.get(str(field.type), object)
-        if not isinstance(value, accepted):
-            raise TypeError(f"{field.name} is {value!r}, and must be of type {field.type}")
+    kind: Any = type(made)
+    for each in _fields_of(kind):
+        each.check(getattr(made, each.name))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a field of a manifest's class may be. most: a whole number is below it."""
+
+    name: str
+    kind: str
+    accepted: tuple[type, ...]
+    most: int
+
+    def check(self, value: Any) -> None:
+        """Raise TypeError if the value is none of the field."""
+        is_flag = isinstance(value, bool)
+        if not isinstance(value, self.accepted) or (is_flag and bool not in self.accepted):
+            raise TypeError(f"{self.name} is {value!r}, and must be of type {self.kind}")
+        if is_flag or not isinstance(value, int | float):
+            return
+        is_possible = abs(value) < self.most if isinstance(value, int) else math.isfinite(value)
+        if not is_possible or (value < 0 and self.name not in _MAY_BE_NEGATIVE):
+            raise TypeError(f"{self.name} is {value!r}, which it cannot be")
+
+
+@cache
+def _fields_of(made: Any) -> tuple[_Field, ...]:
+    """Return the fields of a class that have numbers or texts."""
+    found = []
+    for field in fields(made):
+        type_, *optional = str(field.type).split(" | ")
+        if (accepted := _ACCEPTED.get(type_)) is not None:
+            most = _MOST_VALUE if type_ == "Scalar" else _MOST_COUNTED
+            found.append(
+                _Field(field.name, str(field.type), (*accepted, type(None)) if optional else accepted, most)
+            )
+    return tuple(found)
 
 
 def _checked_version(path: str, version: object) -> int:
@@ -230,6 +336,11 @@ def _checked_version(path: str, version: object) -> int:
 
 
 def _check_sums(path: str, layout: Layout) -> None:
+    names = [column.name.lower() for column in layout.columns]
+    if not names or len(set(names)) < len(names):
+        raise _damaged(path, "its columns do not have a name each")
+    if missing := [each for each in layout.cluster_key if each.lower() not in names]:
+        raise _damaged(path, f"its key {missing[0]!r} is none of its columns")
     if layout.row_count != sum(partition.row_count for partition in layout.partitions):
         raise _damaged(path, "its partitions' rows do not add up to the table's")
     if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):

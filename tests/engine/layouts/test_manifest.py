@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, MANIFEST_NAME, Column, Layout, Partition, StoredFile
@@ -91,6 +93,18 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
         ({"row_count": 1}, "do not add up"),
         ({"columns": [{"name": "x"}]}, "not those of a manifest"),
         ({"row_count": "68"}, "row_count is '68', and must be of type int"),
+        ({"row_count": True}, "row_count is True, and must be of type int"),
+        ({"row_count": -1}, "row_count is -1, which it cannot be"),
+        ({"unit_count": 1 << 63}, "unit_count is 9223372036854775808, which it cannot be"),
+        ({"unit_count": 10**400}, "unit_count is 1000"),
+        ({"typical_unit_rows": float("inf")}, "typical_unit_rows is inf, which it cannot be"),
+        ({"unit_kurtosis_rows": "1"}, "unit_kurtosis_rows is '1', and must be of type float | None"),
+        ({"kind": "plain"}, "kind must be sampled or static"),
+        ({"remote": "s3://bucket/t"}, "where it lies is not written in it"),
+        ({"cluster_key": ["nobody"]}, "its key 'nobody' is none of its columns"),
+        ({"cluster_key": [1]}, "must be texts"),
+        ({"batches": [None]}, "must be texts"),
+        ({"columns": []}, "its columns do not have a name each"),
     ],
 )
 def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
@@ -98,6 +112,73 @@ def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str,
     edit(tmp_path / "t", **fields)
     with pytest.raises(LayoutError, match=reason):
         read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "NOPE",
+        "NOPE[]",
+        "INTEGER, b INTEGER",
+        "INTEGER DEFAULT 5",
+        "INTEGER); CREATE TABLE more(a INTEGER); --",
+        "STRUCT(a INTEGER",
+        "STRUCT(a INTEGER))",
+        "",
+    ],
+)
+def test_a_type_that_is_none_is_damage(tmp_path: Path, type_: str) -> None:
+    write_manifest(make_layout(tmp_path / "t", columns=(Column("day", type_, 1, 2, 0, 1, 1),)))
+    with pytest.raises(LayoutError, match=r"the type of day is .*, which DuckDB does not have"):
+        read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("NULL", "[NULL]", "1::HUGEINT", "{'a': 1, 'b)c': [1.5]}", "MAP {'a': 1}"),
+        *("'a''b)'::ENUM('a''b)', 'c\"d')", "[1, 2]::INTEGER[2]", "'x'::UNION(a INTEGER, \"b, c\" VARCHAR)"),
+        *(
+            "'x'::BLOB",
+            "'1 day'::INTERVAL",
+            "TIME '1:00'",
+            "'1:00+01'::TIMETZ",
+            "1::BIT",
+            "uuid()",
+            "'1'::JSON",
+        ),
+    ],
+)
+def test_every_type_of_duckdb_is_read(tmp_path: Path, value: str) -> None:
+    ((type_,),) = duckdb.sql(f"SELECT typeof({value})").fetchall()
+    column = Column("day", type_, None, None, 0, 1, 1)
+    layout = make_layout(tmp_path / "t", columns=(column,))
+    write_manifest(layout)
+    assert read_manifest(tmp_path / "t") == layout
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000])
+def test_brackets_without_end_are_damage(tmp_path: Path, content: str) -> None:
+    (tmp_path / MANIFEST_NAME).write_text(content)
+    with pytest.raises(LayoutError, match="too deep"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_a_manifest_that_is_no_file_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    if what == "pipe":
+        os.mkfifo(tmp_path / MANIFEST_NAME)
+    else:
+        (tmp_path / MANIFEST_NAME).symlink_to("/dev/zero")
+    with pytest.raises(LayoutError, match="is no file"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["@", "@by_day", "t\udcff"])
+def test_a_folder_whose_name_is_none_of_a_table_says_so(tmp_path: Path, name: str) -> None:
+    write_manifest(make_layout(tmp_path / name))
+    with pytest.raises(LayoutError, match="rename it"):
+        read_manifest(tmp_path / name)
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
