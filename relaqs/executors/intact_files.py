@@ -1,7 +1,8 @@
-"""Which files of layouts this process has found intact: each is checked before its first use, and once.
+"""Which files of layouts this process has found intact: each is checked before its first use, and once a day.
 
 What is checked are the columns that a statement can read, and the footer. A file that was written to since is
-checked again. See `relaqs_engine/layouts/checksums.py`.
+checked again at once. A disk that loses bits changes neither size nor time. See
+`relaqs_engine/layouts/checksums.py`.
 
 Of a table in an object store there are copies with holes. What the check finds missing is fetched, and
 checked again. See `store_files.py`.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +32,7 @@ from relaqs_engine.stores.mirror import Remote
 
 from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
 
+CHECKED_FOR_SECONDS = 24 * 3600.0
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
 _Stamp = tuple[int, int, int]
@@ -59,10 +62,11 @@ class _Manifest:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found intact of a file when it had this stamp: columns by position."""
+    """What was found intact of a file when it had this stamp: columns by position. It counts until then."""
 
     stamp: _Stamp
     columns: frozenset[int]
+    until_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,14 @@ class _Check:
 
 
 class IntactFiles:
-    """What a process knows of the files that it reads. Used by its threads at the same time."""
+    """What a process knows of the files that it reads. Used by its threads at the same time.
 
-    def __init__(self, stores: StoreFiles) -> None:
+    clock: in seconds, and never goes back.
+    """
+
+    def __init__(self, stores: StoreFiles, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores = stores
+        self._clock = clock
         self._lock = threading.Lock()
         self._fetching_manifest = threading.Lock()
         self._manifests: dict[str, _Manifest] = {}
@@ -133,8 +141,8 @@ class IntactFiles:
                 )
             if remote is not None:
                 self._stores.open_copy(path, stored.byte_count)
-            stamp, known = _stamp(path), self._found.get(path)
-            if known is None or known.stamp != stamp:
+            stamp = _stamp(path)
+            if (known := self._still_known(path, stamp)) is None:
                 yield _Check(path, stored, wanted, stamp, remote)
             elif missing := wanted - known.columns:
                 yield _Check(path, stored, missing, stamp, remote)
@@ -189,11 +197,16 @@ class IntactFiles:
         if fault := fault_of(check.path, check.stored, check.columns):
             raise DataError(f"{_place(check)} {fault}; {HOW_TO_MEND}")
         with self._lock:
-            known = self._found.get(check.path)
-            columns = check.columns
-            if known is not None and known.stamp == check.stamp:
-                columns |= known.columns
-            self._found[check.path] = _Found(check.stamp, columns)
+            columns, until_seconds = check.columns, self._clock() + CHECKED_FOR_SECONDS
+            if (known := self._still_known(check.path, check.stamp)) is not None:
+                columns, until_seconds = columns | known.columns, known.until_seconds
+            self._found[check.path] = _Found(check.stamp, columns, until_seconds)
+
+    def _still_known(self, path: Path, stamp: _Stamp) -> _Found | None:
+        known = self._found.get(path)
+        if known is None or known.stamp != stamp or known.until_seconds <= self._clock():
+            return None
+        return known
 
 
 def check_unchanged(reads: Sequence[Read]) -> None:

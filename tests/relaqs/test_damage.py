@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import shutil
 import weakref
@@ -15,9 +16,12 @@ import pytest
 from relaqs_engine.errors import DataError, RelaqsError
 from relaqs_engine.layouts import Layout, add_static, read_manifest, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.reads import TableRead
 
 import relaqs
 from relaqs import training
+from relaqs.executors.intact_files import CHECKED_FOR_SECONDS, IntactFiles
+from relaqs.executors.store_files import StoreFiles
 from tests.rows import rows_of
 
 ROWS = 60_000
@@ -80,6 +84,21 @@ def damage(layout: Layout, partition: int, column: int) -> Path:
 
 def answer(session: relaqs.Session, sql: str) -> list[tuple[object, ...]]:
     return rows_of(session.online_sql(sql).result(timeout=60).table)
+
+
+def test_a_bit_that_a_disk_loses_is_found_within_a_day(warehouse: Path) -> None:
+    now_seconds = 0.0
+    layout = read_manifest(warehouse / "trips")
+    files = IntactFiles(StoreFiles(), lambda: now_seconds)
+    read = TableRead(str(layout.directory), tuple(each.file for each in layout.files), ("fare",))
+    files.check([read])
+    before = layout.paths[2].stat()
+    damage(layout, 2, FARE)
+    os.utime(layout.paths[2], ns=(before.st_atime_ns, before.st_mtime_ns))
+    files.check([read])  # nothing shows, and what was found is still believed
+    now_seconds = CHECKED_FOR_SECONDS
+    with pytest.raises(DataError, match=CHANGED):
+        files.check([read])
 
 
 @pytest.mark.parametrize("kind", QUERIES)
