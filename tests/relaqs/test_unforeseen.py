@@ -138,6 +138,7 @@ def check_injections(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # raised while one is closed
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # or while a job ends
 @few_and_many("count", 12, 150)
 @pytest.mark.parametrize("kind", ["laid", "plain"])
 def test_whatever_is_raised_wherever_ends_one_query_at_most(folder: Path, kind: str, count: int) -> None:
@@ -148,6 +149,7 @@ def test_whatever_is_raised_wherever_ends_one_query_at_most(folder: Path, kind: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @few_and_many("count", 10, 100)
 def test_whatever_is_raised_on_a_cluster_ends_one_query_at_most(folder: Path, count: int) -> None:
     with (
