@@ -36,6 +36,7 @@ from relaqs.jobs.feed import Feed
 Made = TypeVar("Made")
 AS_TEXT = ("csv", "jsonl")
 SPAWNED_SHARE = 25
+MOST_ON_CLUSTER = 4
 """One in so many cases of the program runs it in a process of its own."""
 _QUERY: Mapping[str, Mapping[str, Any]] = {
     "usual": {},
@@ -124,6 +125,7 @@ class Doors:
             opening["threads"] = 1 if case["door"] == "one_thread" else 3
             key = (world.folder, *opening.items())
         if key not in self._sessions:
+            self._close_oldest_on_cluster()
             session = relaqs.connect(
                 world.warehouse,
                 tables=tables,
@@ -133,6 +135,12 @@ class Doors:
             )
             self._sessions[key] = self._undo.enter_context(session)
         return self._sessions[key]
+
+    def _close_oldest_on_cluster(self) -> None:
+        """Keep few sessions of the cluster: the client of each has threads that wake up all the time."""
+        known = [key for key in self._sessions if "cluster" in key]
+        if len(known) >= MOST_ON_CLUSTER:
+            self._sessions.pop(known[0]).close()
 
     def _scheduler(self) -> str:
         """Return the address of a cluster whose worker has another time zone."""
