@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -131,14 +132,15 @@ class Workers:
             return ""
 
     def _stacks(self, worker: Worker) -> str:
-        """Return where the threads of a process are, one in a line of a comment, its last call first."""
+        """Return where the threads of a process are, in lines of a comment: how many, their last call first."""
         assert worker.process.pid is not None
         os.kill(worker.process.pid, signal.SIGUSR1)
         time.sleep(1.0)
         threads = _stacks_file(self._folder, worker.process.pid).read_text().split("\n\n")
-        return "\n".join(
-            "# " + " < ".join(map("{0[0]}:{0[1]} {0[2]}".format, _CALL.findall(each))) for each in threads
+        alike = Counter(
+            " < ".join(map("{0[0]}:{0[1]} {0[2]}".format, _CALL.findall(each))) for each in threads
         )
+        return "\n".join(f"# {count} × {calls}" for calls, count in reversed(alike.items()))
 
     def _give_up(self, worker: Worker) -> None:
         worker.process.kill()

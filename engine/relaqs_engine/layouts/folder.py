@@ -77,7 +77,13 @@ class Writing:
         """Make this layout the table, and return it. Its written partitions must be on disk already."""
         _sync_directory(self.parts)
         write_manifest(layout)
-        _sync_directory(self.directory)
+        try:
+            _sync_directory(self.directory)
+        except OSError as error:
+            raise LayoutError(
+                f"{self.directory} was written, but the system does not say that the disk has it "
+                f"({error.strerror}); look with `relaqs verify` before you write it again"
+            ) from error
         return layout
 
     def check_space(self, needed_bytes: int) -> None:
@@ -238,10 +244,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _remove(path: Path) -> None:
+    """Remove what no manifest names. What stays, as it is in use for example, goes with the next write."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -167,10 +168,22 @@ def replace_manifest(directory: Path, text: bytes, name: str = MANIFEST_NAME) ->
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        _put_in_place(draft, path, text)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
     return path
+
+
+def _put_in_place(draft: Path, path: Path, text: bytes) -> None:
+    """Rename a draft. A network file system that lost its own reply says that it failed, and did it."""
+    try:
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            if path.read_bytes() == text:
+                return
+        raise
 
 
 def _entries(made: Any) -> dict[str, Any]:

@@ -68,6 +68,10 @@ def _forgotten(path: Path) -> bool:
         return False
     try:
         path.unlink()
+    except FileNotFoundError:
+        raise
+    except OSError:  # it stays, and goes with a later write
+        return False
     finally:
         held.release()
     return True

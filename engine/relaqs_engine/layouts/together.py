@@ -57,7 +57,8 @@ def publish_together(changes: Sequence[tuple[Writing, Layout]]) -> None:
     ]
     first.publish(decides)
     for target, path in waiting:
-        path.replace(target.directory / MANIFEST_NAME)
+        with suppress(OSError):  # whoever reads the table next does it, see `settle`
+            path.replace(target.directory / MANIFEST_NAME)
 
 
 def settle(folders: Iterable[Path]) -> None:

@@ -220,6 +220,30 @@ def test_a_batch_of_one_name_is_appended_once(tmp_path: Path) -> None:
     assert two.row_count == one.row_count + len(BATCHES[0])
 
 
+@pytest.mark.parametrize("lies", ["rename", "unlink"])
+def test_an_append_whose_rows_are_in_does_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies: str
+) -> None:
+    into = tmp_path / "t"
+    shuffle(FIRST, into, partitions=PARTITIONS)
+    os.link(into / MANIFEST_NAME, into / ".retired-0123456789abcdef.json")  # of a state that nobody reads
+    done = getattr(os, lies)
+    told: list[str] = []
+
+    def lying(path: str | os.PathLike[str], *more: str | os.PathLike[str], **how: int) -> None:
+        done(path, *more, **how)
+        at = Path(more[0] if more else path)
+        if at.parent == into and at.name.startswith((MANIFEST_NAME, ".retired")):
+            told.append(at.name)
+            raise FileNotFoundError(2, "a reply was lost") if more else OSError(16, "busy")
+
+    monkeypatch.setattr(os, lies if lies == "unlink" else "replace", lying)
+    layout = append(BATCHES[0], into)
+    assert layout.row_count == len(FIRST) + len(BATCHES[0])
+    assert read_manifest(into) == layout
+    assert told
+
+
 def test_no_rows_change_nothing(tmp_path: Path) -> None:
     old = shuffle(FIRST, tmp_path / "t", partitions=PARTITIONS)
     assert append(FIRST.slice(0, 0), tmp_path / "t") == old
