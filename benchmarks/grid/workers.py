@@ -132,7 +132,7 @@ class Workers:
             return ""
 
     def _stacks(self, worker: Worker) -> str:
-        """Return where the threads of a process are, in lines of a comment: how many, their last call first."""
+        """Return where the threads of a process are, in lines of a comment: how many, and their calls."""
         assert worker.process.pid is not None
         os.kill(worker.process.pid, signal.SIGUSR1)
         time.sleep(1.0)
