@@ -94,8 +94,10 @@ def read_state(folder: Path, path: Path) -> Layout:
 def _check_name(name: str) -> None:
     if not name.partition(LAYOUT_MARK)[0]:
         raise LayoutError(f"the folder {name!r} has no name of a table before the {LAYOUT_MARK}; rename it")
-    if not name.isprintable() and not name.isascii():  # bytes that are no UTF-8, for example
-        raise LayoutError(f"the folder {name!a} has a name that SQL cannot write; rename it")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise LayoutError(f"the folder {name!a} has a name that is no UTF-8; rename it") from None
 
 
 def _text_of(path: Path) -> bytes:

@@ -181,6 +181,12 @@ def test_a_folder_whose_name_is_none_of_a_table_says_so(tmp_path: Path, name: st
         read_manifest(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["größe", "می\u200cخواهم", "a\u00a0b", "a\nb", "by day@other"])
+def test_a_folder_has_any_other_name(tmp_path: Path, name: str) -> None:
+    write_manifest(make_layout(tmp_path / name))
+    assert read_manifest(tmp_path / name).table == name
+
+
 def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
     path = tmp_path / "t" / MANIFEST_NAME
