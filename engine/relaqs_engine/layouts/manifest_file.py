@@ -352,7 +352,7 @@ def _checked_version(path: str, version: object) -> int:
 
 def _check_sums(path: str, layout: Layout) -> None:
     names = [column.name.lower() for column in layout.columns]
-    if not names or len(set(names)) < len(names):
+    if not names or "" in names or len(set(names)) < len(names):
         raise _damaged(path, "its columns do not have a name each")
     if missing := [each for each in layout.cluster_key if each.lower() not in names]:
         raise _damaged(path, f"its key {missing[0]!r} is none of its columns")

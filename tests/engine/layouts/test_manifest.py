@@ -104,7 +104,6 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
         ({"cluster_key": ["nobody"]}, "its key 'nobody' is none of its columns"),
         ({"cluster_key": [1]}, "must be texts"),
         ({"batches": [None]}, "must be texts"),
-        ({"columns": []}, "its columns do not have a name each"),
     ],
 )
 def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
@@ -155,6 +154,14 @@ def test_every_type_of_duckdb_is_read(tmp_path: Path, value: str) -> None:
     layout = make_layout(tmp_path / "t", columns=(column,))
     write_manifest(layout)
     assert read_manifest(tmp_path / "t") == layout
+
+
+@pytest.mark.parametrize("names", [(), ("",), ("day", "DAY")])
+def test_columns_have_a_name_each(tmp_path: Path, names: tuple[str, ...]) -> None:
+    columns = tuple(Column(name, "DATE", None, None, 0, 1, 1) for name in names)
+    write_manifest(make_layout(tmp_path / "t", columns=columns, cluster_key=()))
+    with pytest.raises(LayoutError, match="columns do not have a name each"):
+        read_manifest(tmp_path / "t")
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000])
