@@ -36,8 +36,9 @@ from relaqs.jobs.feed import Feed
 Made = TypeVar("Made")
 AS_TEXT = ("csv", "jsonl")
 SPAWNED_SHARE = 25
-MOST_ON_CLUSTER = 4
 """One in so many cases of the program runs it in a process of its own."""
+MOST_ON_CLUSTER = 4
+"""Sessions of the cluster that a process keeps: the client of each has threads that wake up all the time."""
 _QUERY: Mapping[str, Mapping[str, Any]] = {
     "usual": {},
     "seed": {"seed": 7},
@@ -125,7 +126,8 @@ class Doors:
             opening["threads"] = 1 if case["door"] == "one_thread" else 3
             key = (world.folder, *opening.items())
         if key not in self._sessions:
-            self._close_oldest_on_cluster()
+            if case["door"] == "cluster":
+                self._close_oldest_on_cluster()
             session = relaqs.connect(
                 world.warehouse,
                 tables=tables,
@@ -137,7 +139,6 @@ class Doors:
         return self._sessions[key]
 
     def _close_oldest_on_cluster(self) -> None:
-        """Keep few sessions of the cluster: the client of each has threads that wake up all the time."""
         known = [key for key in self._sessions if "cluster" in key]
         if len(known) >= MOST_ON_CLUSTER:
             self._sessions.pop(known[0]).close()

@@ -4,7 +4,7 @@ A closed database of one thread runs queries only on the thread that calls it. S
 each, so DuckDB never takes a core that the scheduler has not given. It reads files below the folders it was
 opened for, the single files that were named to it, and nothing else.
 
-A recursive WITH prefetches nothing there. DuckDB hands a prefetch to an asynchronous thread, and where there
+A recursive WITH prefetches nothing. DuckDB hands a prefetch to an asynchronous thread, and where there
 is none its recursion waits for one without end, deaf to interruptions. Without prefetching a warm file is
 read no slower, but a cold one takes up to twice as long.
 """

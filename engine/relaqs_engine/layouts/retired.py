@@ -67,9 +67,7 @@ def _forgotten(path: Path) -> bool:
     except OSError:
         return False
     try:
-        path.unlink()
-    except FileNotFoundError:
-        raise
+        path.unlink(missing_ok=True)
     except OSError:  # it stays, and goes with a later write
         return False
     finally:

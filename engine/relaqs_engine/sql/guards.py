@@ -196,7 +196,7 @@ def _bound_series(node: exp.GenerateSeries, made: _Made) -> None:
     if (chance := node.find(exp.Rand, exp.Uuid)) is not None:
         raise SqlError(
             f"{name} takes {chance.sql('duckdb').lower()}, which would be another number when its length is "
-            f"checked; name that number in a WITH, and take it from there"
+            "checked; name that number in a WITH, and take it from there"
         )
     add(name, most)
     made.copying(node, node, node)
@@ -213,14 +213,17 @@ def _is_unnested(node: exp.GenerateSeries) -> bool:
 
 
 def _is_unnested_alone(node: exp.GenerateSeries) -> bool:
-    """Whether DuckDB makes one such list at a time: in FROM, or the same for all rows of a SELECT."""
+    """Whether a list is the same for all rows, so made once, or in FROM, where the memory limit counts it."""
     return isinstance(node.parent, exp.Unnest) or (
         _is_unnested(node) and node.find(exp.Column, exp.Query, exp.Rand, exp.Anonymous) is None
     )
 
 
 def _no_further(start: exp.Expr, end: exp.Expr, step: exp.Expr, count: int) -> exp.Expr:
-    """Return the end of a series, or what it reaches after `count` steps if that comes first."""
+    """Return the end of a series, or what it reaches after `count` steps if that comes first.
+
+    For range(a, b) and 9: CASE WHEN b > a + 1 * 9 THEN a + 1 * 9 ELSE b END.
+    """
     if isinstance(step, exp.Literal) and step.is_string:
         step = exp.cast(step, "INTERVAL")
 
