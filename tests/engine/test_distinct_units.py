@@ -1,19 +1,32 @@
-"""COUNT(DISTINCT) over clustered rows: which values were met in one sampling unit alone."""
+"""COUNT(DISTINCT): which values were met in one sampling unit alone, and what a layout knows beforehand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import batch_sqls
 from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
+from relaqs_engine.layouts import Layout, read_manifest
+from relaqs_engine.layouts import one_pass as one_pass_module
+from relaqs_engine.layouts.distinct import FEW_VALUES
+from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.sql.binder import Binder
 
-from relaqs import shuffle
+from relaqs import append, compact, shuffle
+from tests.conftest import Oracle
+from tests.engine.world import World
 
 ROWS = 60_000
 KEYS = {"one": ("k",), "two": ("k", "j")}
@@ -49,3 +62,194 @@ def test_it_is_known_of_each_value_whether_it_was_met_in_one_unit(catalog: Catal
         [(seen, once)] = cursor.rows(f"SELECT count(*), count(*) FILTER (units = 1) FROM ({met})")
         assert states.rows(f"SELECT distinct_seen, distinct_once FROM ({plan.texts.merge})") == [(seen, once)]
         assert 0 < once < seen
+
+
+MANY_ROWS = 120_000
+
+
+def shapes(first: int = 0, rows: int = MANY_ROWS) -> pa.Table:
+    """Return rows of columns with few values and with many. Most have NULLs, floats have -0.0 and NaN."""
+    sql = f"""
+        SELECT i // 3 AS k, i::BIGINT * 7901 AS once, hash(i // 2)::VARCHAR AS pairs,
+            CASE WHEN i % 9 > 0 THEN i % 7 END AS seven, CASE WHEN hash(i) % 3 > 0 THEN 'same' END AS one,
+            NULL::INTEGER AS none, ([0.0, -0.0, 'nan'::DOUBLE, -'nan'::DOUBLE, 1e300])[i % 5 + 1] AS floats,
+            DATE '2020-01-01' + (hash(i) % 3000)::INTEGER AS day,
+            (hash(i, 1) % 40000)::DECIMAL(12, 2) AS price,
+            ['a', 'b', ''][i % 3 + 1] AS letter, [i % 4] AS nested,
+            (hash(i, 2) % 50000)::UINTEGER AS user
+        FROM range({first}, {first + rows}) AS t(i)"""
+    return duckdb.sql(sql).to_arrow_table()
+
+
+COLUMNS = tuple(shapes(0, 1).column_names)
+HASHED = ("once", "pairs", "price", "user")
+"""Those with so many values that only a share of them is counted. Of `k` it depends on the layout."""
+
+
+def world_of(folder: Path, rows: pa.Table, **how: str) -> World:
+    (folder / "raw").mkdir()
+    pq.write_table(rows, folder / "raw" / "t.parquet")
+    shuffle(folder / "raw" / "t.parquet", folder / "warehouse" / "t", partitions=20, **how)
+    return World.open(folder / "warehouse", Oracle(folder / "raw"))
+
+
+def counts_of(layout: Layout, rows: pa.Table) -> dict[str, tuple[float, float, float, int]]:
+    """Return what a layout knows of each column, and the true number."""
+    names = ", ".join(f"count(DISTINCT {name})" for name in layout_names(layout))
+    (true,) = duckdb.sql(f"SELECT {names} FROM rows").fetchall()
+    known = (column.distinct for column in layout.columns)
+    return {
+        name: (each.least, each.most, each.relative_error, n)
+        for name, each, n in zip(layout_names(layout), known, true, strict=True)
+        if each is not None
+    }
+
+
+def layout_names(layout: Layout) -> list[str]:
+    return [column.name for column in layout.columns]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("is_in_one_pass", [True, False])
+def test_a_layout_has_the_number_of_values_of_each_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, is_in_one_pass: bool
+) -> None:
+    if not is_in_one_pass:
+        monkeypatch.setattr(one_pass_module, "pieces_of", lambda source: None)
+    rows = shapes()
+    layout = shuffle(
+        rows, tmp_path / "t", partitions=140, cluster_by=key
+    )  # more files than one statement takes
+    found = counts_of(layout, rows)
+    assert found.keys() == set(COLUMNS) - {"nested"}
+    for name, (least, most, error, true) in found.items():
+        assert least == most
+        assert (least == true) if error == 0.0 else (true > FEW_VALUES // 2), name
+        assert abs(least - true) <= 3.5 * error * true, name
+        assert error < 0.009
+    assert all(found[name][2] > 0.0 for name in HASHED)
+    assert found["floats"][3] == 3  # as DuckDB has it: zeros are one value, and so are NaN
+    assert read_manifest(tmp_path / "t") == layout
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_what_is_known_beforehand_holds_at_every_look(tmp_path: Path, key: str | None) -> None:
+    """A column of few values is known, and one of many within 2 % at once. The last answer is exact."""
+    world = world_of(tmp_path, shapes(), **({"cluster_by": key} if key else {}))
+    for name in COLUMNS:
+        sql = f"SELECT count(DISTINCT {name}) AS n FROM t"
+        true = world.oracle.rows(sql)[0][0]
+        *looks, last = world.estimates(world.plan(sql))
+        assert last.table.column("n").to_pylist() == [true]
+        for look in looks if name != "nested" else ():
+            [row] = look.table.to_pylist()
+            assert row["n_low"] <= row["n"] <= row["n_high"], name
+            assert row["n_low"] - 1e-6 <= true <= row["n_high"] + 1e-6, name
+            assert row["n_certified"]
+            assert look.relative_error() <= (0.02 if name in HASHED else 0.0 if name != "k" else 0.02), name
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_some_rows_have_no_more_values_than_all(tmp_path: Path, key: str | None) -> None:
+    world = world_of(tmp_path, shapes(), **({"cluster_by": key} if key else {}))
+    for sql in (
+        "SELECT count(DISTINCT seven) AS n FROM t WHERE i_of(user) > 9",
+        "SELECT count(DISTINCT seven) FILTER (letter = 'a') AS n FROM t",
+        "SELECT count(DISTINCT CASE WHEN letter = 'a' THEN seven END) AS n FROM t",
+        "SELECT letter, count(DISTINCT seven) AS n FROM t GROUP BY letter",
+        "SELECT letter, count(DISTINCT seven) AS n FROM t GROUP BY ROLLUP (letter)",
+    ):
+        sql = sql.replace("i_of(user)", "user")
+        *looks, last = world.estimates(world.plan(sql))
+        world.check(sql)
+        assert set(last.table.column("n").to_pylist()) <= {6, 7}
+        for look in looks:
+            assert max(look.table.column("n_high").to_pylist()) == 7.0, sql
+            assert min(look.table.column("n_low").to_pylist()) <= 7.0, sql
+    # Of a CASE with two branches nothing is known, nor of what is made of a column.
+    for value in ("CASE WHEN letter = 'a' THEN seven ELSE user END", "seven + user", "upper(letter)"):
+        plan = world.plan(f"SELECT count(DISTINCT {value}) AS n FROM t")
+        assert isinstance(plan, MergePlan)
+        assert plan.bars.distinct is None
+
+
+def test_counts_of_a_whole_table_are_known(tmp_path: Path) -> None:
+    """COUNT(*), COUNT(x) and COUNT(DISTINCT key) of all rows, and of no others."""
+    rows = duckdb.sql(
+        "SELECT CASE WHEN i % 50 > 0 THEN i // 4 END AS k, CASE WHEN i % 3 > 0 THEN i END AS x "
+        "FROM range(40000) AS t(i)"
+    ).to_arrow_table()
+    world = world_of(tmp_path, rows, cluster_by="k")
+    sql = "SELECT count(*) AS a, count(x) AS b, count(DISTINCT k) AS c, count(k) AS d FROM t"
+    known = world.oracle.rows(sql)[0]
+    for look in world.estimates(world.plan(sql)):
+        [row] = look.table.to_pylist()
+        assert tuple(row[name] for name in "abcd") == known
+        assert tuple(row[f"{name}_low"] for name in "abcd") == known
+        assert look.relative_error() == 0.0
+    for others in (
+        "SELECT count(x) AS b FROM t WHERE k > 7",
+        "SELECT count(DISTINCT k) AS c FROM t WHERE x > 7",
+    ):
+        plan = world.plan(others)
+        assert isinstance(plan, MergePlan)
+        assert not plan.bars.known_totals
+        world.check(others)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path, key: str | None) -> None:
+    """Until the table is compacted the number lies between that of the most rows and that of all of them."""
+    into = tmp_path / "warehouse" / "t"
+    parts = [shapes(), shapes(MANY_ROWS - 6_000, 12_000), shapes(5, 2)]
+    layout = shuffle(parts[0], into, partitions=10, cluster_by=key)
+    for part in parts[1:]:
+        layout = append(part, into)
+    rows = pa.concat_tables(parts)
+    for name, (least, most, error, true) in counts_of(layout, rows).items():
+        assert least * (1 - 3.5 * error) <= true <= most * (1 + 3.5 * error), name
+        assert most <= 2.2 * least + 2, name
+    (tmp_path / "raw").mkdir()
+    pq.write_table(rows, tmp_path / "raw" / "t.parquet")
+    for stage in ("appended", "compacted"):
+        world = World.open(tmp_path / "warehouse", Oracle(tmp_path / "raw"))
+        for name in ("k", "pairs", "seven", "user", "day"):
+            sql = f"SELECT count(DISTINCT {name}) AS n FROM t"
+            true = world.oracle.rows(sql)[0][0]
+            for look in world.estimates(world.plan(sql)):
+                [row] = look.table.to_pylist()
+                assert row["n_low"] - 1e-6 <= true <= row["n_high"] + 1e-6, (stage, name)
+        compact(into)
+    for name, (least, most, error, true) in counts_of(read_manifest(into), rows).items():
+        assert least == most, name
+        assert abs(least - true) <= 3.5 * error * true, name
+
+
+def test_a_layout_of_before_knows_no_number_and_is_read_as_ever(tmp_path: Path) -> None:
+    world = world_of(tmp_path, shapes())
+    layout = world.catalog.table("t")
+    write_manifest(replace(layout, columns=tuple(replace(each, distinct=None) for each in layout.columns)))
+    world = World.open(tmp_path / "warehouse", world.oracle)
+    plan = world.check("SELECT count(DISTINCT user) AS n FROM t")
+    assert isinstance(plan, MergePlan)
+    assert plan.bars.distinct is None
+    append(shapes(7, 500), tmp_path / "warehouse" / "t")
+    assert all(column.distinct is None for column in read_manifest(tmp_path / "warehouse" / "t").columns)
+
+
+def test_a_confidence_is_kept_by_what_was_counted(tmp_path: Path) -> None:
+    """Of many columns with 40,000 values each, the first interval holds the truth in 95 % at least."""
+    names = [f"c{i}" for i in range(60)]
+    numbers = np.random.default_rng(7).integers(0, 1 << 60, size=(60, 40_000))
+    rows = pa.table({name: np.tile(column, 3) for name, column in zip(names, numbers, strict=True)})
+    world = world_of(tmp_path, rows)
+    true = [len(np.unique(column)) for column in numbers]
+    for confidence, least in ((0.95, 54), (0.6, 33)):
+        request, held = IntervalRequest(confidence), 0
+        for name, n in zip(names, true, strict=True):
+            look = next(
+                world.estimates(world.plan(f"SELECT count(DISTINCT {name}) AS n FROM t"), request=request)
+            )
+            [row] = look.table.to_pylist()
+            held += row["n_low"] <= n <= row["n_high"]
+        assert held >= least  # of 60; 95 and 60 % are 57 and 36

@@ -78,7 +78,7 @@ def said(estimate: Estimate, column: int = -1) -> set[str]:
         ("SELECT sum(odd) FROM sales", Reason.NO_NUMBER),
         ("SELECT avg(heavy) FROM by_buyer", Reason.LARGE_UNIT),
         ("SELECT sum(heavy * paid) FROM sales WHERE gain > 15", Reason.LARGE_ROW),
-        ("SELECT count(DISTINCT word) FROM by_buyer WHERE shop = 3", Reason.FEW_UNITS),
+        ("SELECT count(DISTINCT upper(word)) FROM by_buyer WHERE shop = 3", Reason.FEW_UNITS),
         ("SELECT word, median(paid) FROM sales GROUP BY word", Reason.FEW_ROWS),
     ],
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
@@ -31,7 +32,7 @@ from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import DistinctCount, Layout
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import (
@@ -187,6 +188,9 @@ class Estimator:
             return self._membership.certain_beyond(rows, candidates, at, scan.fraction)
 
         shown = _with_known_counts(plan, point.slice(0, len(places.certain)), found)
+        bounds = self._bounds(shown, groups.rows[: shown.num_rows], scan, places.certain)
+        if is_scaled:
+            shown = _with_values_within(plan, shown, bounds)
         settled = are_all and bool(places.certain.all())
         settled &= not (so_far or rules.has_having)
         settled &= not plan.groups_are_local or self._is_ranking_known(places)
@@ -194,7 +198,7 @@ class Estimator:
             point=shown,
             groups=groups.first(shown.num_rows),
             found=self._as_shown(found, groups, places, scan),
-            bounds=self._bounds(shown, groups.rows[: shown.num_rows], scan, places.certain),
+            bounds=bounds,
             scan=scan,
             is_scaled=not so_far,
             unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
@@ -358,22 +362,39 @@ class Estimator:
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
     def _bounds(self, point: pa.Table, rows: FloatArray, scan: Scan, decided: BoolArray) -> BoundsByColumn:
-        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer.
-
-        Values that one unit alone has may come all at once. So they are certified once there are more rows
-        than a unit may have.
-        """
+        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer."""
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: each.doubt_where(~decided, Reason.MAY_LEAVE) for i, each in found.items()}
         if not self._plan.columns.counts_distinct:
             return found
+        sides = self._bounds_of_distinct(point, rows, scan, decided)
+        kinds = enumerate(output.kind for output in self._plan.outputs)
+        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
+
+    def _bounds_of_distinct(
+        self, point: pa.Table, rows: FloatArray, scan: Scan, decided: BoolArray
+    ) -> CellBounds:
+        """Return the ends of COUNT(DISTINCT), by what was seen and by what the manifest has.
+
+        Values that one unit alone has may come all at once. So what was seen is trusted once there are more
+        rows than a unit may have. Where what was seen and the manifest do not agree, one of the two was
+        unlucky. The first one is right in more samples than it says.
+        """
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
         low, high = distinct_interval(seen, once, scan.least_fraction, self._request.confidence)
         one_at_most = self._leading.max_unit_rows
-        sides = CellBounds(low, high, np.where(decided, Reason.NONE, Reason.MAY_LEAVE))
-        sides = sides.doubt_where((rows < one_at_most) & (one_at_most != 1), Reason.FEW_UNITS)
-        kinds = enumerate(output.kind for output in self._plan.outputs)
-        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
+        is_trusted = (rows >= one_at_most) | (one_at_most == 1)
+        doubt = np.where(decided, Reason.NONE, Reason.MAY_LEAVE)
+        known = self._plan.bars.distinct
+        if known is None:
+            return CellBounds(low, high, doubt).doubt_where(~is_trusted, Reason.FEW_UNITS)
+        # Each of the two is wrong half as often as asked for.
+        deviations = normal_quantile((3.0 + self._request.confidence) / 4.0) * known.relative_error
+        least, most = known.least * (1.0 - deviations), known.most * (1.0 + deviations)
+        agrees = (low <= most) & ((least <= high) | ~is_trusted)
+        low = np.where(agrees, np.maximum(low, least), low)
+        high = np.where(agrees, np.minimum(np.where(is_trusted, high, np.inf), most), high)
+        return CellBounds(low, high, doubt).doubt_where(~is_trusted & ~agrees, Reason.FEW_UNITS)
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         plan = self._plan
@@ -388,12 +409,23 @@ class Estimator:
 
 
 def _with_known_counts(plan: MergePlan, point: pa.Table, found: CellIntervals) -> pa.Table:
-    """Return the point estimate with COUNT(*) of a whole table as its interval has it, which is known."""
+    """Return the point estimate with counts of a whole table as their interval has them: they are known."""
     estimated = (i for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE)
-    for place, i in enumerate(estimated if plan.bars.counts_every_row else ()):
+    for place, i in enumerate(estimated if plan.bars.known_totals else ()):
         if plan.outputs[i].total and (found.low[:, place] == found.high[:, place]).all():
             known = arrow(found.value[:, place]).cast(point.column(i).type)
             point = point.set_column(i, point.column_names[i], known)
+    return point
+
+
+def _with_values_within(plan: MergePlan, point: pa.Table, bounds: BoundsByColumn) -> pa.Table:
+    """Return the point estimate with each COUNT(DISTINCT) between its ends."""
+    for i, output in enumerate(plan.outputs):
+        if output.kind is OutputKind.DISTINCT and plan.bars.distinct is not None:
+            within = np.clip(doubles(point.column(i)), bounds[i].low, bounds[i].high)
+            point = point.set_column(
+                i, point.column_names[i], arrow(within).cast(point.column(i).type, False)
+            )
     return point
 
 
@@ -411,24 +443,26 @@ def _merged_sql(plan: MergePlan, merge: str = "") -> str:
     merge: how the groups are merged, "" for the plan's usual way.
     """
     scale, merge_sql = SCALE_PARAMETER, merge or plan.texts.weighted_merge or plan.texts.merge
-    counted = f", {_distinct_sql(UNIT_SCALE_PARAMETER)} AS {DISTINCT_ESTIMATE}"
+    counted = f", {_distinct_sql(UNIT_SCALE_PARAMETER, plan.bars.distinct)} AS {DISTINCT_ESTIMATE}"
     distinct = counted if plan.columns.counts_distinct else ""
     return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
 
-def _distinct_sql(unit_scale: str) -> str:
+def _distinct_sql(unit_scale: str, known: DistinctCount | None) -> str:
     """Return an estimate of the number of distinct values, d + f₁² / (2·f₂ + f₁·f/(1 − f)).
 
     f₁ and f₂ are the values met in one and in two sampling units, f is the scanned share of the units. It is
-    never more than the upper end of `distinct_interval`, which it reaches where no value was met twice.
+    never more than the upper end of `distinct_interval`, which it reaches where no value was met twice. What
+    is known of the number beforehand holds it, unless values are asked for as seen: then f is 1.
     Source: Chao and Lin 2012, Nonparametric lower bounds for species richness and shared species richness
     under sampling without replacement, Biometrics 68.
     """
     once, left = f"{DISTINCT_ONCE}::DOUBLE", f"({unit_scale} - 1)"
-    return (
-        f"{DISTINCT_SEEN} + coalesce({once} * {once} * {left}"
-        f" / nullif(2 * {DISTINCT_TWICE} * {left} + {once}, 0), 0)"
-    )
+    unseen = f"coalesce({once} * {once} * {left} / nullif(2 * {DISTINCT_TWICE} * {left} + {once}, 0), 0)"
+    if known is None:
+        return f"{DISTINCT_SEEN} + {unseen}"
+    within = f"least(greatest({DISTINCT_SEEN} + {unseen}, {known.least!r}::DOUBLE), {known.most!r}::DOUBLE)"
+    return f"CASE WHEN {left} > 0 THEN greatest({DISTINCT_SEEN}, {within}) ELSE {DISTINCT_SEEN} END"
 
 
 def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:

@@ -253,13 +253,13 @@ class IntervalEstimator:
         return _or_nan(column.lowest) - means, _or_nan(column.highest) - means
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
-        """Return the intervals with COUNT(*) of a whole table as a known value: the manifest has it."""
-        if self._plan.bars.counts_every_row:
-            for i, column in enumerate(self._totals):
-                if column is not None and column.kind is Basis.COUNT and column.sql == "COUNT(*)":
-                    for array in (found.value, found.low, found.high):
-                        array[:, i] = float(self._leading.known_rows)
-                    found.doubt[:, i] = Reason.NONE
+        """Return the intervals with counts of a whole table as known values: the manifest has them."""
+        known = dict(self._plan.bars.known_totals)
+        for i, column in enumerate(self._totals):
+            if column is not None and column.name in known:
+                for array in (found.value, found.low, found.high):
+                    array[:, i] = known[column.name]
+                found.doubt[:, i] = Reason.NONE
         return found
 
 

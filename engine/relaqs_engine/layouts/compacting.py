@@ -16,7 +16,7 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.build import Progress
-from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, distinct_counts, with_counted_values
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.intact import check_intact
@@ -116,10 +116,11 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     progress(0.9, "counting distinct values")
     key = key_unit([(name, layout.column(name).type) for name in layout.cluster_key])
     names = [column.name for column in layout.columns]
-    counts = distinct_counts(cursor, target.files_of, layout.partitions, names, key)
-    columns = tuple(
+    counts = distinct_counts(cursor, target.files_of, layout.partitions, names, key, FEW_SAMPLE_ROWS)
+    about = [
         replace(column, distinct_count=count) for column, count in zip(layout.columns, counts, strict=True)
-    )
+    ]
+    columns = with_counted_values(cursor, target.files_of(layout.partitions), about, layout.row_count)
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
     layout = replace(layout, columns=columns, outliers=outliers)
     if not layout.cluster_key:

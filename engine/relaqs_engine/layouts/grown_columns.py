@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from relaqs_engine.duck import Cursor, quote_text
-from relaqs_engine.layouts.manifest import Column, Scalar
+from relaqs_engine.layouts.manifest import Column, DistinctCount, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def grown_columns(
         cursor: of DuckDB, which compares the values that a manifest has as texts.
         old: the rows that a table has. The ends of its outlier index stay.
         new: the rows that were added.
-        distinct_counts: of each column, over all rows.
+        distinct_counts: of each column, over all rows, by a sample.
     """
     return tuple(
         replace(
@@ -42,12 +42,18 @@ def grown_columns(
             minimum=_end(cursor, "least", before, added, old, new),
             maximum=_end(cursor, "greatest", before, added, old, new),
             null_count=before.null_count + added.null_count,
-            distinct_count=distinct_count,
+            distinct_count=_within(distinct_count, distinct),
             byte_count=before.byte_count + added.byte_count,
             most_unit_rows=None,  # a unit may have grown
+            distinct=distinct,
         )
         for before, added, distinct_count in zip(old.columns, new.columns, distinct_counts, strict=True)
+        for distinct in (before.distinct and before.distinct.with_rows(added.distinct),)
     )
+
+
+def _within(number: int, known: DistinctCount | None) -> int:
+    return number if known is None else round(min(max(number, known.least), known.most))
 
 
 def _end(

@@ -1,7 +1,8 @@
 """The layout of a table once rows were added: its files, and all that is known of its rows.
 
 What certifies intervals stays true: the ends of columns, the largest unit, and which rows are outliers. What
-helps to plan, the numbers of distinct values, is estimated anew from a sample of old and new rows. The index
+helps to plan, the numbers of distinct values, is estimated anew from a sample of old and new rows. The
+numbers that were counted are then between that of the old rows and that of old and new ones. The index
 of heavy units is dropped: a unit outside may have grown heavier than those in it.
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.build import Build
-from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, distinct_counts, with_counted_values
 from relaqs_engine.layouts.grown_columns import KnownRows, grown_columns
 from relaqs_engine.layouts.grown_units import GrownUnits, grown_units
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
@@ -25,11 +26,6 @@ from relaqs_engine.layouts.statistics import column_statistics, described
 MOST_GROWN_SHARE = 2 * MOST_SHARE
 """Of all rows, in an outlier index that has grown. One that is larger is dropped: it is read in each first
 step."""
-
-
-DISTINCT_SAMPLE_ROWS = 25_000
-"""An eighth of the sample when a table is laid out: an append should cost little, and the order of magnitude
-is enough."""
 
 
 def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
@@ -93,10 +89,10 @@ def _columns(
         new = described(files, columns, extremes, [0] * len(columns))
     key = key_unit([(name, held.column(name).type) for name in held.cluster_key])
     names = [name for name, _ in columns]
-    distinct = distinct_counts(
-        build.cursor, build.target.files_of, partitions, names, key, DISTINCT_SAMPLE_ROWS
-    )
+    distinct = distinct_counts(build.cursor, build.target.files_of, partitions, names, key, FEW_SAMPLE_ROWS)
     new_rows = sum(partition.row_count for partition in written.partitions)
+    about = [replace(column, distinct_count=count) for column, count in zip(new, distinct, strict=True)]
+    new = with_counted_values(build.cursor, files, about, new_rows)
     return grown_columns(
         build.cursor, KnownRows(held.columns, held.row_count), KnownRows(new, new_rows), distinct
     )

@@ -22,6 +22,40 @@ Scalar = int | float | str | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class DistinctCount:
+    """How many different values a column has, NULL not counted, by all of its rows.
+
+    Values were counted, or those of them whose hash is below a bound. The second is the number to within a
+    standard error. Rows that were added later may have new values or the old ones: then the ends differ.
+
+    Attributes:
+        least: the lower end.
+        most: the upper end.
+        relative_error: the standard error of both ends, relative to them. 0 where all values were counted.
+    """
+
+    least: float
+    most: float
+    relative_error: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is the number that COUNT(DISTINCT) returns."""
+        return self.least == self.most and not self.relative_error
+
+    def with_rows(self, further: DistinctCount | None) -> DistinctCount | None:
+        """Return what is known with further rows, None where nothing is known of these.
+
+        >>> DistinctCount(100, 100, 0.0).with_rows(DistinctCount(30, 30, 0.0))
+        DistinctCount(least=100, most=130, relative_error=0.0)
+        """
+        if further is None:
+            return None
+        error = max(self.relative_error, further.relative_error)
+        return DistinctCount(max(self.least, further.least), self.most + further.most, error)
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column and its statistics over the whole table.
 
@@ -41,6 +75,7 @@ class Column:
             values are different.
         most_unit_rows: the most rows with one value, NULL among them, that a sampling unit has. None where it
             is not known (see `layouts/unit_parts.py`).
+        distinct: what was counted of the distinct values over all rows. None where nothing was.
     """
 
     name: str
@@ -54,6 +89,7 @@ class Column:
     inlier_high: float | None = None
     is_counted: bool = False
     most_unit_rows: int | None = None
+    distinct: DistinctCount | None = None
 
     @property
     def has_outliers(self) -> bool:

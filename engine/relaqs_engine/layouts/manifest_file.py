@@ -22,6 +22,7 @@ from relaqs_engine.layouts.manifest import (
     MANIFEST_NAME,
     Column,
     Companion,
+    DistinctCount,
     HeavyUnits,
     Layout,
     Partition,
@@ -30,8 +31,8 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
-MANIFEST_VERSION = 7  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
-# 5: heavy units; 6: values that were counted; 7: rows of units with one value
+MANIFEST_VERSION = 8  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
+# 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
@@ -51,7 +52,7 @@ _COMMON_TYPES = {"bigint", "boolean", "date", "decimal", "double", "enum", "floa
 _MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most")
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _NAMED_TYPE = re.compile(r"(\w+(?: WITH TIME ZONE)?)(?:\(.*\))?(?:\[\d*\])*", re.DOTALL)
-_Made = TypeVar("_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion)
+_Made = TypeVar("_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion, DistinctCount)
 
 
 def read_manifest(directory: str | Path) -> Layout:
@@ -242,10 +243,18 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
 
 
 def _column(entry: dict[str, Any]) -> Column:
-    column = _plain(Column(**entry))
+    distinct = entry.pop("distinct", None)
+    column = _plain(Column(distinct=None if distinct is None else _distinct(distinct), **entry))
     if not _is_one_type(column.type):
         raise TypeError(f"the type of {column.name} is {column.type}, which DuckDB does not have")
     return column
+
+
+def _distinct(entry: dict[str, Any]) -> DistinctCount:
+    found = _plain(DistinctCount(**entry))
+    if found.least > found.most or found.relative_error > 1.0:
+        raise TypeError(f"a number of distinct values is {found}, which it cannot be")
+    return found
 
 
 def _is_one_type(text: str) -> bool:
@@ -360,6 +369,9 @@ def _check_sums(path: str, layout: Layout) -> None:
         raise _damaged(path, "its partitions' rows do not add up to the table's")
     if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):
         raise _damaged(path, "the rows of a partition's files do not add up to the partition's")
+    for column in layout.columns:
+        if column.distinct is not None and column.distinct.most > layout.row_count - column.null_count:
+            raise _damaged(path, f"{column.name} has more distinct values than rows")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
 

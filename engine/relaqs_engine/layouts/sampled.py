@@ -11,7 +11,7 @@ from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
 from relaqs_engine.layouts.build import Build, Progress, building
-from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, SAMPLE_ROWS, distinct_counts
 from relaqs_engine.layouts.exchange import write_by_tasks
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout
@@ -136,14 +136,14 @@ def sample(
         hash_probe=hash_probe(build.cursor),
         max_unit_rows=written.max_unit_rows,
         typical_unit_rows=written.typical_unit_rows,
-        columns=_known_columns(build, job, written),
+        columns=_known_columns(build, job, written, FEW_SAMPLE_ROWS),
     )
 
 
 def _announce_first(
     build: Build, job: PartitionJob, first_there: Callable[[FirstPart], None], written: WrittenPartitions
 ) -> None:
-    columns = _known_columns(build, job, written)
+    columns = _known_columns(build, job, written, SAMPLE_ROWS)
     assert columns is not None  # what one pass writes was seen
     first_there(
         build.first_part(
@@ -156,15 +156,22 @@ def _announce_first(
     )
 
 
-def _known_columns(build: Build, job: PartitionJob, written: WrittenPartitions) -> tuple[Column, ...] | None:
-    """Return the columns with what was seen of them while they were written; None where nothing was."""
+def _known_columns(
+    build: Build, job: PartitionJob, written: WrittenPartitions, sample_rows: int
+) -> tuple[Column, ...] | None:
+    """Return the columns with what was seen of them while they were written; None where nothing was.
+
+    sample_rows: from how many rows numbers of distinct values are estimated.
+    """
     if written.seen is None:
         return None
     columns, files = build.source.columns, build.target.files_of(written.partitions)
     extremes = written.seen.extremes(build.cursor, columns)
     names = [name for name, _ in columns]
     units = job.assignment.unit if job.key else ()
-    distinct = distinct_counts(build.cursor, build.target.files_of, written.partitions, names, units)
+    distinct = distinct_counts(
+        build.cursor, build.target.files_of, written.partitions, names, units, sample_rows
+    )
     return described(files, columns, extremes, distinct)
 
 

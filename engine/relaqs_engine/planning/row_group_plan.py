@@ -153,7 +153,7 @@ def _by_row_group(draft: Draft) -> Draft:
         draft.bars.method,
         BLOCK_COUNT,
         joined=draft.bars.joined,
-        counts_every_row=draft.bars.counts_every_row,
+        known_totals=draft.bars.known_totals,
         least_row_groups=_least_row_groups(draft),
     )
     membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from relaqs_engine.layouts.manifest import DistinctCount
 
 
 class Method(StrEnum):
@@ -24,7 +26,10 @@ class ErrorBars:
         rows_are_units: each joined row is a sampling unit of its own.
         joined: the sampled tables of FROM, each as often as its rows are joined. Others are only asked about
             these rows, as EXISTS does.
-        counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
+        known_totals: the basis columns whose total the manifest has, and these totals. They are of one table,
+            without condition and groups, such as COUNT(*).
+        distinct: between which ends COUNT(DISTINCT x) of each group lies, by the manifest. None where nothing
+            is known of x.
         most_unit_rows: the most joined rows that a sampling unit has in one group, by the manifests. None
             where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
@@ -35,7 +40,8 @@ class ErrorBars:
     block_count: int = 1
     rows_are_units: bool = False
     joined: tuple[str, ...] = ()
-    counts_every_row: bool = False
+    known_totals: tuple[tuple[str, float], ...] = ()
+    distinct: DistinctCount | None = None
     most_unit_rows: int | None = None
     least_row_groups: int = 0
 
@@ -43,3 +49,8 @@ class ErrorBars:
     def joins_one_stream(self) -> bool:
         """Whether FROM has one table that is sampled, once."""
         return len(self.joined) == 1
+
+    def of_fewer_rows(self) -> ErrorBars:
+        """Return the same where some of the rows do not count. At most all values are among the others."""
+        distinct = None if self.distinct is None else replace(self.distinct, least=0.0)
+        return replace(self, known_totals=(), distinct=distinct)

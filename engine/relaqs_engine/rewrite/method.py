@@ -7,17 +7,19 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import ceil, prod
 
+import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import BLOCK_COUNT
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, DistinctCount, Layout
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in
+from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.sql.parse import DIALECT
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
 # measured to cost five times as much.
@@ -52,7 +54,8 @@ def choose_method(draft: Draft) -> Draft:
         BLOCK_COUNT if groups.expected * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
         rows_are_units=_rows_are_units(draft),
         joined=tuple(_joined_tables(draft)),
-        counts_every_row=_counts_every_row(draft),
+        known_totals=tuple(_known_totals(draft)),
+        distinct=_known_values(draft),
         most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
@@ -72,6 +75,47 @@ def _method(draft: Draft, groups: GroupFacts) -> Method:
 def _counts_every_row(draft: Draft) -> bool:
     plain = len(draft.sources) == 1 and not draft.sources[0].is_derived
     return plain and not draft.conjuncts and not draft.keys
+
+
+def _known_totals(draft: Draft) -> Iterator[tuple[str, float]]:
+    """Yield the basis columns that count all rows of a table, and what the manifest has for them."""
+    if not _counts_every_row(draft):
+        return
+    (source,) = draft.sources
+    for column in draft.basis:
+        if column.kind is Basis.COUNT and source.layout is not None:
+            counted = sqlglot.parse_one(column.sql, dialect=DIALECT)
+            known = _known_count(source.layout, counted.this) if isinstance(counted, exp.Count) else None
+            if known is not None:
+                yield column.name, float(known)
+
+
+def _known_count(layout: Layout, counted: exp.Expr) -> int | None:
+    """Return COUNT(counted) over all rows of a table, None where the manifest does not have it."""
+    if isinstance(counted, exp.Star):
+        return layout.known_rows
+    is_distinct = isinstance(counted, exp.Distinct)
+    (value,) = counted.expressions if is_distinct else (counted,)
+    if not isinstance(value, exp.Column) or not layout.is_sampled:
+        return None
+    nulls = layout.column(value.name).null_count
+    if not is_distinct:
+        return layout.row_count - nulls
+    is_key = [key.lower() for key in layout.cluster_key] == [value.name.lower()]
+    return layout.unit_count - (nulls > 0) if is_key else None
+
+
+def _known_values(draft: Draft) -> DistinctCount | None:
+    """Return between which ends COUNT(DISTINCT x) lies, by what was counted of the column x.
+
+    Some rows have at most all values of the column. Only all rows have at least as many.
+    """
+    value, is_all = draft.distinct, _counts_every_row(draft)
+    if isinstance(value, exp.Case) and len(value.args["ifs"]) == 1 and not value.args.get("default"):
+        value, is_all = without_brackets(value.args["ifs"][0].args["true"]), False  # as FILTER is written
+    if not isinstance(value, exp.Column) or (known := draft.column_of(value)) is None:
+        return None
+    return known.distinct if is_all or known.distinct is None else replace(known.distinct, least=0.0)
 
 
 def _rows_are_units(draft: Draft) -> bool:

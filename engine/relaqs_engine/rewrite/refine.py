@@ -78,7 +78,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     fits = cross_fits(draft, late, maker)
     measured_by = measured_with_stages(plan.measured_by, maker)
     if measured_by != plan.measured_by:  # the rows of other tables are counted with its own
-        plan = replace(plan, bars=replace(plan.bars, counts_every_row=False))
+        plan = replace(plan, bars=plan.bars.of_fewer_rows())
     warnings, streams = (*plan.warnings, *_warnings(late, maker)), all_streams(plan.streams, maker)
     return RefinedPlan(
         sql=plan.sql,
@@ -146,7 +146,7 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
         decides = late.comparison is not None and not moments and not draft.groups.are_local
         has_bars = has_bars and decides
         outputs = tuple(_without_bounds(output) for output in draft.outputs)
-        bars = replace(draft.bars, counts_every_row=False)
+        bars = draft.bars.of_fewer_rows()
         draft = replace(draft, outputs=outputs, bars=bars, membership=_of_rows_that_may_leave(draft, late))
     bars = replace(draft.bars, method=Method.REPLICATES if has_bars else Method.NONE)
     return replace(draft, basis=basis, bars=bars)

@@ -11,7 +11,15 @@ from typing import Any
 import duckdb
 import pytest
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, MANIFEST_NAME, Column, Layout, Partition, StoredFile
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    MANIFEST_NAME,
+    Column,
+    DistinctCount,
+    Layout,
+    Partition,
+    StoredFile,
+)
 from relaqs_engine.layouts.manifest_file import read_manifest, write_manifest
 from relaqs_engine.layouts.sealed import SEAL, seal
 
@@ -27,7 +35,7 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
         kind="sampled",
         columns=(
             Column('größe "x"', "DECIMAL(12,2)", -1.25, 7, 3, 10, 99),
-            Column("day", "DATE", "1992-01-02", None, 0, 5, 1),
+            Column("day", "DATE", "1992-01-02", None, 0, 5, 1, distinct=DistinctCount(4.5, 5.5, 0.01)),
             Column("flag", "BOOLEAN", False, True, 0, 2, 1),
         ),
         partitions=(
@@ -45,6 +53,17 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
         created_with="tests",
     )
     return dataclasses.replace(layout, **changes)
+
+
+COUNTED = {
+    "name": "day",
+    "type": "DATE",
+    "minimum": "1992-01-02",
+    "maximum": None,
+    "null_count": 2,
+    "distinct_count": 5,
+    "byte_count": 1,
+}
 
 
 def edit(directory: Path, **fields: Any) -> None:
@@ -77,9 +96,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=8)
+    edit(tmp_path / "t", manifest_version=9)
     with pytest.raises(
-        LayoutError, match=r"manifest version 8 is newer than this program understands \(7\); upgrade relaqs"
+        LayoutError, match=r"manifest version 9 is newer than this program understands \(8\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 
@@ -104,6 +123,22 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
         ({"cluster_key": ["nobody"]}, "its key 'nobody' is none of its columns"),
         ({"cluster_key": [1]}, "must be texts"),
         ({"batches": [None]}, "must be texts"),
+        *(
+            ({"columns": [{**COUNTED, "distinct": distinct}]}, reason)
+            for distinct, reason in [
+                (7, "not those of a manifest"),
+                ({"least": 2}, "not those of a manifest"),
+                (
+                    {"least": 2.0, "most": "2", "relative_error": 0.0},
+                    "most is '2', and must be of type float",
+                ),
+                ({"least": 3.0, "most": 2.0, "relative_error": 0.0}, "which it cannot be"),
+                ({"least": -3.0, "most": 2.0, "relative_error": 0.0}, "which it cannot be"),
+                ({"least": 2.0, "most": 2.0, "relative_error": 2.0}, "which it cannot be"),
+                ({"least": 2.0, "most": 2.0, "relative_error": float("nan")}, "which it cannot be"),
+                ({"least": 2.0, "most": 67.0, "relative_error": 0.0}, "more distinct values than rows"),
+            ]
+        ),
     ],
 )
 def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:

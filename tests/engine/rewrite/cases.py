@@ -87,8 +87,8 @@ def _notes(plan: OnlinePlan) -> Iterator[str]:
     if plan.groups_are_local:
         yield "groups are local"
     merged = _merged(plan)
-    if merged is not None and merged.bars.counts_every_row:
-        yield "counts every row"
+    if merged is not None and merged.bars.known_totals:
+        yield f"the manifest has {', '.join(name for name, _ in merged.bars.known_totals)}"
     if plan.expected_groups > 1:
         yield f"about {plan.expected_groups:,} groups, {1 if merged is None else merged.block_count} blocks"
 
