@@ -19,6 +19,7 @@ from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
 from relaqs_engine.layouts import Layout, read_manifest
 from relaqs_engine.layouts import one_pass as one_pass_module
 from relaqs_engine.layouts.distinct import FEW_VALUES
+from relaqs_engine.layouts.manifest import KEPT_HASHES
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.merge import MergePlan
@@ -199,7 +200,7 @@ def test_counts_of_a_whole_table_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [None, "k"])
 def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path, key: str | None) -> None:
-    """Until the table is compacted the number lies between that of the most rows and that of all of them."""
+    """Few values stay counted. The number of many lies between two ends until the table is compacted."""
     into = tmp_path / "warehouse" / "t"
     parts = [shapes(), shapes(MANY_ROWS - 6_000, 12_000), shapes(5, 2)]
     layout = shuffle(parts[0], into, partitions=10, cluster_by=key)
@@ -209,6 +210,7 @@ def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path
     for name, (least, most, error, true) in counts_of(layout, rows).items():
         assert least * (1 - 3.5 * error) <= true <= most * (1 + 3.5 * error), name
         assert most <= 2.2 * least + 2, name
+        assert (least == most == true) or true > KEPT_HASHES, name
     (tmp_path / "raw").mkdir()
     pq.write_table(rows, tmp_path / "raw" / "t.parquet")
     for stage in ("appended", "compacted"):
@@ -223,6 +225,17 @@ def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path
     for name, (least, most, error, true) in counts_of(read_manifest(into), rows).items():
         assert least == most, name
         assert abs(least - true) <= 3.5 * error * true, name
+
+
+def test_hashes_of_another_duckdb_are_not_met_with_its_own(tmp_path: Path) -> None:
+    layout = shuffle(shapes(), tmp_path / "t", partitions=4)
+    write_manifest(replace(layout, hash_probe="another"))
+    for grown in (append(shapes(0, 70), tmp_path / "t"), compact(tmp_path / "t")):
+        known = grown.column("seven").distinct
+        assert known is not None
+        assert known.hashes == ()
+        assert known.least == 7
+        assert known.most == (14 if len(grown.files) > 4 else 7)
 
 
 def test_a_layout_of_before_knows_no_number_and_is_read_as_ever(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaqs_engine.duck import Cursor, quote_name
 from relaqs_engine.layouts.key_types import hashed_type
-from relaqs_engine.layouts.manifest import BLOCK_COUNT
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
 
 HASH_SCHEME = (
     "u = duckdb hash(xor(hash(unit), blake2b-64(seed))); partition = (u >> 20) % partitions; block = u & 63"
@@ -75,6 +75,16 @@ def hash_probe(cursor: Cursor) -> str:
     """
     hashes = ", ".join(Assignment(unit, 0, 1).unit_hash for unit in _PROBED_UNITS)
     return "-".join(f"{value:016x}" for value in cursor.rows(f"SELECT {hashes}")[0])
+
+
+def known_by(cursor: Cursor, layout: Layout) -> Layout:
+    """Return a layout without hashes of values where this DuckDB would make others of them."""
+    if layout.hash_probe == hash_probe(cursor):
+        return layout
+    columns = (
+        replace(each, distinct=each.distinct and each.distinct.without_hashes()) for each in layout.columns
+    )
+    return replace(layout, columns=tuple(columns))
 
 
 def _seed_mask(seed: int) -> int:

@@ -14,7 +14,7 @@ from relaqs_engine.duck import (
     parquet_rows,
 )
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.assignment import key_unit
+from relaqs_engine.layouts.assignment import key_unit, known_by
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, distinct_counts, with_counted_values
 from relaqs_engine.layouts.folder import Writing, writing
@@ -122,7 +122,7 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     ]
     columns = with_counted_values(cursor, target.files_of(layout.partitions), about, layout.row_count)
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
-    layout = replace(layout, columns=columns, outliers=outliers)
+    layout = known_by(cursor, replace(layout, columns=columns, outliers=outliers))
     if not layout.cluster_key:
         return layout
     return with_heavy_units(cursor, target, with_unit_parts(cursor, target.files_of, layout))

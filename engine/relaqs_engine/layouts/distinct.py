@@ -26,7 +26,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, parquet_rows, quote_name
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, DistinctCount, Partition
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COLUMN,
+    BLOCK_COUNT,
+    KEPT_HASHES,
+    Column,
+    DistinctCount,
+    Partition,
+)
 from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
@@ -104,7 +111,7 @@ def with_counted_values(
     for first in range(0, len(few), _COLUMNS_AT_ONCE):
         names = [column.name for column in few[first : first + _COLUMNS_AT_ONCE]]
         numbers = _values_below(cursor, files, names, _HASHES)
-        found |= {name: DistinctCount(n, n, 0.0) for name, n in zip(names, numbers, strict=True)}
+        found |= dict(zip(names, numbers, strict=True))
     for column in counted:
         if column.name not in found:
             found[column.name] = _counted(cursor, files, column, row_count)
@@ -121,17 +128,19 @@ def _counted(cursor: Cursor, files: Sequence[Path], column: Column, row_count: i
     values = column.distinct_count
     while True:
         bound = _HASHES if values <= FEW_VALUES else math.floor(HASHED_VALUES / values * _HASHES)
-        (counted,) = _values_below(cursor, files, [column.name], bound)
+        (found,) = _values_below(cursor, files, [column.name], bound)
         if bound == _HASHES:
-            return DistinctCount(counted, counted, 0.0)
-        share = bound / _HASHES
+            return found
+        share, counted = bound / _HASHES, found.least
         if counted >= _FEWEST_HASHED:
             number = min(counted / share, row_count - column.null_count)
             return DistinctCount(number, number, math.sqrt((1.0 - share) / counted))
         values = min(values // 2, round(counted / share))  # the sample's number was too high
 
 
-def _values_below(cursor: Cursor, files: Sequence[Path], names: Sequence[str], bound: int) -> list[int]:
+def _values_below(
+    cursor: Cursor, files: Sequence[Path], names: Sequence[str], bound: int
+) -> list[DistinctCount]:
     """Return how many values of columns have a hash below a bound, all where the bound is beyond hashes."""
     lists = ", ".join(f"list(DISTINCT {quote_name(name)}) AS v{i}" for i, name in enumerate(names))
     hashed = ", ".join(map(quote_name, names))
@@ -141,13 +150,19 @@ def _values_below(cursor: Cursor, files: Sequence[Path], names: Sequence[str], b
         table = parquet_rows(files[first : first + _COUNTED_FILES_AT_ONCE])
         cursor.run(f"{into} SELECT {lists} FROM {table}{below}")
         into = f"INSERT INTO {_VALUES}"
-    counts = (
-        f"(SELECT count(DISTINCT v) FROM (SELECT unnest(v{i}) AS v FROM {_VALUES}))"
-        for i in range(len(names))
-    )
-    (found,) = cursor.rows(f"SELECT {', '.join(counts)}")
+    found = [_number_of(cursor, f"SELECT unnest(v{i}) AS v FROM {_VALUES}") for i in range(len(names))]
     cursor.run(f"DROP TABLE {_VALUES}")
-    return [int(count) for count in found]
+    return found
+
+
+def _number_of(cursor: Cursor, values: str) -> DistinctCount:
+    """Return how many different values `v` a query returns, with their hashes where they are few."""
+    ((count,),) = cursor.rows(f"SELECT count(DISTINCT v) FROM ({values})")
+    if count <= KEPT_HASHES:
+        hashes = cursor.rows(f"SELECT DISTINCT hash(v) FROM ({values}) WHERE v IS NOT NULL")
+        if len(hashes) == count:
+            return DistinctCount.of_hashes(each for (each,) in hashes)
+    return DistinctCount(count, count, 0.0)
 
 
 def jackknife(singles: int, pairs: int, share: float) -> float:

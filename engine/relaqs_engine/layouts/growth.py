@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relaqs_engine.layouts.assignment import key_unit
+from relaqs_engine.layouts.assignment import key_unit, known_by
 from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, distinct_counts, with_counted_values
 from relaqs_engine.layouts.grown_columns import KnownRows, grown_columns
@@ -93,9 +93,8 @@ def _columns(
     new_rows = sum(partition.row_count for partition in written.partitions)
     about = [replace(column, distinct_count=count) for column, count in zip(new, distinct, strict=True)]
     new = with_counted_values(build.cursor, files, about, new_rows)
-    return grown_columns(
-        build.cursor, KnownRows(held.columns, held.row_count), KnownRows(new, new_rows), distinct
-    )
+    old = known_by(build.cursor, held).columns
+    return grown_columns(build.cursor, KnownRows(old, held.row_count), KnownRows(new, new_rows), distinct)
 
 
 def _with_outliers(build: Build, layout: Layout, new_files: Sequence[Path]) -> Indexed:

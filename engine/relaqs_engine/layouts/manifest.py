@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,8 @@ from relaqs_engine.stores.mirror import Remote
 
 FEW_UNIT_ROWS = 8
 """Of units with so few rows nothing more is kept: a group soon has rows of many of them."""
+KEPT_HASHES = 128
+"""Of values of a column. With their hashes the number stays exact when rows are added."""
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
@@ -26,33 +28,52 @@ class DistinctCount:
     """How many different values a column has, NULL not counted, by all of its rows.
 
     Values were counted, or those of them whose hash is below a bound. The second is the number to within a
-    standard error. Rows that were added later may have new values or the old ones: then the ends differ.
+    standard error. Rows that were added later may have new values or the old ones. Of few values their hashes
+    tell, of others the ends then differ.
 
     Attributes:
         least: the lower end.
         most: the upper end.
         relative_error: the standard error of both ends, relative to them. 0 where all values were counted.
+        hashes: of all values, in order, by DuckDB; () of more than KEPT_HASHES.
     """
 
     least: float
     most: float
     relative_error: float
+    hashes: tuple[int, ...] = ()
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether it is the number that COUNT(DISTINCT) returns."""
-        return self.least == self.most and not self.relative_error
+    @classmethod
+    def of_hashes(cls, hashes: Iterable[int]) -> DistinctCount:
+        """Return what is known of values with these hashes. No two of few values have the same one.
+
+        >>> DistinctCount.of_hashes([7, 5, 7])
+        DistinctCount(least=2, most=2, relative_error=0.0, hashes=(5, 7))
+        """
+        found = tuple(sorted(set(hashes)))
+        return cls(len(found), len(found), 0.0, found if len(found) <= KEPT_HASHES else ())
 
     def with_rows(self, further: DistinctCount | None) -> DistinctCount | None:
         """Return what is known with further rows, None where nothing is known of these.
 
-        >>> DistinctCount(100, 100, 0.0).with_rows(DistinctCount(30, 30, 0.0))
-        DistinctCount(least=100, most=130, relative_error=0.0)
+        >>> DistinctCount(200, 200, 0.0).with_rows(DistinctCount(30, 30, 0.0))
+        DistinctCount(least=200, most=230, relative_error=0.0, hashes=())
         """
         if further is None:
             return None
+        if self.are_told_apart and further.are_told_apart:
+            return DistinctCount.of_hashes(self.hashes + further.hashes)
         error = max(self.relative_error, further.relative_error)
         return DistinctCount(max(self.least, further.least), self.most + further.most, error)
+
+    @property
+    def are_told_apart(self) -> bool:
+        """Whether the hashes of all values are there."""
+        return len(self.hashes) == self.most
+
+    def without_hashes(self) -> DistinctCount:
+        """Return the same where another DuckDB would make other hashes."""
+        return replace(self, hashes=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,9 +251,14 @@ def _column(entry: dict[str, Any]) -> Column:
 
 
 def _distinct(entry: dict[str, Any]) -> DistinctCount:
-    found = _plain(DistinctCount(**entry))
+    hashes = tuple(entry.pop("hashes", ()))
+    found = _plain(DistinctCount(**entry, hashes=hashes))
     if found.least > found.most or found.relative_error > 1.0:
         raise TypeError(f"a number of distinct values is {found}, which it cannot be")
+    if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in hashes):
+        raise TypeError("hashes of values are not all numbers of 64 bits")
+    if hashes and len(set(hashes)) != found.most:
+        raise TypeError(f"{found.most} values cannot have {len(set(hashes))} hashes")
     return found
 
 

@@ -36,6 +36,7 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
         columns=(
             Column('größe "x"', "DECIMAL(12,2)", -1.25, 7, 3, 10, 99),
             Column("day", "DATE", "1992-01-02", None, 0, 5, 1, distinct=DistinctCount(4.5, 5.5, 0.01)),
+            Column("flags", "BOOLEAN", False, True, 0, 2, 1, distinct=DistinctCount.of_hashes([9, 1 << 63])),
             Column("flag", "BOOLEAN", False, True, 0, 2, 1),
         ),
         partitions=(
@@ -137,6 +138,11 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
                 ({"least": 2.0, "most": 2.0, "relative_error": 2.0}, "which it cannot be"),
                 ({"least": 2.0, "most": 2.0, "relative_error": float("nan")}, "which it cannot be"),
                 ({"least": 2.0, "most": 67.0, "relative_error": 0.0}, "more distinct values than rows"),
+                ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, "2"]}, "not all numbers of 64"),
+                ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, -2]}, "not all numbers of 64"),
+                ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, 1 << 64]}, "not all numbers of"),
+                ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, 1]}, "cannot have 1 hashes"),
+                ({"least": 2, "most": 2, "relative_error": 0, "hashes": 1}, "not those of a manifest"),
             ]
         ),
     ],
