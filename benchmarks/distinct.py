@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from relaqs_bootstrap import distinct_interval
+from relaqs_bootstrap import counted_interval, distinct_interval
 from relaqs_engine.arrow_arrays import integers
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import Layout, shuffle
@@ -39,7 +39,7 @@ WIDTH = 110  # columns of the table where no terminal says how many there are
 TPCH_COLUMNS = ("l_suppkey", "l_partkey", "l_orderkey", "l_shipdate", "l_extendedprice")
 CAPTION = (
     "held: share of the seeds whose interval holds the truth, after the mini-batch where it is least, and on "
-    "average over all. half-width: relative, at 1, 10 and 50 % of the rows."
+    "average over all. half-width: relative, at 1, 10 and 50 % of the rows, and by what the layout has."
 )
 
 IntArray = NDArray[np.int64]
@@ -78,7 +78,10 @@ class Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One column. held: share of the seeds, by mini-batch. half_widths: relative, by fraction asked for."""
+    """One column. held: share of the seeds, by mini-batch. half_widths: relative, by fraction asked for.
+
+    known: the relative half-width of what the layout has beforehand. is_known_right: whether that holds.
+    """
 
     column: str
     units: str
@@ -86,10 +89,12 @@ class Line:
     fractions: tuple[float, ...]
     held: tuple[float, ...]
     half_widths: tuple[float, ...]
+    known: float
+    is_known_right: bool
 
     @property
     def is_kept(self) -> bool:
-        return min(self.held) >= PROMISED
+        return min(self.held) >= PROMISED and self.is_known_right
 
 
 def measure(layout: Layout, units: str, column: str, found: Occurrences, seeds: int) -> Line:
@@ -119,7 +124,17 @@ def measure(layout: Layout, units: str, column: str, found: Occurrences, seeds: 
         tuple(fractions),
         tuple(np.mean(held, axis=0)),
         tuple(np.mean(halves, axis=0)[wanted]),
+        *known_beforehand(layout, column, found.values),
     )
+
+
+def known_beforehand(layout: Layout, column: str, values: int) -> tuple[float, bool]:
+    """Return the relative half-width of what a layout has of a column, and whether it holds."""
+    known = layout.column(column).distinct
+    if known is None:
+        return np.inf, True
+    low, high = counted_interval(known.least, known.most, known.relative_error, CONFIDENCE)
+    return (high - low) / 2 / values, low <= values <= high
 
 
 def occurrences(layout: Layout, column: str) -> Occurrences:
@@ -178,7 +193,7 @@ def table_of(lines: Sequence[Line], title: str) -> Table:
     table = Table(title=title, caption=CAPTION)
     table.add_column("column")
     table.add_column("units")
-    for heading in ("values", "held, least", "at", "held, mean", "±, 1 %", "10 %", "50 %"):
+    for heading in ("values", "held, least", "at", "held, mean", "±, 1 %", "10 %", "50 %", "layout"):
         table.add_column(heading, justify="right")
     table.add_column("")
     for line in lines:
@@ -190,7 +205,7 @@ def table_of(lines: Sequence[Line], title: str) -> Table:
             f"{line.held[least]:.1%}",
             f"{line.fractions[least]:.0%}",
             f"{np.mean(line.held):.1%}",
-            *(f"{half:.1%}" for half in line.half_widths),
+            *(f"{half:.1%}" for half in (*line.half_widths, line.known)),
             "" if line.is_kept else "low",
         )
     return table

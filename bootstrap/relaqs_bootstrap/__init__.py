@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
     from relaqs_bootstrap.certify import Doubt, doubts, is_certified, largest_influence
     from relaqs_bootstrap.closed_form import closed_form_variance
-    from relaqs_bootstrap.distinct import distinct_interval
+    from relaqs_bootstrap.distinct import counted_interval, distinct_interval
     from relaqs_bootstrap.intervals import (
         Intervals,
         Level,
@@ -50,6 +50,7 @@ __all__ = [
     "block_weights",
     "closed_form_variance",
     "confidence_intervals",
+    "counted_interval",
     "distinct_interval",
     "doubts",
     "gamma_interval",
@@ -81,6 +82,7 @@ _HOMES = {
     "block_weights": "relaqs_bootstrap.blocks",
     "closed_form_variance": "relaqs_bootstrap.closed_form",
     "confidence_intervals": "relaqs_bootstrap.intervals",
+    "counted_interval": "relaqs_bootstrap.distinct",
     "distinct_interval": "relaqs_bootstrap.distinct",
     "doubts": "relaqs_bootstrap.certify",
     "gamma_interval": "relaqs_bootstrap.intervals",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_bootstrap.quantiles import gamma_upper
+from relaqs_bootstrap.quantiles import gamma_upper, normal_quantile
 from relaqs_bootstrap.variance import check_fraction
 
 
@@ -38,3 +38,22 @@ def distinct_interval(
     limit = gamma_upper(once + 1.0, (1.0 - confidence) / 2.0)
     chance = (limit - once) * np.sqrt(1.0 - fraction)
     return seen, seen + (once * (1.0 - fraction) + chance) / fraction
+
+
+def counted_interval(
+    least: float, most: float, relative_error: float, confidence: float
+) -> tuple[float, float]:
+    """Return the ends between which the number of distinct values lies, by a share of them that was counted.
+
+    Args:
+        least: the number, or what it is at least.
+        most: the number, or what it is at most.
+        relative_error: the standard error of both, relative to them. 0 where all values were counted.
+        confidence: both sides together. Half of the risk is left to another interval that cuts this one.
+
+    >>> low, high = counted_interval(1000.0, 1000.0, 0.007, confidence=0.95)
+    >>> round(low), round(high)
+    (984, 1016)
+    """
+    deviations = normal_quantile((3.0 + confidence) / 4.0) * relative_error
+    return least * (1.0 - deviations), most * (1.0 + deviations)

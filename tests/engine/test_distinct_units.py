@@ -16,10 +16,10 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import batch_sqls
 from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
-from relaqs_engine.layouts import Layout, read_manifest
+from relaqs_engine.layouts import Layout, read_manifest, verify
 from relaqs_engine.layouts import one_pass as one_pass_module
 from relaqs_engine.layouts.distinct import FEW_VALUES
-from relaqs_engine.layouts.manifest import KEPT_HASHES
+from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.merge import MergePlan
@@ -236,6 +236,19 @@ def test_hashes_of_another_duckdb_are_not_met_with_its_own(tmp_path: Path) -> No
         assert known.hashes == ()
         assert known.least == 7
         assert known.most == (14 if len(grown.files) > 4 else 7)
+
+
+def test_verify_finds_a_number_of_values_that_is_wrong(tmp_path: Path) -> None:
+    layout = shuffle(shapes(), tmp_path / "t", partitions=4)
+    assert verify(tmp_path / "t").ok
+    for name in ("seven", "user"):
+        wrong = tuple(
+            replace(each, distinct=DistinctCount(8.0, 8.0, 0.0)) if each.name == name else each
+            for each in layout.columns
+        )
+        write_manifest(replace(layout, columns=wrong))
+        (fault,) = (check for check in verify(tmp_path / "t").checks if not check.ok)
+        assert (fault.name, name in fault.detail, "not 8" in fault.detail) == ("distinct values", True, True)
 
 
 def test_a_layout_of_before_knows_no_number_and_is_read_as_ever(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
+from relaqs_bootstrap import counted_interval, distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
@@ -388,9 +387,8 @@ class Estimator:
         known = self._plan.bars.distinct
         if known is None:
             return CellBounds(low, high, doubt).doubt_where(~is_trusted, Reason.FEW_UNITS)
-        # Each of the two is wrong half as often as asked for.
-        deviations = normal_quantile((3.0 + self._request.confidence) / 4.0) * known.relative_error
-        least, most = known.least * (1.0 - deviations), known.most * (1.0 + deviations)
+        counted = known.least, known.most, known.relative_error
+        least, most = counted_interval(*counted, self._request.confidence)
         agrees = (low <= most) & ((least <= high) | ~is_trusted)
         low = np.where(agrees, np.maximum(low, least), low)
         high = np.where(agrees, np.minimum(np.where(is_trusted, high, np.inf), most), high)

@@ -32,6 +32,7 @@ from relaqs_engine.stores.address import Address
 
 _MOST_FAULTS_SHOWN = 3
 _ROUNDING = 1e-9
+_MOST_DEVIATIONS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
         return
     files = list(_file_checks(layout, cursor))
     yield from files
+    if any(column.distinct for column in layout.columns) and all(check.ok for check in files):
+        yield _distinct_check(layout, cursor)
     if layout.outliers is not None and all(check.ok for check in files):
         yield _outlier_check(layout, cursor)
     if layout.heavy is not None and all(check.ok for check in files):
@@ -158,6 +161,19 @@ def _of_every_file(
         if fault:
             faults.append(f"{path} {fault}")
     return _check(layout, name, fine, faults)
+
+
+def _distinct_check(layout: Layout, cursor: Cursor) -> Check:
+    """Return whether each column has as many distinct values as recorded, to within five standard errors."""
+    faults = []
+    for column in layout.columns:
+        if (known := column.distinct) is not None:
+            count = f"SELECT count(DISTINCT {quote_name(column.name)}) FROM {_files_sql(*layout.paths)}"
+            ((values,),) = cursor.rows(count)
+            slack = _MOST_DEVIATIONS * known.relative_error
+            if not known.least * (1.0 - slack) <= values <= known.most * (1.0 + slack):
+                faults.append(f"{column.name} has {values:,} distinct values, not {known.least:,.0f}")
+    return _check(layout, "distinct values", "as many distinct values as recorded", faults)
 
 
 def _outlier_check(layout: Layout, cursor: Cursor) -> Check:

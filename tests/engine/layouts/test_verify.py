@@ -63,6 +63,7 @@ def test_what_was_written_is_sound(layout: Layout, lines_file: Path) -> None:
         "checksums",
         "schema",
         "rows",
+        "distinct values",
         "blocks",
         "cluster keys",
         "sampling units",
@@ -122,11 +123,12 @@ def test_rows_missing_from_the_manifests_count_are_caught(layout: Layout) -> Non
     partition = layout.partitions[0]
     file = dataclasses.replace(partition.files[0], row_count=partition.row_count - 1)
     fewer = dataclasses.replace(partition, files=(file,), row_count=partition.row_count - 1)
-    write_manifest(
-        dataclasses.replace(
-            layout, partitions=(fewer, *layout.partitions[1:]), row_count=layout.row_count - 1
-        )
-    )
+    partitions = (fewer, *layout.partitions[1:])
+    fewer_rows = dataclasses.replace(layout, partitions=partitions, row_count=layout.row_count - 1)
+    write_manifest(fewer_rows)
+    assert failed(verify(layout.directory)) == {"manifest"}  # a column has a value for each row, and more
+    columns = tuple(dataclasses.replace(column, distinct=None) for column in layout.columns)
+    write_manifest(dataclasses.replace(fewer_rows, columns=columns))
     assert failed(verify(layout.directory)) == {"rows"}
 
 
