@@ -174,6 +174,39 @@ def test_some_rows_have_no_more_values_than_all(tmp_path: Path, key: str | None)
         assert plan.bars.distinct is None
 
 
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_units_are_counted_by_the_manifest(tmp_path: Path, key: tuple[str, ...]) -> None:
+    """A row for each unit, NULL among them, and none of any other derived table."""
+    rows = duckdb.sql(
+        "SELECT CASE WHEN i % 50 > 0 THEN i // 4 END AS k, i % 3 // 2 AS j, i AS x FROM range(40000) AS t(i)"
+    ).to_arrow_table()
+    (tmp_path / "raw").mkdir()
+    pq.write_table(rows, tmp_path / "raw" / "t.parquet")
+    shuffle(rows, tmp_path / "warehouse" / "t", partitions=20, cluster_by=key)
+    world = World.open(tmp_path / "warehouse", Oracle(tmp_path / "raw"))
+    by_key = f"SELECT {', '.join(key)}, sum(x) AS s FROM t GROUP BY {', '.join(reversed(key))}"
+    for inner in (by_key, f"SELECT sum(x) AS s FROM t AS u GROUP BY {', '.join(map('u.{}'.format, key))}"):
+        sql = f"SELECT count(*) AS n, sum(s) AS s FROM ({inner})"
+        true = world.oracle.rows(sql)[0][0]
+        for look in world.estimates(world.plan(sql)):
+            [row] = look.table.to_pylist()
+            assert (row["n"], row["n_low"], row["n_high"], row["n_certified"]) == (true, true, true, True)
+    for inner in (
+        by_key.replace("GROUP", "WHERE x % 3 > 0 GROUP"),
+        f"{by_key} HAVING count(*) > 2",
+        f"{by_key} LIMIT 9",
+        by_key.replace("SELECT", "SELECT DISTINCT"),
+        by_key.replace("SELECT", "SELECT unnest([1, 2]) AS u,"),
+        by_key.replace("GROUP BY", "GROUP BY ROLLUP(") + ")",
+        f"{by_key}, x % 2",
+    ):
+        plan = world.plan(f"SELECT count(*) AS n FROM ({inner})")
+        assert not isinstance(plan, MergePlan) or not plan.bars.known_totals, inner
+        if "LIMIT" not in inner:
+            world.check(f"SELECT count(*) AS n FROM ({inner})")
+    world.check(f"SELECT count(*) AS n FROM ({by_key}) WHERE s > 99")
+
+
 def test_counts_of_a_whole_table_are_known(tmp_path: Path) -> None:
     """COUNT(*), COUNT(x) and COUNT(DISTINCT key) of all rows, and of no others."""
     rows = duckdb.sql(

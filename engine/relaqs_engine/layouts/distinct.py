@@ -46,6 +46,7 @@ HASHED_VALUES = 20_000
 """About how many are counted of a column with more."""
 _FEWEST_HASHED = 13_000  # ± 2 % at the confidence that `rewrite` asks for
 _VERY_FEW_VALUES = 4_096  # of a column that is counted together with others: that takes half as long
+_FEW_ROWS = 100_000  # likewise
 _COLUMNS_AT_ONCE = 32
 _COUNTED_FILES_AT_ONCE = 128  # as many as a table usually has: fewer take longer
 _HASHES = 1 << 64
@@ -107,7 +108,7 @@ def with_counted_values(
     """
     counted = [column for column in columns if files and column.type.split("(")[0] in _COUNTED_TYPES]
     found: dict[str, DistinctCount] = {}
-    few = [column for column in counted if min(column.distinct_count, row_count) <= _VERY_FEW_VALUES]
+    few = [each for each in counted if row_count <= _FEW_ROWS or each.distinct_count <= _VERY_FEW_VALUES]
     for first in range(0, len(few), _COLUMNS_AT_ONCE):
         names = [column.name for column in few[first : first + _COLUMNS_AT_ONCE]]
         numbers = _values_below(cursor, files, names, _HASHES)

@@ -78,20 +78,26 @@ def _counts_every_row(draft: Draft) -> bool:
 
 
 def _known_totals(draft: Draft) -> Iterator[tuple[str, float]]:
-    """Yield the basis columns that count all rows of a table, and what the manifest has for them."""
-    if not _counts_every_row(draft):
+    """Yield the basis columns that count all rows or units of a table, and what the manifest has for them."""
+    if len(draft.sources) > 1 or draft.conjuncts or draft.keys:
         return
     (source,) = draft.sources
     for column in draft.basis:
         if column.kind is Basis.COUNT and source.layout is not None:
             counted = sqlglot.parse_one(column.sql, dialect=DIALECT)
-            known = _known_count(source.layout, counted.this) if isinstance(counted, exp.Count) else None
+            known = _known_count(draft, source, source.layout, counted)
             if known is not None:
                 yield column.name, float(known)
 
 
-def _known_count(layout: Layout, counted: exp.Expr) -> int | None:
-    """Return COUNT(counted) over all rows of a table, None where the manifest does not have it."""
+def _known_count(draft: Draft, source: Source, layout: Layout, count: exp.Expr) -> int | None:
+    """Return a COUNT over all rows of a source, None where the manifest of its table does not have it."""
+    if not isinstance(count, exp.Count):
+        return None
+    counted = count.this
+    if source.is_derived:
+        is_known = isinstance(counted, exp.Star) and _has_all_units(draft, source.node, layout)
+        return layout.unit_count if is_known else None
     if isinstance(counted, exp.Star):
         return layout.known_rows
     is_distinct = isinstance(counted, exp.Distinct)
@@ -103,6 +109,25 @@ def _known_count(layout: Layout, counted: exp.Expr) -> int | None:
         return layout.row_count - nulls
     is_key = [key.lower() for key in layout.cluster_key] == [value.name.lower()]
     return layout.unit_count - (nulls > 0) if is_key else None
+
+
+def _has_all_units(draft: Draft, derived: exp.Expr, layout: Layout) -> bool:
+    """Whether a derived table has one row for each unit: SELECT … FROM t GROUP BY the cluster key of t."""
+    query = derived.this
+    parts = {name.strip("_") for name, part in query.args.items() if part}
+    if not isinstance(query, exp.Select) or not parts <= {"expressions", "from", "group"}:
+        return False
+    tables, group = tables_in(query), query.args.get("group")
+    if group is None or len(tables) > 1 or query.args["from_"].this is not tables[0]:
+        return False
+    if tables[0].args.get("sample") or query.find(exp.Unnest, exp.Explode):  # other rows, or more
+        return False
+    keys = [key.name.lower() for key in group.expressions if isinstance(key, exp.Column)]
+    is_plain = [name for name, part in group.args.items() if part] == ["expressions"]
+    are_keys = len(keys) == len(group.expressions) and set(keys) == {
+        key.lower() for key in layout.cluster_key
+    }
+    return are_keys and is_plain and draft.catalog.table(tables[0].name).table == layout.table
 
 
 def _known_values(draft: Draft) -> DistinctCount | None:
