@@ -1,6 +1,6 @@
 """How often 95 % intervals hold the truth: queries over many layouts, folded in many orders.
 
-    python -m benchmarks.coverage [--seeds 200] [--scale 1] [--quick] [--anytime]
+    python -m benchmarks.coverage [--seeds 200] [--scale 1] [--quick] [--anytime] [--together cell|table]
     python -m benchmarks.coverage --shapes pareto15,lognormal2,zeros --seeds 40
     python -m benchmarks.coverage --sql FOLDER --raw FOLDER --sampled TABLE[:KEY],… [--seeds 40 --layouts 10]
 
@@ -9,8 +9,9 @@ sampling units. With --sql the queries of a folder over the Parquet files of ano
 of several answers over heavy tails; both are asked of a session, as users ask. What they come to, and which
 are below 90 %, is said below the table. A cell is one number of one group of one snapshot. Counted are the
 cells the product certifies, and beside them all cells whose interval has two ends. With --anytime also: cells
-whose interval held at every look. What counts as outside the band of 93 to 97 % is derived in
-`benchmarks.tally`.
+whose interval held at every look. With --together also: snapshots all of whose certified cells held, at a
+confidence for each cell or for the table; with --anytime, orders all of whose snapshots did. What counts as
+outside the band of 93 to 97 % is derived in `benchmarks.tally`.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ from benchmarks.coverage_suite import Suite, count_looks, sampled_of, shapes
 from benchmarks.held import without_limit
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder
 from benchmarks.replay import Replay, Truth, nearest_batches
-from benchmarks.tally import Coverage, EveryLook, FloatArray, counts_of, coverage_of
+from benchmarks.tally import Coverage, EveryLook, FloatArray, all_held, counts_of, coverage_of
 from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
+from relaqs.queries.snapshot import ConfidenceFor
 
 FRACTIONS = (0.01, 0.05, 0.10, 0.25, 0.50)
 SUITE_FRACTIONS = (0.10, 0.25)
 TOO_LOW = 0.90  # of the certified cells of one query
 EVERY_LOOK = "every look"
+TOGETHER = ", all cells"
 CAPTION = (
     "All in percent. certified: share of cells. covered: share of those whose interval holds the truth, "
     "± two standard errors. width: mean half-width, relative. bounded: share of cells with two ends; "
@@ -66,6 +69,7 @@ class Run:
     """One query over one layout in several orders. answer: the exact one. seeds: of the orders.
 
     is_asked: of a session, instead of folding the partial aggregates of the plan's partitions.
+    together: what the confidence is for, where snapshots are counted all of whose cells hold.
     """
 
     case: Case
@@ -75,6 +79,7 @@ class Run:
     seeds: tuple[int, ...]
     anytime: bool = False
     is_asked: bool = False
+    together: ConfidenceFor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +105,13 @@ class Row:
     def verdict(self) -> str:
         """Return "low" or "high" where coverage is not as promised; anytime intervals may hold more often."""
         verdict = self.coverage.verdict
-        return "" if self.anytime and verdict == "high" else verdict
+        return "" if verdict == "high" and (self.anytime or TOGETHER in self.fraction) else verdict
 
     @property
     def place(self) -> tuple[str, float]:
         """Return where the row stands among those of its query."""
-        return self.units, 100.0 if self.fraction == EVERY_LOOK else float(self.fraction.rstrip("%"))
+        fraction = self.fraction.removesuffix(TOGETHER)
+        return self.units, 100.0 if fraction == EVERY_LOOK else float(fraction.rstrip("%"))
 
 
 def label(fraction: float) -> str:
@@ -121,24 +127,30 @@ def count(run: Run) -> Counted:
     truth = Truth.of(replay.plan, run.answer)
     counts: dict[str, list[FloatArray]] = {}
     for seed in run.seeds:
-        for name, counted in _count_order(replay, truth, seed, run.anytime):
+        for name, counted in _count_order(replay, truth, seed, run):
             counts.setdefault(name, []).append(counted)
     replay.close()
     return Counted(truth.columns, {name: np.stack(each) for name, each in counts.items()})
 
 
-def _count_order(replay: Replay, truth: Truth, seed: int, anytime: bool) -> Iterator[tuple[str, FloatArray]]:
+def _count_order(replay: Replay, truth: Truth, seed: int, run: Run) -> Iterator[tuple[str, FloatArray]]:
     nearest = nearest_batches(replay.batches(seed), FRACTIONS)
     every = EveryLook(truth.values)
-    request = IntervalRequest(anytime=anytime)
-    for index, estimate in replay.estimates(seed, request, lambda index: anytime or index in nearest):
+    request = IntervalRequest(anytime=run.anytime, for_table=run.together == "table")
+    for index, estimate in replay.estimates(seed, request, lambda index: run.anytime or index in nearest):
         groups, look = truth.look(estimate)
         every.add(groups, look)
         for fraction, batch in zip(FRACTIONS, nearest, strict=True):
             if batch == index:
-                yield label(fraction), counts_of(look)
-    if anytime:
-        yield EVERY_LOOK, every.counts()
+                yield from _with_together(label(fraction), counts_of(look), run)
+    if run.anytime:
+        yield from _with_together(EVERY_LOOK, every.counts(), run)
+
+
+def _with_together(name: str, counts: FloatArray, run: Run) -> Iterator[tuple[str, FloatArray]]:
+    yield name, counts
+    if run.together:
+        yield name + TOGETHER, all_held(counts)
 
 
 def plan_runs(options: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
@@ -157,7 +169,11 @@ def plan_runs(options: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
                 folder = warehouse(data, units, seed, files, into / "coverage" / prefix)
                 seeds = tuple(range(seed * orders, (seed + 1) * orders))
                 runs += [
-                    Run(case, units, folder, answers[case.name], seeds, options.anytime) for case in mine
+                    Run(
+                        *(case, units, folder, answers[case.name], seeds, options.anytime),
+                        together=options.together,
+                    )
+                    for case in mine
                 ]
     return runs
 
@@ -227,7 +243,7 @@ def rows_of(counted: Iterable[tuple[Run, Counted]], partitions: int = PARTITIONS
     for (query, units, fraction), of_layouts in pieces.items():
         run, found = first[query]
         counts, layouts = np.concatenate(of_layouts), len(of_layouts)
-        for i, column in enumerate(("", *found.columns)):
+        for i, column in enumerate(("",) if fraction.endswith(TOGETHER) else ("", *found.columns)):
             of_column = counts[:, i - 1 : i] if column else counts
             coverage = coverage_of(of_column, layouts, partitions)
             rows.append(Row(query, units, fraction, column, run.anytime, coverage))
@@ -252,7 +268,7 @@ def table_of(rows: Sequence[Row], title: str) -> Table:
 
 
 def _texts(row: Row) -> list[str]:
-    c, is_look = row.coverage, row.fraction != EVERY_LOOK
+    c, is_look = row.coverage, row.fraction != EVERY_LOOK and not row.fraction.endswith(TOGETHER)
     certified = [c.certified_share, c.coverage, 2 * c.standard_error if c.coverage == c.coverage else nan]
     bounded = [c.half_width, c.bounded_share, c.bounded_coverage] if is_look else [nan] * 3
     return [row.query, row.units, row.fraction, *map(_percent, certified + bounded), row.verdict]
@@ -311,6 +327,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--without-limit", action="store_true", help="with --sql: ask for all groups")
     parser.add_argument("--partitions", type=int, default=64, help="with --sql: of each sampled table")
     parser.add_argument("--anytime", action="store_true", help="intervals that hold at every look")
+    parser.add_argument("--together", choices=["cell", "table"], help="count snapshots whose cells all hold")
     parser.add_argument("--quick", action="store_true", help="scale 0.1, two layouts, 40 orders")
     parser.add_argument("--data", type=Path, default=record.DATA, help="folder for data that is made")
     parser.add_argument("--raw", type=Path, help="folder of Parquet files; TPC-H is made where not given")
@@ -332,6 +349,7 @@ def main(words: Sequence[str] | None = None) -> None:
         cases = chosen([name for name in options.queries.split(",") if name])
         rows = rows_of(carry_out(plan_runs(options, cases), options.processes))
     kind = "anytime" if options.anytime else "pointwise"
+    kind += " table" if options.together == "table" else ""
     data = ", ".join(suite.name for suite in suites) or f"TPC-H at scale {options.scale:g}"
     shown = console(WIDTH)
     table = table_of(rows, f"Coverage of 95 % {kind} intervals, {data}")

@@ -64,6 +64,17 @@ def counts_of(look: Look) -> FloatArray:
     return _counted(look.truth, look.certified, look.bounded, look.held, (look.high - look.low) / 2.0)
 
 
+def all_held(counts: FloatArray) -> FloatArray:
+    """Return the counts of one look as of a single cell, which holds if all certified ones do.
+
+    The shape is (1, FIELDS). It is certified if one is.
+    """
+    certified, held = (counts[:, FIELDS.index(name)].sum() for name in ("certified", "held"))
+    known = dict.fromkeys(FIELDS, 0.0)
+    known |= {"cells": 1.0, "certified": float(certified > 0), "held": float(0 < certified == held)}
+    return np.array([[known[name] for name in FIELDS]])
+
+
 def _counted(
     truth: FloatArray, certified: BoolArray, bounded: BoolArray, held: BoolArray, half_width: FloatArray
 ) -> FloatArray:

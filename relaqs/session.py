@@ -34,7 +34,7 @@ from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
-from relaqs.queries.snapshot import Interval
+from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ class Session(HoldsTables, PacesLoops):
         target: float | str | None = None,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
+        confidence_for: ConfidenceFor = "cell",
         priority: float = 1.0,
         watch: Watch | None = None,
         timeout: float | None = None,
@@ -160,6 +161,8 @@ class Session(HoldsTables, PacesLoops):
             target: stop when `snapshot.error` is this small. 0.01 and "1%" are the same.
             confidence: of the intervals.
             interval: "pointwise" holds at any one moment. "anytime" holds however often one looks.
+            confidence_for: "cell" is the confidence of each interval for itself. "table" is that of all
+                certified ones of an answer together: they are wider, fifty by 1.7 times.
             priority: the query's weight beside others.
             watch: names of the approximate columns that make up the error, or a function of two consecutive
                 snapshots that gives it. By default all columns count.
@@ -193,6 +196,7 @@ class Session(HoldsTables, PacesLoops):
             target=relative_error(target),
             confidence=confidence,
             interval=interval,
+            confidence_for=confidence_for,
             priority=priority,
             watch=watched(watch),
             timeout=timeout,

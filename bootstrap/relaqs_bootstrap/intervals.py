@@ -20,7 +20,7 @@ from relaqs_bootstrap.quantiles import (
 from relaqs_bootstrap.variance import Variance, check_fraction
 
 MIN_CONFIDENCE = 0.5
-MAX_CONFIDENCE = 0.9999
+MAX_CONFIDENCE = 1.0 - 1e-12  # of one interval: a table of many cells asks for far more than 95 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class Level:
 
     @classmethod
     def of(cls, confidence: float, *, anytime: bool, fraction: float) -> Level:
-        """Return the level after this scanned fraction. Raises ValueError outside 0.5..0.9999."""
+        """Return the level after this scanned fraction. Raises ValueError outside 0.5..1 − 1e-12."""
         if not MIN_CONFIDENCE <= confidence <= MAX_CONFIDENCE:
             raise ValueError(
-                f"confidence is {confidence}; it must be in {MIN_CONFIDENCE}..{MAX_CONFIDENCE}, e.g. 0.95"
+                f"confidence is {confidence}; it must be at least 0.5 and at most 1 - 1e-12, e.g. 0.95"
             )
         if anytime:
             return cls(confidence, anytime_multiplier(fraction, confidence))

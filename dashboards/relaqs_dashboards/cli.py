@@ -12,7 +12,7 @@ from relaqs.cli.parameters import cluster_option, data_option, timezone_option, 
 from relaqs.cli.watching import watch, watching_options
 
 if TYPE_CHECKING:
-    from relaqs.queries.snapshot import Interval
+    from relaqs.queries.snapshot import ConfidenceFor, Interval
 
 _SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
 _RESULT_LIMIT_BYTES = 64 << 20
@@ -47,6 +47,13 @@ _RESULT_LIMIT_BYTES = 64 << 20
     help="Valid at any one moment, or however often you look.",
 )
 @click.option(
+    "--confidence-for",
+    type=click.Choice(["cell", "table"]),
+    default="cell",
+    show_default=True,
+    help="The confidence of each interval for itself, or of all certified ones of a panel together.",
+)
+@click.option(
     "--user",
     "users",
     multiple=True,
@@ -69,6 +76,7 @@ def dashboard(
     security: dict[str, str] | None,
     timezone: str | None,
     interval: Interval,
+    confidence_for: ConfidenceFor,
     users: tuple[str, ...],
     state: Path | None,
     metrics_host: str,
@@ -107,7 +115,14 @@ def dashboard(
         ) as session,
     ):
         watch(session, metrics_host, metrics_port, query_log, watching)
-        board = Dashboard(session, place, data=str(data), given=pages, interval=interval)
+        board = Dashboard(
+            session,
+            place,
+            data=str(data),
+            given=pages,
+            interval=interval,
+            confidence_for=confidence_for,
+        )
         server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
         for user, address in server.start_addresses.items():
             click.echo(f"{user}: {address}" if users else f"Open {address}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaqs import RelaqsError, Session
-from relaqs.queries.snapshot import Interval
+from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.audit import AuditLog
 from relaqs_dashboards.board import Board
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
@@ -48,6 +48,7 @@ class Dashboard:
         limits: Limits | None = None,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
+        confidence_for: ConfidenceFor = "cell",
     ) -> None:
         self.limits = limits or Limits()
         self.session = session
@@ -57,7 +58,14 @@ class Dashboard:
         _prune(checkpoints)
         self.audit = AuditLog(state / "audit.jsonl")
         self.pages = PageList(state / "pages", session.measured_tables(), given)
-        self.runs = Runs(session, checkpoints, self.limits, confidence=confidence, interval=interval)
+        self.runs = Runs(
+            session,
+            checkpoints,
+            self.limits,
+            confidence=confidence,
+            interval=interval,
+            confidence_for=confidence_for,
+        )
         self.viewers: set[PageViewer] = set()
         self._data = data
         self._boards: dict[str, Board] = {}

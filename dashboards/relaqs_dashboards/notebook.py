@@ -72,6 +72,7 @@ class _Follower:
             mode=plan.mode.value,
             confidence=snapshot.confidence if snapshot is not None else 0.95,
             interval=snapshot.interval if snapshot is not None else "pointwise",
+            confidence_for=snapshot.confidence_for if snapshot is not None else "cell",
             failure=failure,
         )
         entries = json.loads(encoded(update))

@@ -166,6 +166,7 @@ class Panel:
             mode=run.plan.mode.value if run is not None else "mergeable",
             confidence=runs.confidence,
             interval=runs.interval,
+            confidence_for=runs.confidence_for,
             run=self.number,
             reason=self._reason(),
             failure=self.failure or (run.failure if run is not None else None),

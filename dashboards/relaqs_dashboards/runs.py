@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.queries.asker import asked_by
 from relaqs.queries.options import QueryOptions
-from relaqs.queries.snapshot import Interval
+from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.settings import Params
@@ -51,11 +51,12 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """What makes two queries the same: the plan, whatever the SQL looked like, and the interval asked for."""
+    """What makes two queries the same: the plan, whatever the SQL looked like, and how bars must hold."""
 
     plan: OnlinePlan
     confidence: float
     interval: Interval
+    confidence_for: ConfidenceFor
 
     @property
     def digest(self) -> str:
@@ -141,11 +142,13 @@ class Runs:
         *,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
+        confidence_for: ConfidenceFor = "cell",
     ) -> None:
         self.session = session
         self.limits = limits
         self.confidence = confidence
         self.interval: Interval = interval
+        self.confidence_for: ConfidenceFor = confidence_for
         self._checkpoints = checkpoints
         self._runs: dict[RunKey, Run] = {}
         self._waiting: list[Run] = []
@@ -174,7 +177,7 @@ class Runs:
 
     def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""
-        key = RunKey(replace(plan, sql=""), self.confidence, self.interval)
+        key = RunKey(replace(plan, sql=""), self.confidence, self.interval, self.confidence_for)
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = Run(key, plan.sql, user)
@@ -305,7 +308,10 @@ class Runs:
         if before is not None:
             before.wait(_SAVE_SECONDS)
         options = QueryOptions(
-            confidence=run.key.confidence, interval=run.key.interval, timeout=self.limits.run_seconds
+            confidence=run.key.confidence,
+            interval=run.key.interval,
+            confidence_for=run.key.confidence_for,
+            timeout=self.limits.run_seconds,
         )
         plan = replace(run.plan, sql=run.sql)
         with asked_by(run.user):

@@ -97,6 +97,7 @@ class PanelUpdate:
     warnings: tuple[str, ...]
     confidence: float
     interval: str
+    confidence_for: str
     mode: str
     kept: bool
     viewers: int

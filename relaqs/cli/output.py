@@ -40,7 +40,16 @@ if TYPE_CHECKING:
 
 LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else
 FORMATS = ("table", "jsonl", "csv", "markdown", "parquet")
-_SAID_OF_A_FILE = ("fraction", "error", "not_judged", "confidence", "interval", "is_exact", "warnings")
+_SAID_OF_A_FILE = (
+    "fraction",
+    "error",
+    "not_judged",
+    "confidence",
+    "interval",
+    "confidence_for",
+    "is_exact",
+    "warnings",
+)
 _UNWRITTEN = ("widths", "course", "doubts")  # of a snapshot: what its methods answer from
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relaqs_engine.execution.headline import Weighting
 
     from relaqs.queries.options import Fallback
-    from relaqs.queries.snapshot import Interval
+    from relaqs.queries.snapshot import ConfidenceFor, Interval
 
 
 @click.command("sql", cls=SqlCommand)
@@ -66,6 +66,13 @@ if TYPE_CHECKING:
     default="pointwise",
     show_default=True,
     help="Valid at any one moment, or however often you look.",
+)
+@click.option(
+    "--confidence-for",
+    type=click.Choice(["cell", "table"]),
+    default="cell",
+    show_default=True,
+    help="The confidence of each interval for itself, or of all certified ones together.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this time."
@@ -118,6 +125,7 @@ def sql(
     share: float,
     confidence: float,
     interval: Interval,
+    confidence_for: ConfidenceFor,
     timeout: float | None,
     seed: int,
     batches: int | None,
@@ -161,6 +169,7 @@ def sql(
         share=share,
         confidence=confidence,
         interval=interval,
+        confidence_for=confidence_for,
         watch=watch or None,
         timeout=timeout,
         seed=seed,

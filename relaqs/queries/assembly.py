@@ -104,7 +104,9 @@ def _job(
         catalog,
         Asked(
             databases.tasks,
-            IntervalRequest(options.confidence, options.interval == "anytime"),
+            IntervalRequest(
+                options.confidence, options.interval == "anytime", options.confidence_for == "table"
+            ),
             options.seed,
             options.batches,
             watch,

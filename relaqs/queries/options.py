@@ -22,11 +22,17 @@ from relaqs.arguments import (
     refusal,
     share_of_weight,
 )
-from relaqs.queries.snapshot import Interval, Snapshot
+from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
 
 Fallback = Literal["exact", "error"]
 ErrorFunction = Callable[[Snapshot, Snapshot], float]
 Watch = str | Sequence[str] | ErrorFunction
+_CHOICES = {
+    "interval": Interval,
+    "confidence_for": ConfidenceFor,
+    "fallback": Fallback,
+    "judged_by": Weighting,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +61,25 @@ class QueryOptions:
     judged_by: Weighting = "rows"
     share: float = 0.95
     within: float | None = None
+    confidence_for: ConfidenceFor = "cell"
 
     @property
     def judge(self) -> Judge:
         """How the cells' errors become one."""
-        return Judge(self.judged_by, self.share)
+        return Judge(self.judged_by, self.share, together=self.confidence_for == "table")
 
     @property
     def wants_the_end_only(self) -> bool:
         """Whether nothing is asked that estimates before the exact answer are needed for."""
         asked = (self.target, self.within, self.watch, self.timeout, self.batches, self.chart_pixels)
-        is_usual = self.interval == "pointwise" and self.fallback == "exact"
-        return is_usual and all(each is None for each in asked)
+        usual = (self.interval, self.confidence_for, self.fallback) == ("pointwise", "cell", "exact")
+        return usual and all(each is None for each in asked)
 
     def __post_init__(self) -> None:
         if not is_number(self.confidence) or not 0.5 < self.confidence < 1:
             raise refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
         share_of_weight(self.share)
-        for name, kind in (("interval", Interval), ("fallback", Fallback), ("judged_by", Weighting)):
+        for name, kind in _CHOICES.items():
             choices = get_args(kind)
             if getattr(self, name) not in choices:
                 raise refusal(name, getattr(self, name), " or ".join(map(repr, choices)))

@@ -294,6 +294,7 @@ class Publisher(RunListener[Snapshot]):
             estimate,
             confidence=self._options.confidence,
             interval=self._options.interval,
+            confidence_for=self._options.confidence_for,
             batch=self._folded_before + batch,
             batches=self._folded_before + self._job.batch_count,
             elapsed_seconds=self._stopwatch.seconds(),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 Interval = Literal["pointwise", "anytime"]
+ConfidenceFor = Literal["cell", "table"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -40,6 +41,7 @@ class Snapshot:
             those whose numbers have no error before the end, as a MAX.
         confidence: of the intervals.
         interval: "pointwise" or "anytime".
+        confidence_for: "cell" or "table".
         batch: how many mini-batches were folded so far.
         batches: how many mini-batches there are.
         elapsed_seconds: since the query was submitted.
@@ -87,6 +89,7 @@ class Snapshot:
     not_judged: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     doubts: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    confidence_for: ConfidenceFor = "cell"
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.

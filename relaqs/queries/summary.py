@@ -7,6 +7,9 @@ from itertools import pairwise
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.interval_request import estimate_as_asked
 from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.execution.tasks import scheduled_batches
 from relaqs_engine.plans.schedule import MiniBatch
@@ -32,13 +35,18 @@ class SummarySampleJob(MergeableQueryJob):
             schedule=schedule if asked.batches else _few(schedule),
         )
         self._summary = plan
-        self._confidence = asked.request.confidence
+        self._request = asked.request
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)
-        wide = self.estimator.estimate()
-        self.latest = summary_so_far(self._summary, wide, self._cursor, self._confidence)
+        self.latest = estimate_as_asked(self._request, self._summary_at, rows_are_estimated=False)
         return self._reporter.report(step, results, self.latest)
+
+    def _summary_at(self, confidence: float) -> Estimate:
+        """Return the summary so far, with each interval at a confidence."""
+        assert isinstance(self.estimator, Estimator)
+        wide = self.estimator.at(confidence).estimate()
+        return summary_so_far(self._summary, wide, self._cursor, confidence)
 
 
 def _few(batches: tuple[MiniBatch, ...]) -> tuple[MiniBatch, ...]:

@@ -51,6 +51,9 @@ class DrawableAnswer(Protocol):
     def interval(self) -> str: ...
 
     @property
+    def confidence_for(self) -> str: ...
+
+    @property
     def elapsed_seconds(self) -> float: ...
 
     @property

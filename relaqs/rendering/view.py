@@ -122,7 +122,8 @@ def _within(snapshot: DrawableAnswer) -> str:
 
 def _interval_name(snapshot: DrawableAnswer) -> str:
     kind = "anytime " if snapshot.interval == "anytime" else ""
-    return f"{snapshot.confidence * 100:g} % {kind}interval"
+    kind += "table " if snapshot.confidence_for == "table" else ""
+    return f"{snapshot.confidence * 100:.10g} % {kind}interval"
 
 
 def _columns(snapshot: DrawableAnswer, shown: pa.Table) -> tuple[Column, ...]:

@@ -383,6 +383,8 @@ def _quality(snapshot: Snapshot, plan: OnlinePlan) -> str:
     error = "no error bar yet"
     if math.isfinite(snapshot.error):
         error = f"±{_percent(snapshot.error)} at {_percent(snapshot.confidence)} confidence"
+        if snapshot.confidence_for == "table":
+            error += " for the table"
     if snapshot.not_judged:
         error += f" ({not_judged_text(snapshot.not_judged)})"
     said = f"approximate: {error}, after {_percent(snapshot.fraction)} of {plan.leading or 'the rows'}"

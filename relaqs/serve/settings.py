@@ -4,6 +4,7 @@
     SET relaqs.within = '2s'        the best answer after this time is enough
     SET relaqs.intervals = on       more columns: NAME_low, NAME_high
     SET relaqs.confidence = '99%'   of the intervals
+    SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
 
 Without one of the first two every answer is exact. A setting that is changed in a transaction is as before
 when the transaction is rolled back.
@@ -16,10 +17,11 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, get_args
 
 from relaqs.arguments import ArgumentError, check_zone, relative_error, share_of_weight
 from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import ConfidenceFor
 from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"
@@ -93,6 +95,12 @@ def _confidence(text: str) -> str:
     return text
 
 
+def _confidence_for(text: str) -> str:
+    if text.lower() not in get_args(ConfidenceFor):
+        raise ValueError("it must be cell or table")
+    return text.lower()
+
+
 def _duration(text: str) -> str:
     """Return a time as it was given, "off" for none."""
     if text.lower() not in _OFF and not 0 < seconds_of(text) < math.inf:
@@ -130,6 +138,7 @@ _OWN = {
     "relaqs.within": _Setting("off", _duration),
     "relaqs.intervals": _Setting("off", _switch),
     "relaqs.confidence": _Setting("95%", _confidence),
+    "relaqs.confidence_for": _Setting("cell", _confidence_for),
 }
 
 _FIXED = {
@@ -305,6 +314,7 @@ class Settings:
             target=None if target == "off" else relative_error(target),
             timeout=None if within == "off" else seconds_of(within),
             confidence=share_of_weight(self._now["relaqs.confidence"]),
+            confidence_for=cast("ConfidenceFor", self._now["relaqs.confidence_for"]),
             priority=priority,
         )
 

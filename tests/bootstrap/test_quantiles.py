@@ -10,7 +10,7 @@ import pytest
 from relaqs_bootstrap.quantiles import gamma_lower, gamma_upper, student_quantile
 from scipy.special import gammainccinv, gammaincinv, ndtri, stdtrit
 
-CONFIDENCES = [0.5, 0.8, 0.95, 0.99, 0.9999]
+CONFIDENCES = [0.5, 0.8, 0.95, 0.99, 0.9999, 1 - 1e-6, 1 - 1e-9]
 
 
 @pytest.mark.parametrize("confidence", CONFIDENCES)

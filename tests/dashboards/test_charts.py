@@ -70,6 +70,7 @@ def update(answer: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
         "warnings": [],
         "confidence": 0.95,
         "interval": "pointwise",
+        "confidence_for": "cell",
         "mode": "mergeable",
         "kept": True,
         "viewers": 1,

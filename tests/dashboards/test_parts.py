@@ -74,7 +74,13 @@ def test_the_time_to_a_target_is_that_of_the_snapshot() -> None:
     def update(target: float) -> PanelUpdate:
         panel = PanelSettings("p1", "Panel", "SELECT 1", target=target)
         return panel_update(
-            panel, "refining", answer, mode="mergeable", confidence=0.95, interval="pointwise"
+            panel,
+            "refining",
+            answer,
+            mode="mergeable",
+            confidence=0.95,
+            interval="pointwise",
+            confidence_for="cell",
         )
 
     assert update(0.01).seconds_to_target == answer.expected(0.01).seconds > 0.1

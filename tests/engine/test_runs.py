@@ -283,3 +283,43 @@ def test_the_rows_of_one_table_of_a_full_join_are_sampling_units_too(tpch: World
         [row] = estimate.table.to_pylist()
         assert row["n_certified"]
         assert row["n_low"] <= truth <= row["n_high"]
+
+
+GRID = {
+    "groups": BY_FLAG,
+    "quantile": "SELECT l_returnflag, median(l_quantity) AS m, count(*) AS n FROM lineitem GROUP BY 1",
+    "distinct": "SELECT l_returnflag, count(DISTINCT l_suppkey) AS n FROM lineitem GROUP BY 1",
+    "ranked": "SELECT l_linenumber, sum(l_quantity) AS s FROM lineitem GROUP BY 1 ORDER BY s DESC LIMIT 3",
+    "having": "SELECT l_linenumber, sum(l_tax) AS s FROM lineitem GROUP BY 1 HAVING count(*) > 9",
+    "refined": "SELECT l_returnflag, count(*) AS n FROM lineitem "
+    "WHERE l_tax > (SELECT avg(l_tax) FROM lineitem) GROUP BY 1",
+    "share": "SELECT l_linenumber, sum(l_tax) / (SELECT sum(l_tax) FROM lineitem) AS s "
+    "FROM lineitem GROUP BY 1",
+    "all rows": "SELECT count(*) AS n, avg(l_tax) AS t FROM lineitem",
+    "one": "SELECT avg(l_tax) AS t FROM lineitem",
+}
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+@pytest.mark.parametrize("sql", GRID.values(), ids=GRID.keys())
+def test_intervals_for_the_table_are_those_of_a_higher_confidence(
+    tpch: World, sql: str, anytime: bool
+) -> None:
+    """Each uncertain cell has a share of what the confidence leaves, and so have rows that are picked."""
+    plan = tpch.plan(sql)
+
+    def estimates(request: IntervalRequest) -> list[Estimate]:
+        return list(tpch.estimates(plan, batches=4, request=request))
+
+    alone = estimates(IntervalRequest(anytime=anytime))
+    together = estimates(IntervalRequest(anytime=anytime, for_table=True))
+    for index, (one, all_) in enumerate(zip(alone, together, strict=True)):
+        uncertain = one.certified & (one.half_widths > 0)
+        if anytime:
+            uncertain |= one.widths > 0
+        count = int(uncertain.sum())
+        count += bool(count) and ("LIMIT" in sql or "HAVING" in sql)
+        each = IntervalRequest(1 - (1 - 0.95) / max(1, count), anytime)
+        expected = estimates(each)[index] if count > 1 else one
+        assert all_.table.equals(expected.table)
+        assert not (all_.certified & ~one.certified).any()

@@ -77,6 +77,7 @@ def test_a_small_table_is_answered_at_once_with_the_same_columns(
         {"watch": "mean"},
         {"chart_pixels": 400},
         {"interval": "anytime"},
+        {"confidence_for": "table"},
         {"fallback": "error"},
     ],
     ids=lambda asked: next(iter(asked)),

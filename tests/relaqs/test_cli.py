@@ -93,10 +93,10 @@ def test_csv_into_a_pipe(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
 
 
 def test_a_table_into_a_pipe(tpch_warehouse: Path) -> None:
-    options = ("--target", "50%", "--interval", "anytime")
+    options = ("--target", "50%", "--interval", "anytime", "--confidence-for", "table")
     done = run_alone("sql", REVENUE, "--data", tpch_warehouse, *options, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
-    assert "anytime interval" in done.stdout
+    assert "anytime table interval" in done.stdout
     assert "+/-" in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -25,7 +25,18 @@ from tests.relaqs.examples import NATIONS, revenue, snapshot
 
 DAY = datetime.date(1998, 8, 2)
 KEYS = {
-    *("table", "estimate", "columns", "fraction", "error", "confidence", "interval", "batch", "batches"),
+    *(
+        "table",
+        "estimate",
+        "columns",
+        "fraction",
+        "error",
+        "confidence",
+        "interval",
+        "confidence_for",
+        "batch",
+        "batches",
+    ),
     *(
         "elapsed_seconds",
         "is_exact",

@@ -20,6 +20,7 @@ FIELDS = {
     "error": float | None,
     "confidence": float,
     "interval": str,
+    "confidence_for": str,
     "batch": int,
     "batches": int,
     "elapsed_seconds": float,

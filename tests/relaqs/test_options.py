@@ -21,6 +21,8 @@ from relaqs.queries.options import QueryOptions, watched
         ("confidence", float("nan"), "between 0.5 and 1"),
         ("confidence", "95%", "between 0.5 and 1"),
         ("interval", "daily", "'pointwise' or 'anytime'"),
+        ("confidence_for", "answer", "'cell' or 'table'"),
+        ("confidence_for", True, "'cell' or 'table'"),
         ("fallback", None, "'exact' or 'error'"),
         ("priority", 0, "above 0"),
         ("priority", -1.0, "above 0"),

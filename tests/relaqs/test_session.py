@@ -97,6 +97,18 @@ def test_an_anytime_interval_is_wider_and_says_so(db: Session) -> None:
             assert all(ours == wider(ours, theirs) != theirs for ours, theirs in both)
 
 
+def test_intervals_for_the_table_share_the_confidence_and_say_so(db: Session) -> None:
+    """Of six certified numbers each gets a sixth of what 95 % leaves, and the error is the widest bar."""
+    (together, *_), (by_hand, *_) = (
+        revenue(db, batches=4, **options)
+        for options in ({"confidence_for": "table"}, {"confidence": 1 - (1 - 0.95) / 6})
+    )
+    assert (together.confidence, together.confidence_for, by_hand.confidence_for) == (0.95, "table", "cell")
+    assert together.table.equals(by_hand.table)
+    assert together.error == pytest.approx(largest_error(together, {"revenue", "quantity"}))
+    assert "(95 % table intervals)" in str(together)
+
+
 def largest_error(snapshot: Snapshot, names: set[str]) -> float:
     """Return the largest relative half-width, from the table alone."""
     rows = snapshot.table.to_pylist()

@@ -115,6 +115,22 @@ def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
     assert cells["fare"]["count"] == cells["fare"]["count_low"] == ROWS
 
 
+def test_intervals_of_a_summary_may_hold_all_together(session: relaqs.Session) -> None:
+    alone, together = (
+        next(iter(session.online_sql("SUMMARIZE trips", confidence_for=each))) for each in ("cell", "table")
+    )
+    count = sum(
+        row[f"{name}_certified"] and row[f"{name}_low"] != row[f"{name}_high"]
+        for row in alone.table.to_pylist()
+        for name in (column.name for column in alone.columns)
+    )
+    by_hand = next(iter(session.online_sql("SUMMARIZE trips", confidence=1 - 0.05 / count)))
+    assert count > 10
+    cells = [by_column(each)["fare"] for each in (alone, together, by_hand)]
+    widths = [number(cell, "avg")[2] - number(cell, "avg")[0] for cell in cells]
+    assert 1.3 * widths[0] < widths[1] == pytest.approx(widths[2], rel=0.02)
+
+
 def test_extremes_so_far_are_bounds_and_say_so(session: relaqs.Session) -> None:
     first, *_ = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     cells = by_column(first)

@@ -135,6 +135,7 @@ function shown(panel) {
     warnings: settings.warnings ?? [],
     confidence: 0.95,
     interval: "pointwise",
+    confidence_for: "cell",
     kept: true,
     mode: "mergeable",
     viewers: 1,

@@ -110,6 +110,7 @@ export interface PanelUpdate {
   readonly warnings: readonly string[];
   readonly confidence: number;
   readonly interval: "pointwise" | "anytime";
+  readonly confidence_for: "cell" | "table";
   readonly mode: "mergeable" | "refined" | "exact";
   /** Whether it goes on where it was, after a stop and after the server was started again. */
   readonly kept: boolean;

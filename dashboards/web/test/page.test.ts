@@ -59,6 +59,7 @@ function panel(state: PanelState, more: Partial<PanelUpdate> = {}): PanelUpdate 
     warnings: [],
     confidence: 0.95,
     interval: "pointwise",
+    confidence_for: "cell",
     mode: "mergeable",
     kept: true,
     viewers: 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +19,9 @@ from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.draws import STEP, DrawnVariants, is_final, one_row_moves, variants_of
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
+from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
 from relaqs_engine.execution.interval import CellIntervals
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
 from relaqs_engine.execution.membership import FEW_ROWS_TAIL, STRICT_CONFIDENCE
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
@@ -72,6 +73,15 @@ class AroundEstimator:
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
         """Return the answer so far. `fraction` is the share of the streamed rows that the sources saw."""
         plan = self._plan
+        if self._request.for_table:
+
+            def at(confidence: float) -> Estimate:
+                own = [each.at(confidence) if isinstance(each, Estimator) else each for each in sources]
+                return self._at(confidence).estimate(own, fraction)
+
+            estimated = plan.rows.most is not None or bool(plan.rows.margins)
+            estimated |= not all(part.shows_every_group for part in plan.parts)
+            return estimate_as_asked(self._request, at, rows_are_estimated=estimated)
         parts, as_seen = self._parts_so_far(sources)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
@@ -99,6 +109,12 @@ class AroundEstimator:
             ),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
+
+    def _at(self, confidence: float) -> AroundEstimator:
+        """Return the same with intervals of this confidence, each for itself."""
+        other = copy(self)
+        other._request = replace(self._request, confidence=confidence, for_table=False)
+        return other
 
     def _parts_so_far(self, sources: Sequence[PartSource]) -> tuple[list[Part], bool]:
         """Return the answers of the parts, and whether their totals are as seen, since some groups are tiny.
@@ -263,7 +279,8 @@ class AroundEstimator:
             return found, found
         moves = self._one_row_moves(parts, point)
         read = min(part.so_far.scan.fraction for part in parts if part.so_far is not None)
-        levels = (self._request.confidence, STRICT_CONFIDENCE)
+        asked = self._request.confidence
+        levels = (asked, max(asked, STRICT_CONFIDENCE))
         usual, strict = (self._of_spreads(found, spreads, rows, moves, read, each) for each in levels)
         return usual, strict
 

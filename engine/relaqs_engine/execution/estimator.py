@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -24,7 +25,7 @@ from relaqs_engine.execution.certainty import words_of
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
 from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
@@ -146,8 +147,20 @@ class Estimator:
         answer = self._cursor.table(f"WITH merged AS ({plan.texts.merge}) {plan.texts.final}")
         return present_exact(plan, answer)
 
+    def at(self, confidence: float) -> Estimator:
+        """Return an estimator of the same state whose intervals have this confidence, each for itself."""
+        other = copy(self)
+        other._request = replace(self._request, confidence=confidence, for_table=False)
+        other._membership = Membership(self._plan, self._leading, other._request)
+        return other
+
     def estimate(self) -> Estimate:
         """Return the answer so far, after at least one mini-batch and before the last."""
+        if self._request.for_table:
+            estimated = self._plan.membership.picks_groups
+            return estimate_as_asked(
+                self._request, lambda each: self.at(each).estimate(), rows_are_estimated=estimated
+            )
         so_far = self.so_far(most_groups=MOST_GROUPS_SHOWN)
         return present_estimate(
             self._plan,

@@ -11,6 +11,9 @@ cell's half-width times a normal number that is within ±1 in 95 of 100 draws. E
 cells with 95 % of the weight are within, and the headline is what 95 of 100 draws stay below. Ten like groups
 with bars of ± 1 % have a headline of ± 1.4 %. One cell has its own half-width.
 
+Bars that hold all together say it themselves, and nothing is drawn: the headline is the half-width that cells
+with 95 % of the weight have at most. Ten like groups have bars of ± 1.4 % then, and that is the headline.
+
 Cells are drawn as if they were independent. Columns that move together then have a headline that is a little
 too large, and never one that is too small. Of many cells the heaviest are drawn one by one. Of the others a
 share is within an error, and that share is drawn.
@@ -41,10 +44,12 @@ class Judge:
         weight: with "rows", a cell weighs as much as there are rows behind its group. With "cells", all weigh
             the same. With "max", the answer's error is the largest one of any certified cell.
         share: the share of the weight in each column that must be within the error, in (0, 1].
+        together: whether the bars hold all together, not just each for itself.
     """
 
     weight: Weighting = "rows"
     share: float = 0.95
+    together: bool = False
 
     def error(self, widths: FloatArray, rows: FloatArray) -> float:
         """Return the error that cells with `share` of the weight are within, in 95 of 100 samples.
@@ -57,9 +62,12 @@ class Judge:
             rows: behind each group, shape (rows,).
         """
         if self.weight == "max":
-            return _largest_error(widths[np.isfinite(widths)])
+            known = widths[np.isfinite(widths)]
+            return float(known.max(initial=0.0)) if self.together and len(known) else _largest_error(known)
         columns = widths.T[self.judges(widths)]
         weights = rows if self.weight == "rows" and rows.sum() > 0 else np.ones(len(rows))
+        if self.together:
+            return max((_width_of(each, weights, self.share) for each in columns), default=np.inf)
         cells = min(each for each in _TABLES if each >= min(len(rows), DRAWN_CELLS))
         draws = _FEW_DRAWS if len(rows) > DRAWN_CELLS else _DRAWS
         drawn = [_drawn(i, draws, cells) for i in range(len(columns))]
@@ -125,6 +133,15 @@ def _scrambled(numbers: IntArray) -> NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def _width_of(widths: FloatArray, weights: FloatArray, share: float) -> float:
+    """Return the half-width that cells with `share` of one column's weight have at most."""
+    has_value = ~np.isnan(widths)
+    order = np.argsort(widths[has_value], kind="stable")
+    reached = np.cumsum(weights[has_value][order])
+    enough = share * reached[-1] * (1 - _ROUNDING)
+    return float(widths[has_value][order][np.searchsorted(reached, enough)])
 
 
 def _errors_of(widths: FloatArray, drawn: _Drawn, weights: FloatArray, share: float) -> FloatArray:

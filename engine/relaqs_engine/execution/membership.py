@@ -157,6 +157,7 @@ class Membership:
     def __init__(self, plan: MergePlan, leading: Layout, request: IntervalRequest) -> None:
         self._plan = plan
         self._confidence = request.confidence
+        self._strict = max(STRICT_CONFIDENCE, request.confidence)
         self._first = sum(output.kind is OutputKind.ESTIMATE for output in plan.outputs)
         alone = not plan.hoists and plan.bars.joins_one_stream
         usual = UNIT_FACTOR * leading.row_count / max(1, leading.unit_count)
@@ -182,10 +183,10 @@ class Membership:
         if not count or not (by_number or rules.margins):
             return Places(fits, np.full(count, np.inf), int((~fits).sum()))
         usual = at(self._confidence)
-        found = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count, by_number)
+        found = self._decided(candidates, usual, at(self._strict), fraction, count, by_number)
         for _ in range(MOST_ROUNDS):
             level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, found.open)  # one side of each decides
-            if level >= STRICT_CONFIDENCE:
+            if level >= self._strict:
                 break
             before, found = found, self._decided(candidates, usual, at(level), fraction, count, by_number)
             if found.open >= before.open:
@@ -250,7 +251,7 @@ class Membership:
 
         None where too few groups have more. `least` counts rows seen.
         """
-        usual, found = at(self._confidence), at(STRICT_CONFIDENCE)
+        usual, found = at(self._confidence), at(self._strict)
         stays = candidates.passes & (candidates.rows > least)
         if int(stays.sum()) < (self._rules.shown_rows or 0):
             return None

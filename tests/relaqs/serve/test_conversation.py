@@ -98,6 +98,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("SET relaqs.within = '-1s'", "22023", "a time above 0"),
         ("SET relaqs.intervals = maybe", "22023", "on or off"),
         ("SET relaqs.confidence = '20%'", "22023", "between 50% and 100%"),
+        ("SET relaqs.confidence_for = 'all'", "22023", "it must be cell or table"),
         ("SET client_encoding = 'LATIN1'", "22023", "this server has UTF8"),
         ("SET server_version = '99'", "55P02", "cannot be changed"),
         ("INSERT INTO trips VALUES (1)", "25006", "only reads"),
@@ -210,6 +211,22 @@ def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.
         cells = dict(zip(names, row, strict=True))
         assert cells["m_low_"] <= cells["m"] <= cells["m_high"]
         assert cells["d_low"] <= cells["d"]
+
+
+def test_the_confidence_may_be_for_the_table(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.target = '90%'")
+    connection.execute("SET relaqs.intervals = on")
+    sql = "SELECT zone, avg(fare) AS m FROM trips GROUP BY zone ORDER BY zone"
+    alone = connection.execute(sql).fetchall()
+    with heard(connection) as said:
+        connection.execute("SET relaqs.confidence_for = TABLE")
+        assert value(connection, "SHOW relaqs.confidence_for") == "table"
+        together = connection.execute(sql).fetchall()
+    assert len(together) == len(alone) > 1
+    assert all(
+        low < old < m < high for (_, m, low, high, _), (_, _, old, *_) in zip(together, alone, strict=True)
+    )
+    assert "at 95 % confidence for the table" in str(said)
 
 
 def test_averages_of_days_and_summaries_have_intervals(connection: psycopg.Connection[Any]) -> None:

@@ -7,10 +7,13 @@ import type { Picture } from "../charts/chart";
 import type { Answer, PanelUpdate } from "../protocol";
 import type { PanelModel } from "./model";
 
-/** "95 % interval"; "95 % anytime interval" where it holds however often one looks. */
-export function intervalName(update: Pick<PanelUpdate, "confidence" | "interval">): string {
+/** "95 % interval"; "95 % anytime table interval" where all hold together, however often one looks. */
+export function intervalName(
+  update: Pick<PanelUpdate, "confidence" | "interval" | "confidence_for">,
+): string {
   const percent = Number((100 * update.confidence).toPrecision(4));
-  return `${percent}\u00a0% ${update.interval === "anytime" ? "anytime " : ""}interval`;
+  const anytime = update.interval === "anytime" ? "anytime " : "";
+  return `${percent}\u00a0% ${anytime}${update.confidence_for === "table" ? "table " : ""}interval`;
 }
 
 /** Arranges one panel's answers, update after update. */
