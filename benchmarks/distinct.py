@@ -133,7 +133,8 @@ def known_beforehand(layout: Layout, column: str, values: int) -> tuple[float, b
     known = layout.column(column).distinct
     if known is None:
         return np.inf, True
-    low, high = counted_interval(known.least, known.most, known.relative_error, CONFIDENCE)
+    counted = np.array([[known.least], [known.most], [known.relative_error]])
+    low, high = (float(end[0]) for end in counted_interval(*counted, CONFIDENCE))
     return (high - low) / 2 / values, low <= values <= high
 
 

@@ -41,18 +41,18 @@ def distinct_interval(
 
 
 def counted_interval(
-    least: float, most: float, relative_error: float, confidence: float
-) -> tuple[float, float]:
-    """Return the ends between which the number of distinct values lies, by a share of them that was counted.
+    least: FloatArray, most: FloatArray, relative_error: FloatArray, confidence: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends between which numbers of distinct values lie, by a share of them that was counted.
 
     Args:
-        least: the number, or what it is at least.
-        most: the number, or what it is at most.
+        least: the numbers, or what they are at least.
+        most: the numbers, or what they are at most.
         relative_error: the standard error of both, relative to them. 0 where all values were counted.
         confidence: both sides together. Half of the risk is left to another interval that cuts this one.
 
-    >>> low, high = counted_interval(1000.0, 1000.0, 0.007, confidence=0.95)
-    >>> round(low), round(high)
+    >>> low, high = counted_interval(*np.array([[1000.0], [1000.0], [0.007]]), confidence=0.95)
+    >>> round(low.item()), round(high.item())
     (984, 1016)
     """
     deviations = normal_quantile((3.0 + confidence) / 4.0) * relative_error

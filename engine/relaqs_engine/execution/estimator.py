@@ -32,8 +32,9 @@ from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.reasons import Reason
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
+from relaqs_engine.layouts.assignment import hash_probe
 from relaqs_engine.layouts.manifest import DistinctCount, Layout
-from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.error_bars import Method, ValuesByGroup
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import (
     DISTINCT_ESTIMATE,
@@ -113,6 +114,8 @@ class Estimator:
         self._variance = _variance_estimator(plan, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
         self._membership = Membership(plan, leading, request)
+        by = plan.bars.distinct_by
+        self._values_by_group = by if by is not None and by.hash_probe == hash_probe(cursor) else None
 
     @property
     def is_complete(self) -> bool:
@@ -289,7 +292,8 @@ class Estimator:
         """
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
-        self._prepare(name, f"WITH merged AS ({_merged_sql(self._plan)}) {self._plan.texts.estimate}{limit}")
+        merged = _merged_sql(self._plan, self._values_by_group)
+        self._prepare(name, f"WITH merged AS ({merged}) {self._plan.texts.estimate}{limit}")
         return self._executed(name, scale).slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
@@ -298,7 +302,8 @@ class Estimator:
             return self.point(scale, most_groups)
         name = _RANKED if np.isinf(self._state.unseen_most) else f"{_RANKED}_with_heavy"
         merge = "" if name == _RANKED else self._plan.texts.early_merge
-        self._prepare(name, candidates_sql(self._plan, _merged_sql(self._plan, merge)))
+        merged = _merged_sql(self._plan, self._values_by_group, merge)
+        self._prepare(name, candidates_sql(self._plan, merged))
         return self._executed(name, scale)
 
     def _executed(self, name: str, scale: float) -> pa.Table:
@@ -397,15 +402,39 @@ class Estimator:
         one_at_most = self._leading.max_unit_rows
         is_trusted = (rows >= one_at_most) | (one_at_most == 1)
         doubt = np.where(decided, Reason.NONE, Reason.MAY_LEAVE)
-        known = self._plan.bars.distinct
-        if known is None:
+        if self._plan.bars.distinct is None:
             return CellBounds(low, high, doubt).doubt_where(~is_trusted, Reason.FEW_UNITS)
-        counted = known.least, known.most, known.relative_error
-        least, most = counted_interval(*counted, self._request.confidence)
+        least, most = self._known_ends(point)
         agrees = (low <= most) & ((least <= high) | ~is_trusted)
         low = np.where(agrees, np.maximum(low, least), low)
         high = np.where(agrees, np.minimum(np.where(is_trusted, high, np.inf), most), high)
         return CellBounds(low, high, doubt).doubt_where(~is_trusted & ~agrees, Reason.FEW_UNITS)
+
+    def _known_ends(self, point: pa.Table) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of COUNT(DISTINCT) of each row, by what the manifest has."""
+        known, confidence = self._plan.bars.distinct, self._request.confidence
+        assert known is not None
+        of_all = known.least, known.most, known.relative_error
+        least, most, error = (np.full(point.num_rows, each) for each in of_all)
+        least, most = counted_interval(least, most, error, confidence)
+        if (by := self._values_by_group) is None:
+            return least, most
+        place = self._places_of(point, by)
+        numbers = np.array([np.nan if each is None else each for each in by.numbers] + [np.nan])[place]
+        errors = np.array([*by.relative_errors, np.nan])[place]
+        group_least, group_most = counted_interval(numbers, numbers, errors, confidence)
+        return np.fmax(least, group_least if by.are_all else 0.0), np.fmin(most, group_most)
+
+    def _places_of(self, point: pa.Table, by: ValuesByGroup) -> IntArray:
+        """Return where each row's group is among the numbers: NULL last, and behind it all others."""
+        (key,) = self._plan.columns.keys
+        with self._cursor.registered(keys_shown=point.select([key])):
+            found = self._cursor.table(
+                f"SELECT CASE WHEN {key} IS NOT NULL THEN hash({key}) END FROM keys_shown"
+            )
+        places = {hashed: place for place, hashed in enumerate((*by.hashes, None))}
+        hashes = found.column(0).to_pylist()
+        return np.array([places.get(each, len(places)) for each in hashes], dtype=np.int64)
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         plan = self._plan
@@ -448,18 +477,32 @@ def _variance_estimator(plan: MergePlan, state: PartialRows, cursor: Cursor) -> 
     return RowGroupVariance(plan, state, cursor)
 
 
-def _merged_sql(plan: MergePlan, merge: str = "") -> str:
+def _merged_sql(plan: MergePlan, by: ValuesByGroup | None, merge: str = "") -> str:
     """Return the SQL of merged groups over the state, with the scale as its parameter.
 
-    merge: how the groups are merged, "" for the plan's usual way.
+    Args:
+        plan: the query's plan.
+        by: what is known of COUNT(DISTINCT) of each group.
+        merge: how the groups are merged, "" for the plan's usual way.
     """
     scale, merge_sql = SCALE_PARAMETER, merge or plan.texts.weighted_merge or plan.texts.merge
-    counted = f", {_distinct_sql(UNIT_SCALE_PARAMETER, plan.bars.distinct)} AS {DISTINCT_ESTIMATE}"
+    number = "" if by is None else _number_sql(by, plan.columns.keys[0])
+    counted = (
+        f", {_distinct_sql(UNIT_SCALE_PARAMETER, plan.bars.distinct, by, number)} AS {DISTINCT_ESTIMATE}"
+    )
     distinct = counted if plan.columns.counts_distinct else ""
     return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
 
-def _distinct_sql(unit_scale: str, known: DistinctCount | None) -> str:
+def _number_sql(by: ValuesByGroup, key: str) -> str:
+    """Return the SQL of a group's known number of values, NULL where it is not known."""
+    *numbers, of_null = ("NULL" if each is None else repr(each) for each in by.numbers)
+    hashes = f"[{', '.join(map(str, by.hashes))}]::UBIGINT[]"
+    of_value = f"([{', '.join(numbers)}]::DOUBLE[])[list_position({hashes}, hash({key}))]"
+    return f"CASE WHEN {key} IS NULL THEN {of_null} ELSE {of_value} END"
+
+
+def _distinct_sql(unit_scale: str, known: DistinctCount | None, by: ValuesByGroup | None, number: str) -> str:
     """Return an estimate of the number of distinct values, d + f₁² / (2·f₂ + f₁·f/(1 − f)).
 
     f₁ and f₂ are the values met in one and in two sampling units, f is the scanned share of the units. It is
@@ -473,6 +516,9 @@ def _distinct_sql(unit_scale: str, known: DistinctCount | None) -> str:
     if known is None:
         return f"{DISTINCT_SEEN} + {unseen}"
     within = f"least(greatest({DISTINCT_SEEN} + {unseen}, {known.least!r}::DOUBLE), {known.most!r}::DOUBLE)"
+    if by is not None:
+        known_of_group = number if by.are_all else f"least({within}, {number})"
+        within = f"coalesce({known_of_group}, {within})"
     return f"CASE WHEN {left} > 0 THEN greatest({DISTINCT_SEEN}, {within}) ELSE {DISTINCT_SEEN} END"
 
 

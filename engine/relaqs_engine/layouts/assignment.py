@@ -82,7 +82,8 @@ def known_by(cursor: Cursor, layout: Layout) -> Layout:
     if layout.hash_probe == hash_probe(cursor):
         return layout
     columns = (
-        replace(each, distinct=each.distinct and each.distinct.without_hashes()) for each in layout.columns
+        replace(each, distinct=each.distinct and each.distinct.without_hashes(), by_group=())
+        for each in layout.columns
     )
     return replace(layout, columns=tuple(columns))
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from relaqs_engine.duck import DUCKDB_VERSION, CivilTime, Cursor, FileState, open_for_writing
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.distinct import with_counted_values
+from relaqs_engine.layouts.distinct import with_counted_values, with_values_by_group
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
@@ -81,6 +81,7 @@ class Build:
         outliers = None
         if kind == "sampled":
             columns = with_counted_values(self.cursor, files, columns, row_count)
+            columns = with_values_by_group(self.cursor, files, columns, row_count, cluster_key)
             columns, outliers = outlier_index(self.cursor, self.target, columns, partitions)
         layout = Layout(
             table=self.target.directory.name,

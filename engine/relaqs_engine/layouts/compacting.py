@@ -16,7 +16,12 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.assignment import key_unit, known_by
 from relaqs_engine.layouts.build import Progress
-from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, distinct_counts, with_counted_values
+from relaqs_engine.layouts.distinct import (
+    FEW_SAMPLE_ROWS,
+    distinct_counts,
+    with_counted_values,
+    with_values_by_group,
+)
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.intact import check_intact
@@ -120,7 +125,9 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     about = [
         replace(column, distinct_count=count) for column, count in zip(layout.columns, counts, strict=True)
     ]
-    columns = with_counted_values(cursor, target.files_of(layout.partitions), about, layout.row_count)
+    files = target.files_of(layout.partitions)
+    columns = with_counted_values(cursor, files, about, layout.row_count)
+    columns = with_values_by_group(cursor, files, columns, layout.row_count, layout.cluster_key)
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
     layout = known_by(cursor, replace(layout, columns=columns, outliers=outliers))
     if not layout.cluster_key:

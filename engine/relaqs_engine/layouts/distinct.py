@@ -32,6 +32,7 @@ from relaqs_engine.layouts.manifest import (
     KEPT_HASHES,
     Column,
     DistinctCount,
+    GroupCounts,
     Partition,
 )
 from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
@@ -50,9 +51,18 @@ _FEW_ROWS = 100_000  # likewise
 _COLUMNS_AT_ONCE = 32
 _COUNTED_FILES_AT_ONCE = 128  # as many as a table usually has: fewer take longer
 _HASHES = 1 << 64
-_COUNTED_TYPES = WHOLE_NUMBERS | FLOATS | {"DECIMAL", "VARCHAR", "BOOLEAN", "DATE", "TIME", "UUID", "ENUM"}
+_COUNTED_TYPES = WHOLE_NUMBERS | FLOATS | {"DECIMAL", "VARCHAR", "BOOLEAN", "DATE", "TIME", "UUID"}
 _COUNTED_TYPES |= {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"}
 _FILES_AT_ONCE = 50  # DuckDB may hold all files of a statement open, and a process few
+GROUPED_ROWS = 200_000
+"""About how many rows are looked at for the numbers of values by group, of each column."""
+_MOST_GROUPS = 400  # so many numbers the manifest has of a column
+_MOST_THINGS = 3  # columns
+_ROWS_OF_THINGS = 2_000_000  # of these columns together: each makes a layout dearer, so a large one has one
+_FEWEST_GROUPED = 2_000  # values of all groups together; of fewer, the rows that are read soon say more
+_MOST_SHARE = 0.8  # of the rows; with more values, each is of one row, and is counted as a row
+_GROUP_TYPES = (WHOLE_NUMBERS - {"HUGEINT", "UHUGEINT"}) | {"VARCHAR", "BOOLEAN", "DATE"}
+_THING_TYPES = WHOLE_NUMBERS | {"VARCHAR", "UUID"}
 _SAMPLE = f"{RESERVED_PREFIX}sample"
 _UNIT = f"{RESERVED_PREFIX}unit"
 _VALUES = f"{RESERVED_PREFIX}values"
@@ -164,6 +174,77 @@ def _number_of(cursor: Cursor, values: str) -> DistinctCount:
         if len(hashes) == count:
             return DistinctCount.of_hashes(each for (each,) in hashes)
     return DistinctCount(count, count, 0.0)
+
+
+def with_values_by_group(
+    cursor: Cursor, files: Sequence[Path], columns: Sequence[Column], row_count: int, key: Sequence[str]
+) -> tuple[Column, ...]:
+    """Return the columns with the numbers of values by group, of those that look like numbers of things.
+
+    A value and all of its rows are looked at, or none of them. About GROUPED_ROWS rows are.
+
+    Args:
+        cursor: of a database that may read the files.
+        files: of Parquet.
+        columns: with what is known of their values over all rows.
+        row_count: of the files.
+        key: the columns of the cluster key. One that is alone is left out: its values are units.
+    """
+    groups = _groups_among(columns)
+    things = [
+        each for each in columns if groups and _are_things(each, row_count) and [each.name] != list(key)
+    ]
+    things.sort(key=lambda each: each.type == "VARCHAR")
+    count = min(max(_ROWS_OF_THINGS // max(row_count, 1), 1), _MOST_THINGS)
+    bound = min(_HASHES, GROUPED_ROWS * _HASHES // max(row_count, 1))
+    found = {each.name: _by_group(cursor, files, each, groups, bound) for each in things[:count]}
+    return tuple(replace(each, by_group=found.get(each.name, ())) for each in columns)
+
+
+def _groups_among(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns by which values are counted: those with fewest values, not many of all together."""
+    few = [each for each in columns if each.distinct and each.distinct.hashes and each.type in _GROUP_TYPES]
+    few.sort(key=lambda each: each.distinct_count)
+    groups: list[Column] = []
+    for each in few:
+        if each.distinct_count + sum(group.distinct_count for group in groups) <= _MOST_GROUPS:
+            groups.append(each)
+    return groups
+
+
+def _are_things(column: Column, row_count: int) -> bool:
+    """Whether a column may be of things that rows are of, such as customers: many, with several rows each."""
+    if column.type not in _THING_TYPES or column.distinct is None or column.distinct.hashes:
+        return False
+    counted = column.distinct_count * min(1.0, GROUPED_ROWS / row_count)
+    is_worth_it = counted >= min(column.distinct_count, _FEWEST_GROUPED)
+    return is_worth_it and 0 < column.distinct_count < _MOST_SHARE * row_count
+
+
+def _by_group(
+    cursor: Cursor, files: Sequence[Path], column: Column, groups: Sequence[Column], bound: int
+) -> tuple[GroupCounts, ...]:
+    """Return how many values of a column have a hash below a bound, among the rows of each group."""
+    value = quote_name(column.name)
+    below = f" WHERE hash({value}) < {bound}::UBIGINT" if bound < _HASHES else ""
+    keys = ", ".join(f"{quote_name(group.name)} AS g{i}" for i, group in enumerate(groups))
+    into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
+    for first in range(0, len(files), _COUNTED_FILES_AT_ONCE):
+        table = parquet_rows(files[first : first + _COUNTED_FILES_AT_ONCE])
+        cursor.run(f"{into} SELECT {value} AS v, {keys} FROM {table}{below}")
+        into = f"INSERT INTO {_VALUES}"
+    counts = []
+    for i, group in enumerate(groups):
+        found = cursor.rows(
+            f"SELECT CASE WHEN g{i} IS NOT NULL THEN hash(g{i}) END, count(DISTINCT v) "
+            f"FROM {_VALUES} GROUP BY g{i}"
+        )
+        counted = {hashed: int(count) for hashed, count in found}
+        hashes = group.distinct.hashes if group.distinct else ()
+        of_each = tuple(counted.get(hashed, 0) for hashed in (*hashes, None))
+        counts.append(GroupCounts(group.name, of_each, bound / _HASHES))
+    cursor.run(f"DROP TABLE {_VALUES}")
+    return tuple(counts)
 
 
 def jackknife(singles: int, pairs: int, share: float) -> float:

@@ -46,6 +46,7 @@ def grown_columns(
             byte_count=before.byte_count + added.byte_count,
             most_unit_rows=None,  # a unit may have grown
             distinct=distinct,
+            by_group=(),  # the new rows may have the same values
         )
         for before, added, distinct_count in zip(old.columns, new.columns, distinct_counts, strict=True)
         for distinct in (before.distinct and before.distinct.with_rows(added.distinct),)

@@ -77,6 +77,21 @@ class DistinctCount:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """How many different values a column has among the rows with each value of another column.
+
+    Attributes:
+        by: the name of the other column. It has few values, whose hashes are kept.
+        counted: of its values in the order of their hashes, and of NULL at last.
+        share: of the column's values, that were counted: those with a hash below this share of all hashes.
+    """
+
+    by: str
+    counted: tuple[int, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column and its statistics over the whole table.
 
@@ -97,6 +112,7 @@ class Column:
         most_unit_rows: the most rows with one value, NULL among them, that a sampling unit has. None where it
             is not known (see `layouts/unit_parts.py`).
         distinct: what was counted of the distinct values over all rows. None where nothing was.
+        by_group: what was counted of them among the rows with each value of some other columns.
     """
 
     name: str
@@ -111,6 +127,7 @@ class Column:
     is_counted: bool = False
     most_unit_rows: int | None = None
     distinct: DistinctCount | None = None
+    by_group: tuple[GroupCounts, ...] = ()
 
     @property
     def has_outliers(self) -> bool:

@@ -23,6 +23,7 @@ from relaqs_engine.layouts.manifest import (
     Column,
     Companion,
     DistinctCount,
+    GroupCounts,
     HeavyUnits,
     Layout,
     Partition,
@@ -52,7 +53,9 @@ _COMMON_TYPES = {"bigint", "boolean", "date", "decimal", "double", "enum", "floa
 _MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most")
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _NAMED_TYPE = re.compile(r"(\w+(?: WITH TIME ZONE)?)(?:\(.*\))?(?:\[\d*\])*", re.DOTALL)
-_Made = TypeVar("_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion, DistinctCount)
+_Made = TypeVar(
+    "_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion, DistinctCount, GroupCounts
+)
 
 
 def read_manifest(directory: str | Path) -> Layout:
@@ -243,8 +246,9 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
 
 
 def _column(entry: dict[str, Any]) -> Column:
-    distinct = entry.pop("distinct", None)
-    column = _plain(Column(distinct=None if distinct is None else _distinct(distinct), **entry))
+    distinct, by_group = entry.pop("distinct", None), tuple(map(_by_group, entry.pop("by_group", ())))
+    distinct = None if distinct is None else _distinct(distinct)
+    column = _plain(Column(distinct=distinct, by_group=by_group, **entry))
     if not _is_one_type(column.type):
         raise TypeError(f"the type of {column.name} is {column.type}, which DuckDB does not have")
     return column
@@ -259,6 +263,15 @@ def _distinct(entry: dict[str, Any]) -> DistinctCount:
         raise TypeError("hashes of values are not all numbers of 64 bits")
     if hashes and len(set(hashes)) != found.most:
         raise TypeError(f"{found.most} values cannot have {len(set(hashes))} hashes")
+    return found
+
+
+def _by_group(entry: dict[str, Any]) -> GroupCounts:
+    found = _plain(GroupCounts(counted=tuple(entry.pop("counted")), **entry))
+    if not all(isinstance(each, int) and 0 <= each < _MOST_COUNTED for each in found.counted):
+        raise TypeError(f"numbers of values by {found.by} are not all numbers")
+    if not 0.0 < found.share <= 1.0:
+        raise TypeError(f"share is {found.share!r}, which it cannot be")
     return found
 
 
@@ -377,6 +390,10 @@ def _check_sums(path: str, layout: Layout) -> None:
     for column in layout.columns:
         if column.distinct is not None and column.distinct.most > layout.row_count - column.null_count:
             raise _damaged(path, f"{column.name} has more distinct values than rows")
+        for grouped in column.by_group:
+            by = next((each.distinct for each in layout.columns if each.name == grouped.by), None)
+            if by is None or not by.are_told_apart or len(grouped.counted) != len(by.hashes) + 1:
+                raise _damaged(path, f"{column.name} is not counted for each value of {grouped.by}")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relaqs_engine.layouts.manifest import DistinctCount
+from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts
+
+_FEWEST_COUNTED = 100  # values of a group, for an error that is about normal
 
 
 class Method(StrEnum):
@@ -14,6 +16,37 @@ class Method(StrEnum):
     REPLICATES = "replicates"  # partials kept per block: valid for any sampling unit
     CLOSED_FORM = "closed form"  # sums of squares and products per group: row units, many groups
     NONE = "none"  # no output has an interval, none was asked for, or each group is complete once it is seen
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesByGroup:
+    """What a layout has of COUNT(DISTINCT x) by a column with few values.
+
+    Attributes:
+        counts: by value of the column.
+        hashes: of its values, in the order of the counts, by a DuckDB of this probe.
+        hash_probe: see `layouts/assignment.py`.
+        are_all: all rows of a group count. If not, it has at most so many values.
+    """
+
+    counts: GroupCounts
+    hashes: tuple[int, ...]
+    hash_probe: str
+    are_all: bool
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """Return the number of each group, None where too few were counted to say how far off it is."""
+        share = self.counts.share
+        return tuple(
+            counted / share if counted >= _FEWEST_COUNTED or share == 1.0 else None
+            for counted in self.counts.counted
+        )
+
+    @property
+    def relative_errors(self) -> tuple[float, ...]:
+        """Return the standard error of each number, relative to it."""
+        return tuple(((1.0 - self.counts.share) / max(each, 1)) ** 0.5 for each in self.counts.counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +63,7 @@ class ErrorBars:
             without condition and groups, such as COUNT(*).
         distinct: between which ends COUNT(DISTINCT x) of each group lies, by the manifest. None where nothing
             is known of x.
+        distinct_by: the same of each group, where it is known. None where groups are not counted.
         most_unit_rows: the most joined rows that a sampling unit has in one group, by the manifests. None
             where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
@@ -42,6 +76,7 @@ class ErrorBars:
     joined: tuple[str, ...] = ()
     known_totals: tuple[tuple[str, float], ...] = ()
     distinct: DistinctCount | None = None
+    distinct_by: ValuesByGroup | None = None
     most_unit_rows: int | None = None
     least_row_groups: int = 0
 
@@ -53,4 +88,5 @@ class ErrorBars:
     def of_fewer_rows(self) -> ErrorBars:
         """Return the same where some of the rows do not count. At most all values are among the others."""
         distinct = None if self.distinct is None else replace(self.distinct, least=0.0)
-        return replace(self, known_totals=(), distinct=distinct)
+        by = None if self.distinct_by is None else replace(self.distinct_by, are_all=False)
+        return replace(self, known_totals=(), distinct=distinct, distinct_by=by)

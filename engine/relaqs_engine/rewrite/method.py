@@ -13,7 +13,7 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, DistinctCount, Layout
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.error_bars import ErrorBars, Method
+from relaqs_engine.plans.error_bars import ErrorBars, Method, ValuesByGroup
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
@@ -56,6 +56,7 @@ def choose_method(draft: Draft) -> Draft:
         joined=tuple(_joined_tables(draft)),
         known_totals=tuple(_known_totals(draft)),
         distinct=_known_values(draft),
+        distinct_by=_known_values_by_group(draft),
         most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
@@ -135,12 +136,34 @@ def _known_values(draft: Draft) -> DistinctCount | None:
 
     Some rows have at most all values of the column. Only all rows have at least as many.
     """
-    value, is_all = draft.distinct, _counts_every_row(draft)
+    value, is_all = _counted_column(draft)
+    if value is None or (known := draft.column_of(value)) is None:
+        return None
+    is_all = is_all and _counts_every_row(draft)
+    return known.distinct if is_all or known.distinct is None else replace(known.distinct, least=0.0)
+
+
+def _known_values_by_group(draft: Draft) -> ValuesByGroup | None:
+    """Return what the manifest has of COUNT(DISTINCT x) by one column, None where it has nothing."""
+    value, is_all = _counted_column(draft)
+    key = draft.keys[0] if len(draft.keys) == len(draft.sources) == 1 and not draft.grouping_sets else None
+    if value is None or not isinstance(key, exp.Column) or (layout := draft.sources[0].layout) is None:
+        return None
+    counted, group = draft.column_of(value), draft.column_of(key)
+    if counted is None or group is None or group.distinct is None or not layout.is_sampled:
+        return None
+    counts = next((each for each in counted.by_group if each.by == group.name), None)
+    if counts is None:
+        return None
+    return ValuesByGroup(counts, group.distinct.hashes, layout.hash_probe, is_all and not draft.conjuncts)
+
+
+def _counted_column(draft: Draft) -> tuple[exp.Column | None, bool]:
+    """Return the column whose values COUNT(DISTINCT) counts, and whether it does in all rows of a group."""
+    value, is_all = draft.distinct, True
     if isinstance(value, exp.Case) and len(value.args["ifs"]) == 1 and not value.args.get("default"):
         value, is_all = without_brackets(value.args["ifs"][0].args["true"]), False  # as FILTER is written
-    if not isinstance(value, exp.Column) or (known := draft.column_of(value)) is None:
-        return None
-    return known.distinct if is_all or known.distinct is None else replace(known.distinct, least=0.0)
+    return (value, is_all) if isinstance(value, exp.Column) else (None, False)
 
 
 def _rows_are_units(draft: Draft) -> bool:

@@ -16,6 +16,7 @@ from relaqs_engine.layouts.manifest import (
     MANIFEST_NAME,
     Column,
     DistinctCount,
+    GroupCounts,
     Layout,
     Partition,
     StoredFile,
@@ -37,6 +38,7 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
             Column('größe "x"', "DECIMAL(12,2)", -1.25, 7, 3, 10, 99),
             Column("day", "DATE", "1992-01-02", None, 0, 5, 1, distinct=DistinctCount(4.5, 5.5, 0.01)),
             Column("flags", "BOOLEAN", False, True, 0, 2, 1, distinct=DistinctCount.of_hashes([9, 1 << 63])),
+            Column("id", "BIGINT", 1, 9, 0, 9, 1, by_group=(GroupCounts("flags", (7, 3, 0), 0.5),)),
             Column("flag", "BOOLEAN", False, True, 0, 2, 1),
         ),
         partitions=(
@@ -65,6 +67,9 @@ COUNTED = {
     "distinct_count": 5,
     "byte_count": 1,
 }
+
+
+TOLD_APART = {"least": 2, "most": 2, "relative_error": 0, "hashes": [3, 4]}
 
 
 def edit(directory: Path, **fields: Any) -> None:
@@ -143,6 +148,20 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
                 ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, 1 << 64]}, "not all numbers of"),
                 ({"least": 2, "most": 2, "relative_error": 0, "hashes": [1, 1]}, "cannot have 1 hashes"),
                 ({"least": 2, "most": 2, "relative_error": 0, "hashes": 1}, "not those of a manifest"),
+            ]
+        ),
+        *(
+            ({"columns": [{**COUNTED, "distinct": TOLD_APART, "by_group": by_group}]}, reason)
+            for by_group, reason in [
+                (7, "not those of a manifest"),
+                ([{"by": "day"}], "not those of a manifest"),
+                ([{"by": 1, "counted": [1, 2, 0], "share": 1.0}], "by is 1, and must be of type str"),
+                ([{"by": "day", "counted": [1, -2, 0], "share": 1.0}], "by day are not all numbers"),
+                ([{"by": "day", "counted": [1, "2", 0], "share": 1.0}], "by day are not all numbers"),
+                ([{"by": "day", "counted": [1, 2, 0], "share": 0.0}], "share is 0.0, which it cannot be"),
+                ([{"by": "day", "counted": [1, 2, 0], "share": 1.5}], "share is 1.5, which it cannot be"),
+                ([{"by": "day", "counted": [1, 2], "share": 1.0}], "not counted for each value of day"),
+                ([{"by": "nobody", "counted": [1, 2, 0], "share": 1.0}], "for each value of nobody"),
             ]
         ),
     ],
