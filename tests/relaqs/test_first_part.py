@@ -103,6 +103,23 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
             assert row[f"{name}_certified"]
 
 
+def test_numbers_of_values_are_known_when_the_layout_is_there(
+    db: relaqs.Session, tmp_path: Path, held: Held
+) -> None:
+    """Neither of plain files nor of a first part, whose answer ends exact all the same."""
+    sql = "SELECT count(DISTINCT zone) AS n FROM trips"
+    for is_there in (False, True):
+        if is_there:
+            held.let_go()
+            settled(db)
+        looks = [*db.online_sql(sql, batches=8)]
+        assert looks[-1].table.column("n").to_pylist() == [7]
+        assert by_duckdb(sql, tmp_path) == [(7,)]
+        assert all((look.error == 0.0) == is_there for look in looks[:-1])
+        assert len(looks) > 1 or not is_there
+        assert (db.tables["trips"].column("zone").distinct is not None) == is_there
+
+
 def test_a_summary_is_estimated_from_the_first_part(db: relaqs.Session, tmp_path: Path, held: Held) -> None:
     assert isinstance(db.plan("SUMMARIZE trips"), SummaryPlan)
     first, *_, last = every_snapshot(lambda: db.online_sql("SUMMARIZE trips"))

@@ -75,6 +75,15 @@ def test_the_same_snapshots_as_from_a_folder(bucket: str, tmp_path: Path) -> Non
     assert found[0] == found[1]
 
 
+def test_numbers_of_values_are_known_of_a_table_in_a_store(bucket: str) -> None:
+    lay_out(bucket)
+    sql = "SELECT count(DISTINCT g) AS n, count(x) AS c FROM numbers"
+    with relaqs.connect(bucket, threads=2) as db:
+        first, *_ = db.online_sql(sql, batches=5)
+    assert (first.error, first.fraction < 1.0) == (0.0, True)
+    assert first.table.select(["n", "c"]).to_pylist() == [{"n": 7, "c": ROWS}]
+
+
 def test_only_the_columns_asked_for_are_fetched(bucket: str, tmp_path: Path) -> None:
     lay_out(bucket)
     answer(bucket)

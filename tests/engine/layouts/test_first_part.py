@@ -58,6 +58,8 @@ def test_no_byte_depends_on_a_first_part(
     assert (len(none), len(parts)) == (0, 1)
     assert [stored.sha256 for stored in layout.files] == [stored.sha256 for stored in plain.files]
     assert layout.columns == plain.columns
+    assert all(column.distinct is None for column in parts[0][0].columns)  # its values are not counted yet
+    assert all(column.distinct is not None for column in layout.columns)
     assert verify(layout.directory).ok
     groups = pq.read_metadata(layout.paths[0]).num_row_groups
     assert groups == 1 if share_of_memory == 0.5 else groups > 2
