@@ -9,7 +9,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval_request import estimate_as_asked
+from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
 from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.execution.tasks import scheduled_batches
 from relaqs_engine.plans.schedule import MiniBatch
@@ -42,11 +42,11 @@ class SummarySampleJob(MergeableQueryJob):
         self.latest = estimate_as_asked(self._request, self._summary_at, rows_are_estimated=False)
         return self._reporter.report(step, results, self.latest)
 
-    def _summary_at(self, confidence: float) -> Estimate:
-        """Return the summary so far, with each interval at a confidence."""
+    def _summary_at(self, request: IntervalRequest) -> Estimate:
+        """Return the summary so far, with intervals that hold each for itself."""
         assert isinstance(self.estimator, Estimator)
-        wide = self.estimator.at(confidence).estimate()
-        return summary_so_far(self._summary, wide, self._cursor, confidence)
+        wide = self.estimator.at(request).estimate()
+        return summary_so_far(self._summary, wide, self._cursor, request.confidence)
 
 
 def _few(batches: tuple[MiniBatch, ...]) -> tuple[MiniBatch, ...]:

@@ -17,6 +17,7 @@ from relaqs_dashboards.server import DashboardServer
 from websockets.sync.client import ClientConnection, connect
 
 import relaqs
+from relaqs.queries.snapshot import ConfidenceFor
 
 PATIENCE_SECONDS = 30.0
 
@@ -146,6 +147,7 @@ def serving(
     *,
     users: tuple[str, ...] = ("you",),
     result_limit: str = "8MB",
+    confidence_for: ConfidenceFor = "cell",
     **limits: Any,
 ) -> Iterator[Served]:
     """Serve a session over the data. folder: for the state. text: the page called test."""
@@ -155,7 +157,14 @@ def serving(
         given[0].write_text(text, encoding="utf-8")
     state = folder / "state"
     with relaqs.connect(data, threads=2, memory_limit="1GB", result_limit=result_limit) as session:
-        dashboard = Dashboard(session, state, data="TPC-H, scale 0.01", given=given, limits=Limits(**limits))
+        dashboard = Dashboard(
+            session,
+            state,
+            data="TPC-H, scale 0.01",
+            given=given,
+            limits=Limits(**limits),
+            confidence_for=confidence_for,
+        )
         with DashboardServer(dashboard, state, port=0, users=users) as server:
             yield Served(server, dashboard, state)
 

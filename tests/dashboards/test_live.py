@@ -51,6 +51,15 @@ def test_a_panel_waits_refines_and_is_exact(serve: Serve, turnstile: Turnstile, 
         assert (exact["fraction"], exact["error"]) == (1.0, 0.0)
 
 
+def test_bars_for_the_table_are_said(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(FLAGS), confidence_for="table").page() as page:
+        turnstile.let(3)
+        refining = page.until_panel("p1", state="refining")
+        assert (refining["confidence_for"], refining["confidence"]) == ("table", 0.95)
+        turnstile.let()
+        page.until_panel("p1", state="exact")
+
+
 def test_the_job_of_a_panel_has_its_users_name(serve: Serve, turnstile: Turnstile) -> None:
     served = serve(panel(FLAGS), users=("ada", "bob"))
     with served.page(user="bob") as page:

@@ -5,6 +5,7 @@ import { CoresHistory } from "../src/page/cores_history";
 import { keepHistory } from "../src/page/history";
 import { goalFacts, partFacts } from "../src/page/jobs";
 import { isOutdated, PageModel } from "../src/page/model";
+import { intervalName } from "../src/page/picture";
 import { pythonOf } from "../src/page/python";
 import { changedSettings, paramsOf } from "../src/page/settings_form";
 import { pointAt, replaceWord } from "../src/page/sql_position";
@@ -70,6 +71,13 @@ function panel(state: PanelState, more: Partial<PanelUpdate> = {}): PanelUpdate 
 }
 
 const plain = (texts: string[]): string => texts.join(", ").replaceAll("\u00a0", " ").replaceAll("**", "");
+
+test("an interval says what it holds for", () => {
+  const named = (more: Partial<PanelUpdate>): string => plain([intervalName(panel("refining", more))]);
+  assert.equal(named({}), "95 % interval");
+  assert.equal(named({ confidence_for: "table" }), "95 % table interval");
+  assert.equal(named({ interval: "anytime", confidence_for: "table" }), "95 % anytime table interval");
+});
 
 test("an update without an answer keeps the one before", () => {
   const model = new PageModel();

@@ -75,9 +75,9 @@ class AroundEstimator:
         plan = self._plan
         if self._request.for_table:
 
-            def at(confidence: float) -> Estimate:
-                own = [each.at(confidence) if isinstance(each, Estimator) else each for each in sources]
-                return self._at(confidence).estimate(own, fraction)
+            def at(request: IntervalRequest) -> Estimate:
+                own = [each.at(request) if isinstance(each, Estimator) else each for each in sources]
+                return self._at(request).estimate(own, fraction)
 
             estimated = plan.rows.most is not None or bool(plan.rows.margins)
             estimated |= not all(part.shows_every_group for part in plan.parts)
@@ -110,10 +110,10 @@ class AroundEstimator:
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
 
-    def _at(self, confidence: float) -> AroundEstimator:
-        """Return the same with intervals of this confidence, each for itself."""
+    def _at(self, request: IntervalRequest) -> AroundEstimator:
+        """Return the same with other intervals."""
         other = copy(self)
-        other._request = replace(self._request, confidence=confidence, for_table=False)
+        other._request = request
         return other
 
     def _parts_so_far(self, sources: Sequence[PartSource]) -> tuple[list[Part], bool]:
@@ -346,7 +346,8 @@ class AroundEstimator:
         )
         error = np.sqrt(sum(each.variance.variance / (1.0 - each.fraction) for each in spreads))
         influence = np.sqrt(sum(each.influence**2 for each in spreads))
-        bounded = np.where(np.isfinite(moves), moves, influence) <= MAX_UNSEEN_ERRORS * error
+        most = np.where(np.isfinite(moves), moves, influence) * self._request.row_weight
+        bounded = most <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
         doubt = intervals.doubt

@@ -150,11 +150,11 @@ class Estimator:
         answer = self._cursor.table(f"WITH merged AS ({plan.texts.merge}) {plan.texts.final}")
         return present_exact(plan, answer)
 
-    def at(self, confidence: float) -> Estimator:
-        """Return an estimator of the same state whose intervals have this confidence, each for itself."""
+    def at(self, request: IntervalRequest) -> Estimator:
+        """Return an estimator of the same state whose intervals are others."""
         other = copy(self)
-        other._request = replace(self._request, confidence=confidence, for_table=False)
-        other._membership = Membership(self._plan, self._leading, other._request)
+        other._request = request
+        other._membership = Membership(self._plan, self._leading, request)
         return other
 
     def estimate(self) -> Estimate:

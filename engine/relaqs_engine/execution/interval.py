@@ -167,7 +167,7 @@ class IntervalEstimator:
             nonnegative_total=nonnegative,
             observed_total=observed,
             unit_ceiling=self._unit_ceiling(),
-            possible_influence=influence,
+            possible_influence=influence * self._request.row_weight,
             known_total=np.nan_to_num(outliers),
             largest_unit=influence if self._rows_are_sampled else None,
         )
