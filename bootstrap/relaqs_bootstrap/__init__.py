@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relaqs_bootstrap.anytime import anytime_multiplier
     from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
-    from relaqs_bootstrap.certify import Doubt, doubts, is_certified, largest_influence
+    from relaqs_bootstrap.certify import (
+        Doubt,
+        doubts,
+        is_certified,
+        largest_influence,
+        largest_influence_of_unit,
+    )
     from relaqs_bootstrap.closed_form import closed_form_variance
     from relaqs_bootstrap.distinct import counted_interval, distinct_interval
     from relaqs_bootstrap.intervals import (
@@ -57,6 +63,7 @@ __all__ = [
     "is_certified",
     "jackknife_variance",
     "largest_influence",
+    "largest_influence_of_unit",
     "leave_one_out",
     "linearised_variance",
     "most_in_all",
@@ -89,6 +96,7 @@ _HOMES = {
     "is_certified": "relaqs_bootstrap.certify",
     "jackknife_variance": "relaqs_bootstrap.jackknife",
     "largest_influence": "relaqs_bootstrap.certify",
+    "largest_influence_of_unit": "relaqs_bootstrap.certify",
     "leave_one_out": "relaqs_bootstrap.blocks",
     "linearised_variance": "relaqs_bootstrap.linearised",
     "most_in_all": "relaqs_bootstrap.unseen",

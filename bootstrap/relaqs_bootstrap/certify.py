@@ -120,13 +120,62 @@ def largest_influence(
     >>> largest_influence(gradient, np.array([0.0, 1.0]), np.array([80.0, 1.0]), np.array([1, -1])).tolist()
     [[7.0]]
     """
-    ends = np.stack(np.broadcast_arrays(lowest, highest)).reshape(2, -1, 1, gradient.shape[2])
-    with np.errstate(invalid="ignore"):
-        moved = np.where(gradient == 0.0, 0.0, gradient * ends)
-    down, up = moved.min(axis=0), moved.max(axis=0)
-    together = [(counted_by == k) | (np.arange(len(counted_by)) == k) for k in np.flatnonzero(counted_by < 0)]
+    down, up = _moved(gradient, lowest, highest)
     below, above = np.zeros(gradient.shape[:2]), np.zeros(gradient.shape[:2])
-    for columns in together:
+    for columns in _counted_together(counted_by):
         below += np.minimum(down[:, :, columns].sum(axis=2), 0.0)
         above += np.maximum(up[:, :, columns].sum(axis=2), 0.0)
     return np.maximum(-below, above)
+
+
+def largest_influence_of_unit(
+    gradient: FloatArray,
+    middle: FloatArray,
+    away: tuple[FloatArray, FloatArray],
+    rows: FloatArray,
+    counted_by: IntArray,
+) -> FloatArray:
+    """Return the most that one sampling unit can move each estimate, in the estimate's unit, shape (G, C).
+
+    Any k of a unit's rows add `middle` · k + d to a sum, where d lies between the two numbers of `away`. So
+    they move an estimate by (gradient · middle) · k, and by gradient · d. The result is NaN where a column
+    that matters is unbounded.
+
+    Args:
+        gradient: the derivative of each estimate by its group's unscaled sums, shape (G, C, K).
+        middle: about the mean of what a row adds to each sum, 1 of a COUNT, shape (G, K).
+        away: the least and the most that a unit's rows add beside that, both in that shape.
+        rows: the most rows of a unit, in that shape.
+        counted_by: as `largest_influence` has it.
+
+    For example, AVG(x) where 100 rows sum to 4,000. A unit of at most 10 rows has values near 40, which sum
+    to 15 more or 12 less than that. Its rows move the average by 0.15 at most. Values of 0 to 200 alone would
+    let it move by 16:
+
+    >>> gradient, middle = np.array([[[0.01, -0.4]]]), np.array([[40.0, 1.0]])
+    >>> away = np.array([[-12.0, 0.0]]), np.array([[15.0, 0.0]])
+    >>> rows, counted_by = np.array([[10.0, 10.0]]), np.array([1, -1])
+    >>> largest_influence_of_unit(gradient, middle, away, rows, counted_by).tolist()
+    [[0.15]]
+    """
+    down, up = _moved(gradient, *away)
+    slope = np.where(gradient == 0.0, 0.0, gradient * middle[:, None, :])
+    below, above = np.zeros(gradient.shape[:2]), np.zeros(gradient.shape[:2])
+    for columns in _counted_together(counted_by):
+        by_rows = slope[:, :, columns].sum(axis=2) * rows[:, columns].max(axis=1)[:, None]
+        below += down[:, :, columns].sum(axis=2) + np.minimum(by_rows, 0.0)
+        above += up[:, :, columns].sum(axis=2) + np.maximum(by_rows, 0.0)
+    return np.maximum(-below, above)
+
+
+def _moved(gradient: FloatArray, lowest: FloatArray, highest: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return by how much each sum may move each estimate, down and up, in the shape of the gradient."""
+    ends = np.stack(np.broadcast_arrays(lowest, highest)).reshape(2, -1, 1, gradient.shape[2])
+    with np.errstate(invalid="ignore"):
+        moved = np.where(gradient == 0.0, 0.0, gradient * ends)
+    return moved.min(axis=0), moved.max(axis=0)
+
+
+def _counted_together(counted_by: IntArray) -> list[BoolArray]:
+    """Return the sums to which the same rows add, as masks: each COUNT with those that it counts."""
+    return [(counted_by == k) | (np.arange(len(counted_by)) == k) for k in np.flatnonzero(counted_by < 0)]

@@ -76,7 +76,7 @@ def said(estimate: Estimate, column: int = -1) -> set[str]:
         ("SELECT quantile_cont(paid, 0.999) FROM sales", Reason.FAR_OUT),
         ("SELECT exp(avg(gain)) FROM sales WHERE buyer < 60", Reason.TOO_WIDE),
         ("SELECT sum(odd) FROM sales", Reason.NO_NUMBER),
-        ("SELECT avg(heavy) FROM by_buyer", Reason.LARGE_UNIT),
+        ("SELECT avg(heavy * paid) FROM by_buyer", Reason.LARGE_UNIT),
         ("SELECT sum(heavy * paid) FROM sales WHERE gain > 15", Reason.LARGE_ROW),
         ("SELECT count(DISTINCT upper(word)) FROM by_buyer WHERE shop = 3", Reason.FEW_UNITS),
         ("SELECT word, median(paid) FROM sales GROUP BY word", Reason.FEW_ROWS),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
+from relaqs_bootstrap import (
+    Variance,
+    confidence_intervals,
+    largest_influence,
+    largest_influence_of_unit,
+)
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
@@ -134,10 +139,8 @@ class IntervalEstimator:
         one_each = plan.bars.joins_one_stream and leading.max_unit_rows == 1
         self._rows_are_sampled = rows_are_fixed and one_each and not plan.bars.least_row_groups
         self._columns = additive_columns(plan)
-        names = [column.name for column in self._columns]
-        self._counted_by = np.array(
-            [names.index(c.count_of) if c.count_of in names else -1 for c in self._columns], dtype=np.int64
-        )
+        self._counted_by = _counted_by(self._columns)
+        self._counts_units = np.array([column.counts_units for column in self._columns], dtype=bool)
         outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
         self._rounding_a_row = np.array([output.rounding_a_row for output in outputs])
@@ -154,7 +157,7 @@ class IntervalEstimator:
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
         unit_rows = self._unit_rows(groups, scan)
-        influence = self._possible_influence(groups, gradient) * unit_rows
+        influence = self._possible_influence(groups, gradient, unit_rows)
         outliers = self._of_totals(groups.outliers)
         observed = self._of_totals(groups.sums) + outliers * (1.0 - 1.0 / scan.scale)
         found = confidence_intervals(
@@ -212,21 +215,58 @@ class IntervalEstimator:
     def _unit_ceiling(self) -> FloatArray:
         """Return the most one sampling unit can add to each total, NaN where a join may multiply rows."""
         alone = not self._plan.hoists and self._plan.bars.joins_one_stream
-        most = [
-            column.highest if column and column.highest is not None else np.nan for column in self._totals
-        ]
-        return np.array(most) * (self._leading.max_unit_rows if alone else np.nan)
+        most = [_most_of_unit(column, self._leading.max_unit_rows) for column in self._totals]
+        return np.array(most) * (1.0 if alone else np.nan)
 
     def _unit_rows(self, groups: ShownGroups, scan: Scan) -> FloatArray:
         return self._rows_of_largest_unit(groups, scan, self._leading)[:, None]
 
-    def _possible_influence(self, groups: ShownGroups, gradient: FloatArray) -> FloatArray:
-        """Return the most that one unread row can move each cell, NaN where its columns are unbounded."""
+    def _possible_influence(
+        self, groups: ShownGroups, gradient: FloatArray, unit_rows: FloatArray
+    ) -> FloatArray:
+        """Return the most that one unread unit can move each cell, NaN where its columns are unbounded.
+
+        Both bounds hold: the most rows of a unit times the ends of a row, and what units sum to at most.
+        """
+        rows = np.repeat(unit_rows, len(self._columns), axis=1)
+        # A unit counts as one. What was read of it moves the scale as well, which is one of rows.
+        usual = self._leading.row_count / max(1, self._leading.unit_count)
+        rows[:, self._counts_units] = max(1.0, self._leading.max_unit_rows / usual)
         lowest, highest = np.empty(groups.sums.shape), np.empty(groups.sums.shape)
         for i, column in enumerate(self._columns):
             lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups)
-        influence = largest_influence(gradient, lowest, highest, self._counted_by)
+        influence = largest_influence(gradient, lowest * rows, highest * rows, self._counted_by)
+        if any(column.unit_sums for column in self._columns):
+            middle, away = (lowest + highest) / 2, rows * (highest - lowest) / 2
+            below, above = -away, away
+            for i, column in enumerate(self._columns):
+                if column.unit_sums:
+                    middle[:, i], below[:, i], above[:, i] = self._added_by_a_unit(column, groups, rows[:, i])
+            of_units = (middle, (below, above), rows, self._counted_by)
+            influence = np.fmin(influence, largest_influence_of_unit(gradient, *of_units))
         return np.where(self._is_certifiable, influence, np.nan)
+
+    def _added_by_a_unit(
+        self, column: BasisColumn, groups: ShownGroups, rows: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return what each row of a unit adds to a group's sum, and the ends of what its rows add beside it.
+
+        A unit's deviations from a group's mean μ have the squares Σ(x−μ)² ≤ (√Σ(x−c)² + √rows·|c−μ|)², for
+        any c. Products of two deviations are bounded by their squares (Cauchy and Schwarz).
+        """
+        first = column.unit_sums[0]
+        middle = np.full(len(rows), first.middle)
+        if not column.is_moment:
+            return middle, np.full(len(rows), -first.below), np.full(len(rows), first.above)
+        means = [self._mean_of(name, groups) for name in column.means]
+        if column.kind is Basis.MEAN:
+            return middle - means[0], np.full(len(rows), -first.below), np.full(len(rows), first.above)
+        roots = [
+            np.sqrt(of.squares) + np.sqrt(rows) * np.abs(of.middle - mean)
+            for of, mean in zip(column.unit_sums, means, strict=True)
+        ]
+        most = roots[0] * roots[1]
+        return np.zeros(len(rows)), np.zeros(len(rows)) if column.is_square else -most, most
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
         """Return the ends of what a row adds to each group's sum, if it adds anything.
@@ -248,9 +288,12 @@ class IntervalEstimator:
 
     def _away_from(self, mean: str, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
         """Return how far a row's value may lie below and above each group's mean."""
-        i = next(i for i, column in enumerate(self._columns) if column.name == mean)
-        column, means = self._columns[i], groups.means[:, i]
+        column = next(column for column in self._columns if column.name == mean)
+        means = self._mean_of(mean, groups)
         return _or_nan(column.lowest) - means, _or_nan(column.highest) - means
+
+    def _mean_of(self, mean: str, groups: ShownGroups) -> FloatArray:
+        return groups.means[:, next(i for i, column in enumerate(self._columns) if column.name == mean)]
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
         """Return the intervals with counts of a whole table as known values: the manifest has them."""
@@ -263,8 +306,30 @@ class IntervalEstimator:
         return found
 
 
+def _counted_by(columns: Sequence[BasisColumn]) -> IntArray:
+    """Return the place of the COUNT to which the rows of each column add 1, −1 for itself or where none is."""
+    places = {column.name: i for i, column in enumerate(columns)}
+
+    def last(i: int) -> int:
+        above = places.get(columns[i].count_of or "", i)
+        return i if above == i else last(above)
+
+    found = [last(i) for i in range(len(columns))]
+    return np.array([-1 if place == i else place for i, place in enumerate(found)], dtype=np.int64)
+
+
 def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
+
+
+def _most_of_unit(column: BasisColumn | None, rows: int) -> float:
+    """Return the most that a unit adds to a total, NaN where it is not known."""
+    if column is None or column.highest is None:
+        return np.nan
+    if column.counts_units:
+        return column.highest
+    sums = (max(0.0, each.middle) * rows + each.above for each in column.unit_sums)
+    return min([column.highest * rows, *sums])
 
 
 def _cannot_fall(column: BasisColumn | None) -> bool:

@@ -40,6 +40,9 @@ class BatchedPlan(Protocol):
     def joined(self) -> tuple[str, ...]: ...
 
     @property
+    def leaves_units_out(self) -> bool: ...
+
+    @property
     def method(self) -> Method: ...
 
     @property
@@ -62,6 +65,8 @@ def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
     Where several tables are joined, its largest unit is as large as that of the joined rows can be: each row
     of a unit may meet all others of it.
     """
+    if plan.leaves_units_out:
+        return catalog.table(plan.measured_by[0]).without_outlier_units()
     measured = counted_together([catalog.table(name) for name in plan.measured_by])
     if len(plan.joined) < 2:
         return measured

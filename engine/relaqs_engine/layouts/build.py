@@ -19,11 +19,11 @@ from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.new_files import given_files
 from relaqs_engine.layouts.outlier_files import outlier_index
+from relaqs_engine.layouts.outlier_units import with_outlier_units
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.layouts.store_writing import writing_to_store
 from relaqs_engine.layouts.together import layout_folders, settle
-from relaqs_engine.layouts.unit_parts import with_unit_parts
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
@@ -103,7 +103,7 @@ class Build:
             source_files=self.given,
         )
         if kind == "sampled" and cluster_key:
-            layout = with_unit_parts(self.cursor, self.target.files_of, layout)
+            layout = with_outlier_units(self.cursor, self.target, layout)
             layout = with_heavy_units(self.cursor, self.target, layout)
         return self.target.publish(layout)
 

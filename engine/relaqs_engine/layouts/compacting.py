@@ -28,10 +28,10 @@ from relaqs_engine.layouts.intact import check_intact
 from relaqs_engine.layouts.manifest import Layout, Partition
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outlier_files import outlier_index, without_index
+from relaqs_engine.layouts.outlier_units import with_outlier_units
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.statistics import column_bytes
 from relaqs_engine.layouts.together import folder_here, layout_folders, settle
-from relaqs_engine.layouts.unit_parts import with_unit_parts
 
 
 def compact(
@@ -132,4 +132,4 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     layout = known_by(cursor, replace(layout, columns=columns, outliers=outliers))
     if not layout.cluster_key:
         return layout
-    return with_heavy_units(cursor, target, with_unit_parts(cursor, target.files_of, layout))
+    return with_heavy_units(cursor, target, with_outlier_units(cursor, target, layout))

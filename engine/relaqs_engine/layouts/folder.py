@@ -225,6 +225,7 @@ def _named_by(manifest: Path) -> set[str] | None:
         partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
         partitions += [each["rows"] for each in entries.get("companions", ())]
         partitions += [heavy["index"]] if (heavy := entries.get("heavy")) else []
+        partitions += filter(None, [(entries.get("outlier_units") or {}).get("rows")])
         files = (file for partition in partitions for file in partition.get("files", [partition]))
         return {str(file["file"]).split("/")[0] for file in files}
     except FileNotFoundError:

@@ -51,6 +51,7 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
         max_unit_rows=max(held.max_unit_rows, units.largest),
         typical_unit_rows=units.typical_rows(held, row_count),
         outliers=outliers,
+        outlier_units=None,
         heavy=None,
         companions=(),
     )

@@ -34,9 +34,9 @@ from relaqs_engine.layouts.manifest import (
     UnitBound,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest
+from relaqs_engine.layouts.outlier_units import ROWS_AT_ONCE, KeyedTable, portions
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
-from relaqs_engine.layouts.unit_parts import ROWS_AT_ONCE, KeyedTable, portions
 
 SAMPLE_ROWS = 200_000
 _FOUND = f"{RESERVED_PREFIX}heavy"

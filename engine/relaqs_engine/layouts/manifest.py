@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -110,7 +110,7 @@ class Column:
         is_counted: whether `distinct_count` is exact, as in tables that are read whole where nearly all
             values are different.
         most_unit_rows: the most rows with one value, NULL among them, that a sampling unit has. None where it
-            is not known (see `layouts/unit_parts.py`).
+            is not known (see `layouts/outlier_units.py`).
         distinct: what was counted of the distinct values over all rows. None where nothing was.
         by_group: what was counted of them among the rows with each value of some other columns.
     """
@@ -225,6 +225,66 @@ class HeavyUnits:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitColumn:
+    """What a column comes to in any sampling unit that is no outlier.
+
+    Sums are of the rows that the outlier index leaves in the sample. Any of a unit's rows, k of them, sum to
+    `middle` · k + d, where d is between −`below` and `above`.
+
+    Attributes:
+        column: its name.
+        most_unit_rows: as `Column` has it.
+        middle: about the column's mean. None where nothing is known of its sums.
+        above: the most that the parts of values above the middle sum to.
+        below: the most that the parts of values below the middle sum to.
+        squares: the most that squares of distances from the middle sum to.
+    """
+
+    column: str
+    most_unit_rows: int | None = None
+    middle: float | None = None
+    above: float = 0.0
+    below: float = 0.0
+    squares: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OtherUnits:
+    """What is known of the sampling units that are no outliers, and how many there are.
+
+    Attributes:
+        max_unit_rows: as `Layout` has it, and so are the next two.
+        typical_unit_rows: see there.
+        unit_kurtosis_rows: see there.
+        columns: those of which something is known.
+        outlier_counts: the outliers in each partition.
+        outlier_block_rows: the rows of outliers in each block of each partition.
+    """
+
+    max_unit_rows: int
+    typical_unit_rows: float
+    unit_kurtosis_rows: float
+    columns: tuple[UnitColumn, ...]
+    outlier_counts: tuple[int, ...]
+    outlier_block_rows: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutlierUnits:
+    """The sampling units with most rows, of which a query may read all rows (see `layouts/outlier_units.py`).
+
+    Attributes:
+        keys: of each, as text. None for NULL.
+        rows: a copy of their rows that are not in the outlier index already. None where there are none.
+        others: what is known of all other units.
+    """
+
+    keys: tuple[str | None, ...]
+    rows: Partition | None
+    others: OtherUnits
+
+
+@dataclass(frozen=True, slots=True)
 class Companion:
     """A copy of a table's rows of the heavy units of another table that is laid out alike.
 
@@ -260,6 +320,7 @@ class Layout:
         created_with: the versions that made it.
         outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
             column is skewed.
+        outlier_units: the units with most rows, and what is known of the others. None where units are rows.
         heavy: the sampling units with the largest sums. None where units are rows, or too few are known.
         companions: the rows of heavy units of other tables.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
@@ -300,6 +361,7 @@ class Layout:
     heavy: HeavyUnits | None = None
     companions: tuple[Companion, ...] = ()
     unit_kurtosis_rows: float | None = None
+    outlier_units: OutlierUnits | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -394,7 +456,8 @@ class Layout:
     def copies(self) -> tuple[Partition, ...]:
         """Return the copies of rows that the partitions have too: the indexes, and companions of others'."""
         heavy = self.heavy.index if self.heavy else None
-        return tuple(filter(None, (self.outliers, heavy, *(each.rows for each in self.companions))))
+        units = self.outlier_units.rows if self.outlier_units else None
+        return tuple(filter(None, (self.outliers, units, heavy, *(each.rows for each in self.companions))))
 
     def rows_of_heavy(self, name: str) -> Partition | None:
         """Return the rows of the units in an index of heavy units, of this table or of another one.
@@ -416,13 +479,47 @@ class Layout:
 
     @property
     def outlier_paths(self) -> tuple[Path, ...]:
-        """Return the absolute paths of the outlier index's files. Only where there is one."""
-        assert self.outliers is not None
-        return tuple(self.directory / each.file for each in self.outliers.files)
+        """Return the absolute paths of the outlier index's files, of rows and of units."""
+        return tuple(self.directory / each.file for each in self.outlier_files)
+
+    @property
+    def outlier_files(self) -> tuple[StoredFile, ...]:
+        """Return the files of the outlier index: of rows, and of the other rows of outlier units."""
+        units = self.outlier_units.rows if self.outlier_units else None
+        return tuple(each for rows in (self.outliers, units) if rows for each in rows.files)
 
     def bytes_of(self, columns: Container[str]) -> int:
         """Return the compressed bytes of the columns of these names, over all partitions."""
         return sum(column.byte_count for column in self.columns if column.name in columns)
+
+    def without_outlier_units(self) -> Layout:
+        """Return what is left where the rows of outlier units are counted apart: it measures, like this one.
+
+        Its partitions have the same files. `known_rows` stays.
+        """
+        assert self.outlier_units is not None
+        others = self.outlier_units.others
+        partitions = tuple(
+            replace(
+                each,
+                row_count=each.row_count - sum(rows),
+                unit_count=each.unit_count - count,
+                block_rows=tuple(all_ - out for all_, out in zip(each.block_rows, rows, strict=True)),
+            )
+            for each, rows, count in zip(
+                self.partitions, others.outlier_block_rows, others.outlier_counts, strict=True
+            )
+        )
+        known = {each.name: getattr(self, each.name) for each in fields(Layout)}
+        measured = {
+            "partitions": partitions,
+            "row_count": sum(each.row_count for each in partitions),
+            "unit_count": sum(each.unit_count for each in partitions),
+            "max_unit_rows": others.max_unit_rows,
+            "typical_unit_rows": others.typical_unit_rows,
+            "unit_kurtosis_rows": others.unit_kurtosis_rows,
+        }
+        return WithoutOutlierUnits(**(known | measured), rows_of_all_units=self.row_count)
 
     def column(self, name: str) -> Column:
         """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
@@ -444,6 +541,20 @@ class Layout:
             and [key_family(self.column(k).type) for k in self.cluster_key]
             == [key_family(other.column(k).type) for k in other.cluster_key]
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WithoutOutlierUnits(Layout):
+    """A layout whose rows and units are those that a query samples, while outlier units are counted apart.
+
+    rows_of_all_units: the rows of the table.
+    """
+
+    rows_of_all_units: int = 0
+
+    @property
+    def known_rows(self) -> int:
+        return self.rows_of_all_units
 
 
 def counted_together(layouts: Sequence[Layout]) -> Layout:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
@@ -26,14 +27,18 @@ from relaqs_engine.layouts.manifest import (
     GroupCounts,
     HeavyUnits,
     Layout,
+    OtherUnits,
+    OutlierUnits,
     Partition,
     StoredFile,
     UnitBound,
+    UnitColumn,
 )
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
 MANIFEST_VERSION = 8  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
-# 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values
+# 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values,
+# outlier units
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
@@ -50,11 +55,21 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 _COMMON_TYPES = {"bigint", "boolean", "date", "decimal", "double", "enum", "float", "integer", "struct"} | {
     *("smallint", "time", "timestamp", "timestamp with time zone", "tinyint", "varchar")
 }
-_MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most")
+_MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most", "middle")
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _NAMED_TYPE = re.compile(r"(\w+(?: WITH TIME ZONE)?)(?:\(.*\))?(?:\[\d*\])*", re.DOTALL)
 _Made = TypeVar(
-    "_Made", Layout, Column, Partition, StoredFile, UnitBound, Companion, DistinctCount, GroupCounts
+    "_Made",
+    Layout,
+    Column,
+    Partition,
+    StoredFile,
+    UnitBound,
+    Companion,
+    DistinctCount,
+    GroupCounts,
+    UnitColumn,
+    OtherUnits,
 )
 
 
@@ -235,6 +250,7 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
             batches=batches,
             source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
             outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
+            outlier_units=_outlier_units(entries.pop("outlier_units", None)),
             heavy=_heavy(entries.pop("heavy", None)),
             companions=tuple(
                 _plain(Companion(each["of"], _partition(each["rows"])))
@@ -298,6 +314,26 @@ def _heavy(entry: dict[str, Any] | None) -> HeavyUnits | None:
         return None
     bounds = tuple(_plain(UnitBound(**bound)) for bound in entry["bounds"])
     return HeavyUnits(bounds, _partition(entry["index"]))
+
+
+def _outlier_units(entry: dict[str, Any] | None) -> OutlierUnits | None:
+    if entry is None:
+        return None
+    keys, others = tuple(entry["keys"]), entry["others"]
+    if not all(key is None or isinstance(key, str) for key in keys):
+        raise TypeError("the keys of outlier_units must be texts")
+    columns = tuple(_plain(UnitColumn(**each)) for each in others.pop("columns"))
+    counts = tuple(others.pop("outlier_counts"))
+    block_rows = tuple(tuple(each) for each in others.pop("outlier_block_rows"))
+    if not all(_is_count(each) for each in (*counts, *(rows for each in block_rows for rows in each))):
+        raise TypeError("the counts of outlier_units are not all numbers")
+    found = OtherUnits(columns=columns, outlier_counts=counts, outlier_block_rows=block_rows, **others)
+    rows = None if entry["rows"] is None else _partition(entry["rows"])
+    return OutlierUnits(keys, rows, _plain(found))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _partition(entry: dict[str, Any]) -> Partition:
@@ -396,6 +432,21 @@ def _check_sums(path: str, layout: Layout) -> None:
                 raise _damaged(path, f"{column.name} is not counted for each value of {grouped.by}")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
+    if layout.outlier_units is not None and not _are_among(layout.outlier_units.others, layout):
+        raise _damaged(path, "its outlier units are not among its units")
+
+
+def _are_among(others: OtherUnits, layout: Layout) -> bool:
+    """Whether outlier units have no more rows and units than the partitions have."""
+    parts, blocks, counts = layout.partitions, others.outlier_block_rows, others.outlier_counts
+    return len(parts) == len(blocks) == len(counts) and all(
+        len(rows) == BLOCK_COUNT and count <= each.unit_count and _are_below(rows, each.block_rows)
+        for each, rows, count in zip(parts, blocks, counts, strict=True)
+    )
+
+
+def _are_below(some: Sequence[int], all_: Sequence[int]) -> bool:
+    return all(one <= other for one, other in zip(some, all_, strict=True))
 
 
 def _damaged(path: str, why: str) -> LayoutError:

@@ -22,5 +22,5 @@ class Prefix(Layout):
 def prefix_of(layout: Layout, count: int) -> Prefix:
     """Return the first partitions of a layout, without its copies of rows, such as outliers."""
     known = {field.name: getattr(layout, field.name) for field in fields(Layout)}
-    copies = {"outliers": None, "heavy": None, "companions": ()}
+    copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": ()}
     return Prefix(**(known | copies | {"partitions": layout.partitions[:count]}))

@@ -76,8 +76,9 @@ def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Ite
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
-    assert layout.outliers is not None
-    return read_of_copy(layout, columns, layout.outliers)
+    files = tuple(each.file for each in layout.outlier_files)
+    assert files, f"{layout.table} has no outlier index"
+    return TableRead(str(layout.directory), files, columns, layout.remote)
 
 
 def read_of_copy(layout: Layout, columns: tuple[str, ...], rows: Partition) -> TableRead:

@@ -30,6 +30,8 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
     if draft.outlier_columns:
         named = ", ".join(draft.outlier_columns)
         yield f"rows with values far out in {named} are read first, and counted exactly"
+    if draft.bars.leaves_units_out:
+        yield "the values of the cluster key with most rows are read first, and counted exactly"
 
 
 def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:

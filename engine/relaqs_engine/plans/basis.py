@@ -30,6 +30,37 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitSum:
+    """What the rows of one sampling unit add to a sum: any k of them `middle` · k + d, −below ≤ d ≤ above.
+
+    Attributes:
+        middle: about the mean of what a row adds.
+        above: the most that distances above the middle come to.
+        below: the most that distances below it come to.
+        squares: the most that squares of distances from it come to.
+    """
+
+    middle: float
+    above: float
+    below: float
+    squares: float
+
+    def times(self, factor: float) -> UnitSum:
+        """Return the same of values that are so many times as large.
+
+        >>> UnitSum(2.0, 5.0, 3.0, 10.0).times(-2.0)
+        UnitSum(middle=-4.0, above=6.0, below=10.0, squares=40.0)
+        """
+        above, below = (self.above, self.below) if factor >= 0.0 else (self.below, self.above)
+        size = abs(factor)
+        return UnitSum(factor * self.middle, size * above, size * below, factor**2 * self.squares)
+
+    def moved(self, by: float) -> UnitSum:
+        """Return the same of values that are larger by a number."""
+        return UnitSum(self.middle + by, self.above, self.below, self.squares)
+
+
+@dataclass(frozen=True, slots=True)
 class BasisColumn:
     """One column of partial aggregates.
 
@@ -43,7 +74,8 @@ class BasisColumn:
         type: its DuckDB type.
         row_sql: what one joined row adds to a COUNT or SUM.
         count_of: the name of a COUNT: each row that adds something here adds 1 there. A MEAN and an M2 need
-            it to merge. A SUM has one where the query divides it by this count, as avg(x) does.
+            it to merge. A SUM has one where the query divides it by this count, as avg(x) does. What is never
+            NULL is counted by COUNT(*), and so is its own COUNT.
         means: the names of the MEANs that an M2's deviations are from: two for a covariance, twice the same
             for a variance. A MEAN has its own name here.
         extreme_of: the extreme that an ARG_MIN or ARG_MAX stands beside.
@@ -53,6 +85,7 @@ class BasisColumn:
         counts_units: whether it counts sampling units, as COUNT(DISTINCT key) does. Partial results of such a
             column add up only where each has all rows of its units. Those of other columns merge whatever
             rows they come from.
+        unit_sums: what a unit's rows add, of each factor of an M2. Empty where the ends of a row say it all.
     """
 
     name: str
@@ -67,6 +100,7 @@ class BasisColumn:
     lowest: float | None = None
     highest: float | None = None
     counts_units: bool = False
+    unit_sums: tuple[UnitSum, ...] = ()
 
     @property
     def is_additive(self) -> bool:

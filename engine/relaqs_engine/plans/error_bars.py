@@ -68,6 +68,7 @@ class ErrorBars:
             where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
             nearly all row groups that were read, and these are so many at least. 0 where they are not.
+        leaves_units_out: the rows of outlier units are counted apart, and other units are sampled.
     """
 
     method: Method = Method.NONE
@@ -79,6 +80,7 @@ class ErrorBars:
     distinct_by: ValuesByGroup | None = None
     most_unit_rows: int | None = None
     least_row_groups: int = 0
+    leaves_units_out: bool = False
 
     @property
     def joins_one_stream(self) -> bool:

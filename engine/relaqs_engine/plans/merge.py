@@ -144,6 +144,10 @@ class MergePlan(FoldedPlan):
         return bool(self.texts.weighted_merge)
 
     @property
+    def leaves_units_out(self) -> bool:
+        return self.bars.leaves_units_out
+
+    @property
     def has_one_row(self) -> bool:
         return not self.columns.keys and self.shows_every_group
 

@@ -144,6 +144,11 @@ class OnlinePlan:
         return False
 
     @property
+    def leaves_units_out(self) -> bool:
+        """Whether outlier units are counted apart, so that other units alone are sampled."""
+        return False
+
+    @property
     def has_one_row(self) -> bool:
         """Whether its answer has one row, whatever is read: aggregates without groups."""
         return False

@@ -98,6 +98,8 @@ class _Splitter:
         self._groups_are_local = groups_are_local
         self._outputs = {item.alias: item.unalias() for item in draft.select.expressions}
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
+        # Sums and counts of what is never NULL, with their FILTER.
+        self._never_null: dict[tuple[Basis, str], exp.Expr | None] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
         calls = map(call_of, draft.select.find_all(exp.AggFunc))
@@ -108,7 +110,13 @@ class _Splitter:
 
     @property
     def basis(self) -> tuple[BasisColumn, ...]:
-        return tuple(self._columns.values())
+        """Return the columns. Sums and counts of what is never NULL are counted by COUNT(*)."""
+        found = dict(self._columns)
+        for key, condition in self._never_null.items():
+            counted = self._columns.get((Basis.COUNT, _filtered(exp.Count(this=exp.Star()), condition)))
+            if counted is not None and counted is not self._columns[key] and not found[key].count_of:
+                found[key] = replace(found[key], count_of=counted.name)
+        return tuple(found.values())
 
     @property
     def of_values(self) -> tuple[MergedValue, ...]:
@@ -345,9 +353,10 @@ class _Splitter:
         order: tuple[str, ...] = (),
     ) -> str:
         """Return the name of the column for this partial aggregate. A new aggregate gets a new column."""
-        node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
-        sql = node.sql(DIALECT)
+        sql = _filtered(aggregate, condition)
         if (kind, sql) not in self._columns:
+            if kind in (Basis.SUM, Basis.COUNT) and self._is_never_null(aggregate.this):
+                self._never_null[kind, sql] = condition
             bounds = self._bounds(kind, aggregate)
             name = f"b{len(self._columns)}"
             self._columns[kind, sql] = BasisColumn(
@@ -372,6 +381,19 @@ class _Splitter:
             if column.name == total:
                 self._columns[key] = replace(column, count_of=count)
 
+    def _is_never_null(self, value: exp.Expr) -> bool:
+        """Whether a value is made of numbers and of columns without NULL, by what keeps them so."""
+
+        def keeps(node: exp.Expr) -> bool:
+            if isinstance(node, exp.Column):
+                source = next((s for s in self._draft.sources if s.alias == node.table), None)
+                column = source.column(node.name) if source and not source.nullable else None
+                return column is not None and column.null_count == 0
+            parts = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Literal, exp.Identifier)
+            return isinstance(node, parts)
+
+        return all(keeps(node) for node in value.walk(prune=lambda node: isinstance(node, exp.Column)))
+
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
@@ -382,6 +404,12 @@ class _Splitter:
     def _statistics(self, column: exp.Column) -> Column | None:
         source = next((s for s in self._draft.sources if s.alias == column.table), None)
         return source.column(column.name) if source else None
+
+
+def _filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> str:
+    """Return the SQL of an aggregate, with its FILTER."""
+    node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
+    return node.sql(DIALECT)
 
 
 def bounds_of_a_row(aggregate: exp.Expr, column_of: ColumnLookup) -> Bounds:

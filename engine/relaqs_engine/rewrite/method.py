@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import ceil, prod
@@ -181,18 +181,32 @@ def _joined_tables(draft: Draft) -> Iterator[str]:
 
 
 def _rows_of_unit(draft: Draft, source: Source) -> int:
+    """Return the most rows of a source that a sampling unit has in one group."""
+    sampled = (draft.catalog.table(table.name) for table in tables_in(source.node))
+    most = prod(layout.max_unit_rows for layout in sampled if layout.is_sampled)
+    columns = source.layout.columns if source.layout and not source.is_derived else ()
+    return rows_in_a_group(draft, source, most, {each.name: each.most_unit_rows for each in columns})
+
+
+def rows_in_a_group(draft: Draft, source: Source, most: int, parts: Mapping[str, int | None]) -> int:
     """Return the most rows of a source that a sampling unit has in one group.
 
     Rows of a group agree in each key, so a column that is a key bounds them. An outer join may put a unit's
     rows that met none into the group of NULL, and a grouping set may leave a key out.
+
+    Args:
+        draft: the query.
+        source: a relation of its FROM.
+        most: the rows of the largest unit.
+        parts: the most rows of a unit with one value, by column. None where that is not known.
     """
-    sampled = (draft.catalog.table(table.name) for table in tables_in(source.node))
-    most = prod(layout.max_unit_rows for layout in sampled if layout.is_sampled)
     if source.is_derived or source.nullable or draft.grouping_sets:
         return most
-    keys = (key for key in draft.keys if isinstance(key, exp.Column) and key.table == source.alias)
-    columns = (source.column(key.name) for key in keys)
-    return min([most, *(each.most_unit_rows for each in columns if each and each.most_unit_rows)])
+    named = {name.lower(): rows for name, rows in parts.items() if rows}
+    keys = [
+        key.name.lower() for key in draft.keys if isinstance(key, exp.Column) and key.table == source.alias
+    ]
+    return min([most, *(named[key] for key in keys if key in named)])
 
 
 def _has_moments(draft: Draft) -> bool:

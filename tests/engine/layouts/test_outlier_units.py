@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.layouts import append, compact, shuffle, unit_parts, verify
+from relaqs_engine.layouts import append, compact, shuffle, outlier_units, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 
 from tests.few_and_many import few_and_many
@@ -40,8 +40,8 @@ def events(seed: int, rows: int = 6_000) -> pa.Table:
 def test_they_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...], at_once: int, seeds: int
 ) -> None:
-    monkeypatch.setattr(unit_parts, "ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr(unit_parts, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(outlier_units, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(outlier_units, "SAMPLE_ROWS", 500)
     for seed in range(seeds):
         table = events(seed)
         layout = shuffle(table, tmp_path / f"t{seed}", partitions=8, cluster_by=key)

@@ -1,0 +1,447 @@
+"""What sampling units have and sum to where they are cluster keys, and the few that have most rows.
+
+    SELECT country, count(*), avg(price) FROM events GROUP BY country   -- laid out by user
+
+A user who was not read yet may add all of their events to one country, and the largest has a thousand. So the
+sample cannot tell how far a number may still move: a calm one is a sample without that user. Two things
+are done about it when the table is laid out.
+
+**Outlier units.** The units with most rows are kept apart, as rows with values far out are
+(`layouts/outliers.py`). A query counts them exactly and samples the others. The largest user may have 1,000
+events, and the largest of the others 60. At most one row in a hundred is in such a unit, of a small table
+20,000 rows or one in ten, and there are 256 of them at most.
+
+**What any other unit has** is measured, over all of them:
+
+    rows                        60      of a unit
+    rows with one `country`     60      a user has one country: the *part* of a unit
+    rows with one `day`          9      no user has more events on a day
+    prices above 40, together  150      the sum of (price − 40) over the rows of a user where it is positive
+    prices below 40, together  210      likewise below
+
+Parts bound what a unit adds to a count by group. They are kept of columns with few values, since other groups
+hardly ever have enough rows. Distances from a number near the mean bound sums and averages, of any of a
+unit's rows: its prices sum to 40 for each row, and to 150 more or 210 less. Prices above and below nearly
+cancel out, so that is far less than 60 rows times the highest price (`execution/unit_influence.py`).
+
+**How parts are found.** The largest part in a sample is a lower bound. Only a unit with more rows than that
+can have a larger one, and where sizes are unlike such units are few. Their rows alone are counted by value.
+
+Appending rows drops all of it: a unit may have grown. Compacting finds it again.
+
+The decision: docs/decisions/0097-units-of-unlike-size.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
+
+from relaqs_engine.arrow_arrays import doubles
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name, quote_text
+from relaqs_engine.layouts.distinct import size_of_sample
+from relaqs_engine.layouts.folder import Writing
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COLUMN,
+    BLOCK_COUNT,
+    FEW_UNIT_ROWS,
+    Column,
+    Layout,
+    OtherUnits,
+    OutlierUnits,
+    Partition,
+    UnitColumn,
+)
+from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.outliers import literal, outlier_condition
+from relaqs_engine.layouts.parquet import copy_to_parquet, settled
+from relaqs_engine.layouts.sources import RESERVED_PREFIX
+
+MOST_UNITS = 256
+"""In the index: each query names them."""
+MOST_SHARE = 0.01
+"""The largest share of the table's rows in outlier units."""
+MOST_ROWS_OF_SMALL = 20_000
+MOST_SHARE_OF_SMALL = 0.1
+"""Of a small table more rows may be in outlier units: so many, and this share."""
+_LEAST_GAIN = 2.0  # by this factor the largest of the other units is smaller than the largest of all
+MOST_VALUES = 1_000
+"""Of a column whose parts are kept."""
+MOST_SUMS = 16
+"""Of columns whose sums over units are kept."""
+SAMPLE_ROWS = 200_000
+ROWS_AT_ONCE = 8_000_000
+"""Of partitions whose units are counted in one statement."""
+_UNITS = f"{RESERVED_PREFIX}units"
+_HELD = f"{RESERVED_PREFIX}rows_of_units"
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "GEOMETRY")
+_KEY_TYPES = ("VARCHAR", "DATE", "TIMESTAMP", "UUID", "BOOLEAN")
+_LONGEST_KEY = 200  # characters
+_ROUNDING = 1e-9
+
+
+def with_outlier_units(cursor: Cursor, target: Writing, layout: Layout) -> Layout:
+    """Return a layout with its outlier units, and what is known of the others. Its partitions are written.
+
+    Args:
+        cursor: of a database that may read the files.
+        target: the write under way.
+        layout: sampled, by rows or by a cluster key.
+    """
+    if not layout.cluster_key or layout.max_unit_rows <= FEW_UNIT_ROWS:
+        return layout
+    table = _UnitCounter(cursor, target.files_of, layout)
+    keys = table.outlier_keys()
+    table = replace(table, is_outlier=unit_condition(layout, keys))
+    counted = table.counted()
+    counts, block_rows = table.outlier_rows() if keys else table.no_outlier_rows()
+    rows = _written(table, target, sum(counts)) if keys else None
+    columns = tuple(
+        replace(each, most_unit_rows=counted.parts_of_all.get(each.name)) for each in layout.columns
+    )
+    others = OtherUnits(
+        max_unit_rows=counted.max_unit_rows,
+        typical_unit_rows=counted.typical_unit_rows,
+        unit_kurtosis_rows=counted.kurtosis_of_others,
+        columns=counted.columns,
+        outlier_counts=counts,
+        outlier_block_rows=block_rows,
+    )
+    return replace(
+        layout,
+        columns=columns,
+        unit_kurtosis_rows=counted.kurtosis_of_all,
+        outlier_units=OutlierUnits(keys, rows, others),
+    )
+
+
+def unit_condition(layout: Layout, keys: Sequence[str | None], alias: str = "") -> str:
+    """Return the SQL that is true for a row of one of these units, and never NULL.
+
+    Args:
+        layout: by a key of one column, if there are keys.
+        keys: of the units, as texts.
+        alias: of the table.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> unit_condition(CATALOG.table("items"), ("7", None), "i")
+    'coalesce("i"."order_id" IN (7), false) OR "i"."order_id" IS NULL'
+    """
+    if not keys:
+        return "false"
+    (key,) = layout.cluster_key
+    name = f"{quote_name(alias)}.{quote_name(key)}" if alias else quote_name(key)
+    type_text = layout.column(key).type
+    values = [
+        each if is_number(type_text) else f"CAST({quote_text(each)} AS {type_text})"
+        for each in keys
+        if each is not None
+    ]
+    tests = [f"coalesce({name} IN ({', '.join(values)}), false)"] if values else []
+    return " OR ".join([*tests, *([f"{name} IS NULL"] if None in keys else [])])
+
+
+def _written(table: _UnitCounter, target: Writing, unit_count: int) -> Partition | None:
+    """Write the rows of the outlier units that are not in the outlier index of rows."""
+    cursor, layout = table.cursor, table.layout
+    condition, file = table.is_outlier, target.parts / "outlier-units.parquet"
+    if layout.outliers is not None:
+        condition = f"({condition}) AND NOT {outlier_condition(layout.columns)}"
+    copy_to_parquet(cursor, f"SELECT * FROM {table.rows_sql(layout.partitions)} WHERE {condition}", file)
+    ((rows,),) = cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
+    if rows:
+        return settled(cursor, target, file, int(rows), unit_count=unit_count)
+    file.unlink()
+    return None
+
+
+def portions(partitions: Sequence[Partition], rows_at_once: int) -> Iterator[list[Partition]]:
+    """Yield the partitions in order, in lists that have about so many rows."""
+    portion: list[Partition] = []
+    for partition in partitions:
+        portion.append(partition)
+        if sum(each.row_count for each in portion) >= rows_at_once:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
+
+
+def _has_parts(column: Column, layout: Layout) -> bool:
+    nested = column.type.startswith(_NESTED) or column.type.endswith("]")
+    return 0 < column.distinct_count <= MOST_VALUES and not nested and column.name not in layout.cluster_key
+
+
+def _is_summed(column: Column, layout: Layout) -> bool:
+    ends = (column.minimum, column.maximum)
+    are_known = all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends)
+    return is_number(column.type) and are_known and column.name not in layout.cluster_key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """A layout by a key whose units are looked into.
+
+    Attributes:
+        cursor: of a database that may read the files.
+        files_of: gives the files of partitions.
+        layout: of the table, with all of its partitions written.
+    """
+
+    cursor: Cursor
+    files_of: Callable[[Sequence[Partition]], Sequence[Path]]
+    layout: Layout
+
+    @property
+    def key(self) -> list[str]:
+        return [quote_name(name) for name in self.layout.cluster_key]
+
+    def rows_sql(self, partitions: Sequence[Partition]) -> str:
+        return parquet_rows(self.files_of(partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What was counted of the units.
+
+    kurtosis_of_all: see `Layout`, and so the two others. parts_of_all: the rows of the largest part of each
+    column, in any unit.
+    """
+
+    kurtosis_of_all: float
+    kurtosis_of_others: float
+    max_unit_rows: int
+    typical_unit_rows: float
+    parts_of_all: dict[str, int]
+    columns: tuple[UnitColumn, ...]
+
+
+@dataclass(slots=True)
+class _Moments:
+    """Sums over units of their rows m: of 1, m, m² and m⁴; and the largest."""
+
+    rows: float = 0.0
+    squares: float = 0.0
+    fourths: float = 0.0
+    most: float = 1.0
+
+    def add(self, rows: float, squares: float, fourths: float, most: float) -> None:
+        self.rows, self.squares, self.fourths = (
+            self.rows + rows,
+            self.squares + squares,
+            self.fourths + fourths,
+        )
+        self.most = max(self.most, most)
+
+    @property
+    def kurtosis(self) -> float:
+        return self.rows * self.fourths / max(self.squares**2, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _UnitCounter(KeyedTable):
+    """A table whose units' rows are counted. is_outlier: the SQL that is true for rows of outlier units."""
+
+    is_outlier: str = "false"
+
+    def outlier_keys(self) -> tuple[str | None, ...]:
+        """Return the keys of the units that are outliers, none where they would not help."""
+        if len(self.key) > 1 or not self._has_simple_key():
+            return ()
+        (key,) = self.key
+        largest: list[tuple[int, str | None]] = []
+        for partitions in portions(self.layout.partitions, ROWS_AT_ONCE):
+            largest += self.cursor.rows(
+                f"SELECT count(*) AS unit_rows, {key}::VARCHAR AS key FROM {self.rows_sql(partitions)} "
+                f"GROUP BY {key} ORDER BY unit_rows DESC, key LIMIT {MOST_UNITS + 1}"
+            )
+        largest.sort(key=lambda unit: (-unit[0], unit[1] or ""))
+        return self._chosen(largest)
+
+    def _has_simple_key(self) -> bool:
+        type_text = self.layout.column(self.layout.cluster_key[0]).type
+        return type_text in _KEY_TYPES or (is_number(type_text) and type_text not in ("FLOAT", "DOUBLE"))
+
+    def _chosen(self, largest: Sequence[tuple[int, str | None]]) -> tuple[str | None, ...]:
+        """Return the keys of the largest units that there is room for, given as (rows, key)."""
+        rows = self.layout.row_count
+        room = max(MOST_SHARE * rows, min(MOST_ROWS_OF_SMALL, MOST_SHARE_OF_SMALL * rows))
+        together = np.cumsum([count for count, _ in largest])
+        count = min(int((together <= room).sum()), MOST_UNITS, len(largest) - 1)
+        keys = [key for _, key in largest[:count]]
+        if any(key is not None and (len(key) > _LONGEST_KEY or "\0" in key) for key in keys):
+            return ()
+        return tuple(keys) if count and largest[count][0] * _LEAST_GAIN <= largest[0][0] else ()
+
+    def counted(self) -> _Counted:
+        """Return what all units have, and what those have that are no outliers."""
+        layout = self.layout
+        names = [column.name for column in layout.columns if _has_parts(column, layout)]
+        summed = [column for column in layout.columns if _is_summed(column, layout)][:MOST_SUMS]
+        middles = self._middles(summed)
+        of_all, of_others, sums = _Moments(), _Moments(), np.zeros((len(summed), 3))
+        parts = self._most_in_sample(names)
+        for partitions in portions(layout.partitions, ROWS_AT_ONCE):
+            self._make_units(partitions, summed, middles)
+            for is_outlier, moments, found in self._sums_of_units(len(summed)):
+                of_all.add(*moments)
+                if not is_outlier:
+                    of_others.add(*moments)
+                    sums = np.fmax(sums, found)
+            parts = self._most_with(parts, partitions)
+        return _Counted(
+            kurtosis_of_all=of_all.kurtosis,
+            kurtosis_of_others=of_others.kurtosis,
+            max_unit_rows=int(of_others.most),
+            typical_unit_rows=of_others.squares / max(of_others.rows, 1.0),
+            parts_of_all={name: max(parts[name], most) for name, most in self._parts_of_outliers(names)},
+            columns=_unit_columns(layout, parts, summed, middles, sums, of_others.most),
+        )
+
+    def _middles(self, columns: Sequence[Column]) -> FloatArray:
+        """Return about the mean of each column, NaN where there is none, from the first partitions."""
+        if not columns:
+            return np.zeros(0)
+        values = ", ".join(f"avg({_double(column)}) {_among_inliers(column)}" for column in columns)
+        ((*means,),) = self.cursor.rows(f"SELECT {values} FROM {self._sample_sql}")
+        return np.array([np.nan if mean is None else float(f"{mean:.6g}") for mean in means])
+
+    @property
+    def _sample_sql(self) -> str:
+        count, blocks = size_of_sample(self.layout.partitions, SAMPLE_ROWS)
+        return f"{self.rows_sql(self.layout.partitions[:count])} WHERE {BLOCK_COLUMN} < {blocks}"
+
+    def _most_in_sample(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the rows of the largest part of each column in a sample of units that are no outliers."""
+        rows = f"{self._sample_sql} AND NOT ({self.is_outlier})"
+        return {name: self._most(rows, self.key, name) for name in names}
+
+    def _make_units(
+        self, partitions: Sequence[Partition], summed: Sequence[Column], middles: FloatArray
+    ) -> None:
+        """Make the table of the units in some partitions, with what they have and sum to."""
+        keys = [f"{name} AS key_{i}" for i, name in enumerate(self.key)]
+        sums = []
+        for i, (column, middle) in enumerate(zip(summed, middles, strict=True)):
+            away, among = (
+                f"({_double(column)} - {literal(float(np.nan_to_num(middle)))})",
+                _among_inliers(column),
+            )
+            sums += [
+                f"coalesce(sum(greatest({away}, 0)) {among}, 0) AS above_{i}",
+                f"coalesce(sum(greatest(-{away}, 0)) {among}, 0) AS below_{i}",
+                f"coalesce(sum({away} ** 2) {among}, 0) AS squares_{i}",
+            ]
+        select = ", ".join(
+            [*keys, f"bool_or({self.is_outlier}) AS is_outlier", "count(*) AS unit_rows", *sums]
+        )
+        self.cursor.run(
+            f"CREATE OR REPLACE TEMP TABLE {_UNITS} AS SELECT {select} "
+            f"FROM {self.rows_sql(partitions)} GROUP BY {', '.join(self.key)}"
+        )
+
+    def _sums_of_units(self, summed: int) -> Iterator[tuple[bool, tuple[float, ...], FloatArray]]:
+        """Yield of outliers, and of others, sums of powers of rows, and the most that columns sum to."""
+        most = [f"max({side}_{i})" for i in range(summed) for side in ("above", "below", "squares")]
+        powers = [f"sum(unit_rows::DOUBLE ** {power})" for power in (1, 2, 4)]
+        select = ", ".join(["is_outlier", *powers, "max(unit_rows)::DOUBLE", *most])
+        for is_outlier, *found in self.cursor.rows(f"SELECT {select} FROM {_UNITS} GROUP BY is_outlier"):
+            yield is_outlier, tuple(found[:4]), np.array(found[4:], dtype=float).reshape(summed, 3)
+
+    def _most_with(self, most: dict[str, int], partitions: Sequence[Partition]) -> dict[str, int]:
+        """Return the rows of the largest part of each column, in these partitions or the ones before.
+
+        It reads the units that `_make_units` found, and drops their table.
+        """
+        above = min(most.values(), default=self.layout.max_unit_rows)
+        self.cursor.run(f"DELETE FROM {_UNITS} WHERE is_outlier OR unit_rows <= {above}")
+        same = " AND ".join(
+            f"whole.{name} IS NOT DISTINCT FROM units.key_{i}" for i, name in enumerate(self.key)
+        )
+        columns = ", ".join(f"whole.{quote_name(name)} AS part_{i}" for i, name in enumerate(most))
+        if columns:
+            self.cursor.run(
+                f"CREATE OR REPLACE TEMP TABLE {_HELD} AS SELECT units.rowid AS unit, unit_rows, {columns} "
+                f"FROM {self.rows_sql(partitions)} AS whole JOIN {_UNITS} AS units ON {same}"
+            )
+        found = {
+            name: max(known, self._most(f"{_HELD} WHERE unit_rows > {known}", ["unit"], f"part_{i}"))
+            for i, (name, known) in enumerate(most.items())
+        }
+        self.cursor.run(f"DROP TABLE IF EXISTS {_HELD}")
+        self.cursor.run(f"DROP TABLE {_UNITS}")
+        return found
+
+    def _parts_of_outliers(self, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield the rows of the largest part of each column in outlier units."""
+        rows = f"{self.rows_sql(self.layout.partitions)} WHERE {self.is_outlier}"
+        for name in names:
+            yield name, 1 if self.is_outlier == "false" else self._most(rows, self.key, name)
+
+    def _most(self, rows: str, key: Sequence[str], name: str) -> int:
+        """Return the most rows that have one key and one value, 1 where there are none."""
+        ((most,),) = self.cursor.rows(
+            f"SELECT max(part_rows) FROM (SELECT count(*) AS part_rows FROM {rows} "
+            f"GROUP BY {', '.join(key)}, {quote_name(name)})"
+        )
+        return int(most or 1)
+
+    def outlier_rows(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Return how many outlier units each partition has, and their rows in each of its blocks."""
+        count = len(self.layout.partitions)
+        rows = f"{self.rows_sql(self.layout.partitions)} WHERE {self.is_outlier}"
+        (key,) = self.key
+        units = self.cursor.table(f"SELECT file_index AS part, {key} FROM {rows} GROUP BY ALL")
+        blocks = self.cursor.table(
+            f"SELECT file_index AS part, {BLOCK_COLUMN} AS block, count(*) AS n FROM {rows} GROUP BY ALL"
+        )
+        found = np.zeros((count, BLOCK_COUNT), dtype=np.int64)
+        part, block, number = (doubles(column).astype(np.int64) for column in blocks.columns)
+        found[part, block] = number
+        counts = np.bincount(doubles(units.column("part")).astype(np.int64), minlength=count)
+        return tuple(counts.tolist()), tuple(map(tuple, found.tolist()))
+
+    def no_outlier_rows(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        count = len(self.layout.partitions)
+        return (0,) * count, ((0,) * BLOCK_COUNT,) * count
+
+
+def _unit_columns(
+    layout: Layout,
+    parts: dict[str, int],
+    summed: Sequence[Column],
+    middles: FloatArray,
+    sums: FloatArray,
+    most_rows: float,
+) -> tuple[UnitColumn, ...]:
+    """Return what is known of the columns in units that are no outliers. Sums of floats are rounded up."""
+    found = {name: UnitColumn(name, most_unit_rows=most) for name, most in parts.items()}
+    for column, middle, (above, below, squares) in zip(summed, middles, sums, strict=True):
+        if np.isnan(middle) or not np.isfinite((above, below, squares)).all():
+            continue
+        size = max(abs(float(column.minimum or 0)), abs(float(column.maximum or 0)))
+        rounding = 1e-15 * size * most_rows + _ROUNDING * (above + below)
+        found[column.name] = replace(
+            found.get(column.name, UnitColumn(column.name)),
+            middle=float(middle),
+            above=float(above + rounding),
+            below=float(below + rounding),
+            squares=float(squares * (1.0 + _ROUNDING) + rounding**2),
+        )
+    return tuple(found.values())
+
+
+def _double(column: Column) -> str:
+    return f"{quote_name(column.name)}::DOUBLE"
+
+
+def _among_inliers(column: Column) -> str:
+    """Return the FILTER that leaves out the values that a query reads from the outlier index of rows."""
+    if column.inlier_low is None or column.inlier_high is None:
+        return ""
+    low, high = literal(column.inlier_low), literal(column.inlier_high)
+    return f"FILTER ({quote_name(column.name)} BETWEEN {low} AND {high})"
