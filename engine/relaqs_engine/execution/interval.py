@@ -307,7 +307,7 @@ class IntervalEstimator:
 
 
 def _counted_by(columns: Sequence[BasisColumn]) -> IntArray:
-    """Return the place of the COUNT to which the rows of each column add 1, −1 for itself or where none is."""
+    """Return the place of the COUNT to which the rows of each column add 1, −1 where there is no other."""
     places = {column.name: i for i, column in enumerate(columns)}
 
     def last(i: int) -> int:

@@ -21,10 +21,12 @@ from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     HeavyUnits,
     Layout,
+    OutlierUnits,
     Partition,
     StoredFile,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
+from relaqs_engine.layouts.outlier_units import unit_condition
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
 from relaqs_engine.layouts.stored import download, stored_tables
@@ -119,6 +121,8 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
         yield _distinct_check(layout, cursor)
     if layout.outliers is not None and all(check.ok for check in files):
         yield _outlier_check(layout, cursor)
+    if layout.outlier_units is not None and layout.outlier_units.rows and all(check.ok for check in files):
+        yield _outlier_unit_check(layout, layout.outlier_units, cursor)
     if layout.heavy is not None and all(check.ok for check in files):
         yield _heavy_check(layout, layout.heavy, cursor)
     for companion in layout.companions if all(check.ok for check in files) else ():
@@ -182,6 +186,17 @@ def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
     fine = f"{layout.outliers.row_count:,} rows with values far out"
     table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {outlier_condition(layout.columns)}"
     return _check(layout, "outlier index", fine, _faults_of_copy(layout, layout.outliers, table, cursor))
+
+
+def _outlier_unit_check(layout: Layout, units: OutlierUnits, cursor: Cursor) -> Check:
+    """Return whether the rows of outlier units that are not in the outlier index are as written."""
+    assert units.rows is not None
+    condition = f"({unit_condition(layout, units.keys)})"
+    if layout.outliers is not None:
+        condition += f" AND NOT {outlier_condition(layout.columns)}"
+    table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {condition}"
+    fine = f"{len(units.keys):,} values of the key with most rows"
+    return _check(layout, "outlier units", fine, _faults_of_copy(layout, units.rows, table, cursor))
 
 
 def _heavy_check(layout: Layout, heavy: HeavyUnits, cursor: Cursor) -> Check:
