@@ -382,11 +382,24 @@ class Estimator:
         """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer."""
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: each.doubt_where(~decided, Reason.MAY_LEAVE) for i, each in found.items()}
+        found |= {
+            i: self._bounds_of_known(point, i, known, decided) for i, known in self._plan.bars.known_outputs
+        }
         if not self._plan.columns.counts_distinct:
             return found
         sides = self._bounds_of_distinct(point, rows, scan, decided)
         kinds = enumerate(output.kind for output in self._plan.outputs)
-        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
+        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT and i not in found}
+
+    def _bounds_of_known(
+        self, point: pa.Table, i: int, known: DistinctCount, decided: BoolArray
+    ) -> CellBounds:
+        """Return the ends of a further COUNT(DISTINCT) of a whole table, by the manifest."""
+        seen = doubles(point.column(i))
+        least, most = self._ends_of(known, point.num_rows)
+        doubt = np.where(decided, Reason.NONE, Reason.MAY_LEAVE)
+        found = CellBounds(np.maximum(seen, least), np.where(seen <= most, most, np.nan), doubt)
+        return found.doubt_where(seen > most, Reason.SO_FAR)
 
     def _bounds_of_distinct(
         self, point: pa.Table, rows: FloatArray, scan: Scan, decided: BoolArray
@@ -414,9 +427,7 @@ class Estimator:
         """Return the ends of COUNT(DISTINCT) of each row, by what the manifest has."""
         known, confidence = self._plan.bars.distinct, self._request.confidence
         assert known is not None
-        of_all = known.least, known.most, known.relative_error
-        least, most, error = (np.full(point.num_rows, each) for each in of_all)
-        least, most = counted_interval(least, most, error, confidence)
+        least, most = self._ends_of(known, point.num_rows)
         if (by := self._values_by_group) is None:
             return least, most
         place = self._places_of(point, by)
@@ -424,6 +435,12 @@ class Estimator:
         errors = np.array([*by.relative_errors, np.nan])[place]
         group_least, group_most = counted_interval(numbers, numbers, errors, confidence)
         return np.fmax(least, group_least if by.are_all else 0.0), np.fmin(most, group_most)
+
+    def _ends_of(self, known: DistinctCount, count: int) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of a number that the manifest has, for so many rows."""
+        numbers = (known.least, known.most, known.relative_error)
+        least, most, error = (np.full(count, each) for each in numbers)
+        return counted_interval(least, most, error, self._request.confidence)
 
     def _places_of(self, point: pa.Table, by: ValuesByGroup) -> IntArray:
         """Return where each row's group is among the numbers: NULL last, and behind it all others."""
@@ -460,12 +477,14 @@ def _with_known_counts(plan: MergePlan, point: pa.Table, found: CellIntervals) -
 
 def _with_values_within(plan: MergePlan, point: pa.Table, bounds: BoundsByColumn) -> pa.Table:
     """Return the point estimate with each COUNT(DISTINCT) between its ends."""
+    known = {i: each.least for i, each in plan.bars.known_outputs}
     for i, output in enumerate(plan.outputs):
-        if output.kind is OutputKind.DISTINCT and plan.bars.distinct is not None:
-            within = np.clip(doubles(point.column(i)), bounds[i].low, bounds[i].high)
-            point = point.set_column(
-                i, point.column_names[i], arrow(within).cast(point.column(i).type, False)
-            )
+        if output.kind is OutputKind.DISTINCT and (plan.bars.distinct is not None or i in known):
+            value = np.maximum(doubles(point.column(i)), known.get(i, 0.0))
+            low, high = bounds[i].low, np.where(np.isnan(bounds[i].high), np.inf, bounds[i].high)
+            whole = np.rint(np.clip(value, low, high))
+            whole = np.where(whole < low, np.ceil(low), np.where(whole > high, np.floor(high), whole))
+            point = point.set_column(i, point.column_names[i], arrow(whole).cast(point.column(i).type))
     return point
 
 

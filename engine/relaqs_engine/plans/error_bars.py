@@ -64,6 +64,8 @@ class ErrorBars:
         distinct: between which ends COUNT(DISTINCT x) of each group lies, by the manifest. None where nothing
             is known of x.
         distinct_by: the same of each group, where it is known. None where groups are not counted.
+        known_outputs: where a further COUNT(DISTINCT x) of a whole table stands among the outputs, and what
+            the manifest has of x.
         most_unit_rows: the most joined rows that a sampling unit has in one group, by the manifests. None
             where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
@@ -78,6 +80,7 @@ class ErrorBars:
     known_totals: tuple[tuple[str, float], ...] = ()
     distinct: DistinctCount | None = None
     distinct_by: ValuesByGroup | None = None
+    known_outputs: tuple[tuple[int, DistinctCount], ...] = ()
     most_unit_rows: int | None = None
     least_row_groups: int = 0
     leaves_units_out: bool = False
@@ -91,4 +94,4 @@ class ErrorBars:
         """Return the same where some of the rows do not count. At most all values are among the others."""
         distinct = None if self.distinct is None else replace(self.distinct, least=0.0)
         by = None if self.distinct_by is None else replace(self.distinct_by, are_all=False)
-        return replace(self, known_totals=(), distinct=distinct, distinct_by=by)
+        return replace(self, known_totals=(), distinct=distinct, distinct_by=by, known_outputs=())

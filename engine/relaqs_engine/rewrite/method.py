@@ -16,6 +16,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method, ValuesByGroup
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.sign import Sign
 from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
@@ -49,6 +50,7 @@ def choose_method(draft: Draft) -> Draft:
     sets = sum(len(each) > 1 for each in draft.grouping_sets)
     groups = GroupFacts(_expected_groups(draft), groups_are_complete(draft), sets, _most_groups(draft))
     method = _method(draft, groups)
+    known = tuple(_known_outputs(draft))
     bars = ErrorBars(
         method,
         BLOCK_COUNT if groups.expected * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
@@ -57,10 +59,16 @@ def choose_method(draft: Draft) -> Draft:
         known_totals=tuple(_known_totals(draft)),
         distinct=_known_values(draft),
         distinct_by=_known_values_by_group(draft),
+        known_outputs=known,
         most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
-    return replace(draft, bars=bars, groups=groups, basis=draft.basis + products)
+    positions = [i for i, _ in known]
+    outputs = tuple(
+        replace(each, kind=OutputKind.DISTINCT, sign=Sign.POSITIVE) if i in positions else each
+        for i, each in enumerate(draft.outputs)
+    )
+    return replace(draft, bars=bars, groups=groups, basis=draft.basis + products, outputs=outputs)
 
 
 def _method(draft: Draft, groups: GroupFacts) -> Method:
@@ -156,6 +164,32 @@ def _known_values_by_group(draft: Draft) -> ValuesByGroup | None:
     if counts is None:
         return None
     return ValuesByGroup(counts, group.distinct.hashes, layout.hash_probe, is_all and not draft.conjuncts)
+
+
+def _known_outputs(draft: Draft) -> Iterator[tuple[int, DistinctCount]]:
+    """Yield the outputs that count the distinct values of all rows in a list, and what is known of these."""
+    if not _counts_every_row(draft):
+        return
+    lists = {each.name: each.sql for each in draft.basis}
+    calls = {each.name: each for each in draft.of_values if each.call == f"COUNT(DISTINCT {each.listed})"}
+    for i, output in enumerate(draft.outputs):
+        counted = calls.get(output.estimate_sql.strip("()"))
+        if counted is None:
+            continue
+        listed = sqlglot.parse_one(lists[counted.listed], dialect=DIALECT)
+        column = listed.find(exp.Column)
+        if column is None or listed.sql(DIALECT) != _list_of_values(column):
+            continue  # of an expression, or of some rows
+        known = draft.column_of(column)
+        if known is not None and known.distinct is not None:
+            yield i, known.distinct
+
+
+def _list_of_values(column: exp.Column) -> str:
+    """Return the SQL that lists the distinct values of a column, as `rewrite/aggregates.py` writes it."""
+    there = exp.paren(column.copy()).is_(exp.null()).not_()
+    each_once = exp.ArrayAgg(this=exp.Distinct(expressions=[column.copy()]))
+    return exp.Filter(this=each_once, expression=exp.Where(this=there)).sql(DIALECT)
 
 
 def _counted_column(draft: Draft) -> tuple[exp.Column | None, bool]:
