@@ -57,7 +57,7 @@ from relaqs_engine.layouts.manifest import (
     UnitColumn,
 )
 from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.layouts.outliers import literal, outlier_condition
+from relaqs_engine.layouts.outliers import literal, outlier_condition, unit_condition
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
@@ -117,32 +117,6 @@ def with_outlier_units(cursor: Cursor, target: Writing, layout: Layout) -> Layou
         unit_kurtosis_rows=counted.kurtosis_of_all,
         outlier_units=OutlierUnits(keys, rows, others),
     )
-
-
-def unit_condition(layout: Layout, keys: Sequence[str | None], alias: str = "") -> str:
-    """Return the SQL that is true for a row of one of these units, and never NULL.
-
-    Args:
-        layout: by a key of one column, if there are keys.
-        keys: of the units, as texts.
-        alias: of the table.
-
-    >>> from relaqs_engine.planning.example import CATALOG
-    >>> unit_condition(CATALOG.table("items"), ("7", None), "i")
-    'coalesce("i"."order_id" IN (7), false) OR "i"."order_id" IS NULL'
-    """
-    if not keys:
-        return "false"
-    (key,) = layout.cluster_key
-    name = f"{quote_name(alias)}.{quote_name(key)}" if alias else quote_name(key)
-    type_text = layout.column(key).type
-    values = [
-        each if is_number(type_text) else f"CAST({quote_text(each)} AS {type_text})"
-        for each in keys
-        if each is not None
-    ]
-    tests = [f"coalesce({name} IN ({', '.join(values)}), false)"] if values else []
-    return " OR ".join([*tests, *([f"{name} IS NULL"] if None in keys else [])])
 
 
 def _written(table: _UnitCounter, target: Writing, unit_count: int) -> Partition | None:

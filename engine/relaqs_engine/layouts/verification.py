@@ -26,8 +26,7 @@ from relaqs_engine.layouts.manifest import (
     StoredFile,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
-from relaqs_engine.layouts.outlier_units import unit_condition
-from relaqs_engine.layouts.outliers import outlier_condition
+from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
 from relaqs_engine.layouts.stored import download, stored_tables
 from relaqs_engine.stores.address import Address

@@ -26,8 +26,7 @@ import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import Column, OtherUnits
-from relaqs_engine.layouts.outlier_units import unit_condition
-from relaqs_engine.layouts.outliers import outlier_condition
+from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
 from relaqs_engine.plans.basis import Basis, BasisColumn, UnitSum
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.layouts import append, compact, outlier_units, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
+from relaqs_engine.layouts.outliers import unit_condition
 from scipy.stats import binom
 
 import relaqs
@@ -116,7 +117,7 @@ def test_the_keys_with_most_rows_are_apart_and_the_others_are_measured(tmp_path:
     assert len(units.keys) >= 9
     assert read_manifest(layout.directory) == layout
     assert verify(layout.directory).ok
-    heavy = outlier_units.unit_condition(layout, units.keys)
+    heavy = unit_condition(layout, units.keys)
     ((rows, number),) = duckdb.sql(
         f'SELECT count(*), count(DISTINCT coalesce("user"::VARCHAR, \'none\')) FROM "table" WHERE {heavy}'
     ).fetchall()
