@@ -17,7 +17,12 @@ import scipy.stats
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.reasons import Reason, text_of
-from relaqs_engine.execution.row_groups import ENOUGH_ROW_GROUPS, intervals_wider_by
+from relaqs_engine.execution.row_groups import (
+    ENOUGH_ROW_GROUPS,
+    MOST_ABSENT,
+    absent_share,
+    intervals_wider_by,
+)
 from relaqs_engine.layouts.row_groups import RowGroup
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.explain import explain
@@ -461,6 +466,18 @@ def test_totals_of_groups_that_luck_has_certified_are_covered(mean_found: int) -
     wider = intervals_wider_by((runs > 0).sum(axis=1).astype(float), 24)
     assert np.mean(away <= reach * wider) > 0.93
     assert mean_found > 18 or np.mean(away <= reach) < 0.93
+
+
+def test_groups_that_luck_has_shown_in_all_row_groups_are_told_by_those_like_them() -> None:
+    """Twelve groups are in four of five row groups each. In eight that were drawn, about two are in all."""
+    random = np.random.default_rng(4)
+    found = random.binomial(8, 0.8, size=(2_000, 12)).astype(float)
+    rows = found * random.uniform(200.0, 400.0, found.shape)
+    shares = np.array([absent_share(r, f, 8) for r, f in zip(rows, found, strict=True)])
+    in_all = found == 8
+    assert in_all.sum() > 3_000
+    assert (shares[in_all] <= MOST_ABSENT).mean() < 0.02
+    assert (absent_share(np.full(12, 300.0), np.full(12, 8.0), 8) == 0.0).all()
 
 
 @pytest.fixture(scope="module")
