@@ -58,16 +58,18 @@ def test_certified_cells_hold(lines: list[Line]) -> None:
 def test_tame_functions_of_heavy_tails_are_certified(lines: list[Line]) -> None:
     """What a function cuts to size is certified in most cells of a table of rows.
 
-    Of the clusters nothing is: a hundredth of them is so large that one may decide about a group. Their
-    intervals hold all the same, for blocks are weighted by how unlike the clusters are: the band is that of
+    Of the clusters a hundredth is so large that one may decide about a group. The largest are counted apart.
+    Of the others totals are certified, and no averages of expressions, of which their sums are not known.
+    Intervals of all cells hold, for blocks are weighted by how unlike the clusters are: the band is that of
     `test_certified_cells_hold`.
     """
     for expression in ("avg(least(x, 100))", "sum(ln(1 + abs(x)))"):
         [line] = [line for line in lines if (line.expression, line.fraction) == (expression, FRACTIONS[-1])]
+        share = line.judged.coverage.certified_share
         if line.units == "rows":
-            assert line.judged.coverage.certified_share > 0.5
+            assert share > 0.5
         else:
-            assert line.judged.coverage.certified_share == 0.0
+            assert share > 0.3 if expression.startswith("sum") else share == 0.0
             assert line.judged.coverage.bounded_coverage >= 0.915
 
 
