@@ -44,7 +44,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor, parquet_rows, quote_name, quote_text
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition
-from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS, is_number
+from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 
 MOST_SHARE = 0.01
 """The largest share of the table's rows in the index, for all columns together."""
@@ -130,19 +130,15 @@ def unit_condition(layout: Layout, keys: Sequence[str | None], alias: str = "") 
         alias: of the table.
 
     >>> from relaqs_engine.planning.example import CATALOG
-    >>> unit_condition(CATALOG.table("items"), ("7", None), "i")
-    'coalesce("i"."order_id" IN (7), false) OR "i"."order_id" IS NULL'
+    >>> print(unit_condition(CATALOG.table("items"), ("7", None), "i"))
+    coalesce("i"."order_id" IN (TRY_CAST('7' AS BIGINT)), false) OR "i"."order_id" IS NULL
     """
     if not keys:
         return "false"
     (key,) = layout.cluster_key
     name = f"{quote_name(alias)}.{quote_name(key)}" if alias else quote_name(key)
     type_text = layout.column(key).type
-    values = [
-        each if is_number(type_text) else f"CAST({quote_text(each)} AS {type_text})"
-        for each in keys
-        if each is not None
-    ]
+    values = [f"TRY_CAST({quote_text(each)} AS {type_text})" for each in keys if each is not None]
     tests = [f"coalesce({name} IN ({', '.join(values)}), false)"] if values else []
     return " OR ".join([*tests, *([f"{name} IS NULL"] if None in keys else [])])
 
