@@ -12,7 +12,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := bootstrap dashboards engine relaqs tpch
+SOURCES := bootstrap dashboards engine lab relaqs tpch
 
 # The environment belongs to these files' content and to this folder: a change of either makes a new one.
 # A fingerprint in the name, not a time stamp, because a file may be edited while the install is running.

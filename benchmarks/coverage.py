@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_lab.cli.policy_tables import console
 from rich.table import Table
 
 from benchmarks import record, tpch
@@ -47,7 +48,6 @@ from benchmarks.held import without_limit
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder
 from benchmarks.replay import Replay, Truth, nearest_batches
 from benchmarks.tally import Coverage, EveryLook, FloatArray, all_held, counts_of, coverage_of
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 from relaqs.queries.snapshot import ConfidenceFor
 

@@ -24,12 +24,12 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import Layout, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.plans.schedule import mini_batches, partition_order
+from relaqs_lab.cli.policy_tables import console
 from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.coverage_cases import PARTITIONS, TPCH_TABLES, UNITS, warehouse
 from benchmarks.plain_duckdb import PlainDuckDB
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 PROMISED = 0.95

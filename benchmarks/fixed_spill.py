@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_lab.group_policies.spill import spilled_shares
+from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
+from relaqs_lab.groups.view import Fleet
+from relaqs_lab.records.comparison import Figure
+from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes
+from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, TABLE, GroupedJob, harmony_jobs
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured_iterations import measured_iteration
-from relaqs.group_policies.spill import spilled_shares
-from relaqs.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs.groups.view import Fleet
-from relaqs.records.comparison import Figure
-from relaqs.simulation.grouped.turns import IterationSeconds, Lanes
-from relaqs.simulation.grouped.workload import PAPER_FLEET, TABLE, GroupedJob, harmony_jobs
 
 MACHINES = 32
 DECODE_SECONDS_PER_BYTE = 1e-9

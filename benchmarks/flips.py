@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_lab.records import RecordFile
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import track
@@ -32,7 +33,6 @@ from rich.table import Table
 import relaqs
 from relaqs.queries.checkpoint import Checkpoint
 from relaqs.queries.folded import SavedState
-from relaqs.records import RecordFile
 
 ROWS = 40_000
 QUERIES = (

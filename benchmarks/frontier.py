@@ -6,8 +6,8 @@ The queries are those of `relaqs simulate`: twelve made-up ones of about 30,000 
 in the thesis. Two tables are printed for each time between arrivals.
 
 - *The policies*: the mean time to 70, 90 and 95 % smaller error relative to fair sharing, and the integral of
-  the error. The last line is the bound of each time for itself (`relaqs/simulation/bound.py`). It knows all
-  errors in advance, which no policy does.
+  the error. The last line is the bound of each time for itself (`lab/relaqs_lab/simulation/bound.py`). It
+  knows all errors in advance, which no policy does.
 - *The frontier*: the time to 70 % and the time to 90 %, each relative to fair sharing's, in one number by a
   weight. The best policy of the first table stands beside the bound of this number for any policy.
 
@@ -24,18 +24,18 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_lab.cli.comparison import policy_label, signed
+from relaqs_lab.cli.studies import run_cases
+from relaqs_lab.records.comparison import REFERENCE, Figure, compare, seconds_to
+from relaqs_lab.records.schedule_run import REDUCTIONS, ScheduleRun
+from relaqs_lab.simulation.bound import least_mean_seconds, least_weighted_seconds
+from relaqs_lab.simulation.simulator import Options
+from relaqs_lab.simulation.study import Case, JobMix
+from relaqs_lab.simulation.workload import Workload
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.record import circumstances, headline
-from relaqs.cli.comparison import policy_label, signed
-from relaqs.cli.studies import run_cases
-from relaqs.records.comparison import REFERENCE, Figure, compare, seconds_to
-from relaqs.records.schedule_run import REDUCTIONS, ScheduleRun
-from relaqs.simulation.bound import least_mean_seconds, least_weighted_seconds
-from relaqs.simulation.simulator import Options
-from relaqs.simulation.study import Case, JobMix
-from relaqs.simulation.workload import Workload
 
 FAMILY = tuple(f"milestones:{which}" for which in ("70", "70x4+90", "70x2+90", "70+90", "90"))
 BALANCED = ("milestones:error+70+90+95", "milestones:error+70x1.5+90+95")

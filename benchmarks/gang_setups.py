@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relaqs.cli.policy_tables import both_parts
-from relaqs.cli.studies import kept_or_computed
-from relaqs.records.gang_comparison import GANG_MEASURES, relative, share_within
-from relaqs.records.gang_run import GangRun
-from relaqs.records.side_by_side import policy_rows
-from relaqs.simulation.machines.faults import Faults
-from relaqs.simulation.machines.gang_study import GangCase, Table2, run_gang_case
-from relaqs.simulation.machines.published import SOON_SECONDS
-from relaqs.simulation.machines.simulator import Timing
+from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.cli.studies import kept_or_computed
+from relaqs_lab.records.gang_comparison import GANG_MEASURES, relative, share_within
+from relaqs_lab.records.gang_run import GangRun
+from relaqs_lab.records.side_by_side import policy_rows
+from relaqs_lab.simulation.machines.faults import Faults
+from relaqs_lab.simulation.machines.gang_study import GangCase, Table2, run_gang_case
+from relaqs_lab.simulation.machines.published import SOON_SECONDS
+from relaqs_lab.simulation.machines.simulator import Timing
 
 CHECKPOINT, LIVE, SLOW = 20.0, 1.0, 30.0  # seconds a rescale
 AT_EVENTS, ROUND_SECONDS = 30.0, 600.0

@@ -22,6 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.records.gang_comparison import relative, wilcoxon_p
+from relaqs_lab.simulation.machines.gang_study import Table2
+from relaqs_lab.simulation.machines.published import ONES_LESS_THAN, PUBLISHED
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -51,10 +55,6 @@ from benchmarks.gang_sweeps import (
     print_faults,
     print_rows,
 )
-from relaqs.cli.policy_tables import both_parts
-from relaqs.records.gang_comparison import relative, wilcoxon_p
-from relaqs.simulation.machines.gang_study import Table2
-from relaqs.simulation.machines.published import ONES_LESS_THAN, PUBLISHED
 
 MORE_NICE = 15
 MOST_RATIO = 0.95  # of `completion_rate` to `ones`

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.records.gang_comparison import GANG_MEASURES
+from relaqs_lab.records.gang_run import GangRun
+from relaqs_lab.records.side_by_side import policy_rows
+from relaqs_lab.simulation.machines.faults import Faults
+from relaqs_lab.simulation.machines.gang_study import Table2
+from relaqs_lab.simulation.machines.known_passes import KnownPasses
+from relaqs_lab.simulation.machines.table2 import ARRIVAL_SECONDS
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -20,14 +28,6 @@ from benchmarks.gang_setups import (
     change,
     mean_seconds,
 )
-from relaqs.cli.policy_tables import both_parts
-from relaqs.records.gang_comparison import GANG_MEASURES
-from relaqs.records.gang_run import GangRun
-from relaqs.records.side_by_side import policy_rows
-from relaqs.simulation.machines.faults import Faults
-from relaqs.simulation.machines.gang_study import Table2
-from relaqs.simulation.machines.known_passes import KnownPasses
-from relaqs.simulation.machines.table2 import ARRIVAL_SECONDS
 
 WIDTH = 130
 OWN_PASS = ("deploy", "own_pass")

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
+from relaqs_lab.cli.policy_tables import console
+
 from benchmarks import record
 from benchmarks.gate_data import TABLES, Table, lay_out, source_of, units_of
 from benchmarks.gate_lines import Line, as_record, lines_of, summary_of, table_of
 from benchmarks.gate_queries import queries_of
 from benchmarks.gate_runs import Counted, Run, carry_out
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50)

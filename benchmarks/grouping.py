@@ -21,22 +21,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from relaqs_lab.group_policies.arrangement import Arrangement
+from relaqs_lab.group_policies.considered import considered
+from relaqs_lab.group_policies.group_model import Bound, GroupModel
+from relaqs_lab.group_policies.harmony import Harmony
+from relaqs_lab.group_policies.prefixes import PrefixSearch, Refinement
+from relaqs_lab.groups.plan import GroupPlan, TurnTaking
+from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
+from relaqs_lab.groups.view import Fleet, GroupView
+from relaqs_lab.simulation.grouped.queries import EndlessQueries
+from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes, sharing
+from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.grouping_oracles import annealed, best_of_prefixes
 from benchmarks.measured_iterations import equation_1, measured_iteration, some_needs
-from relaqs.group_policies.arrangement import Arrangement
-from relaqs.group_policies.considered import considered
-from relaqs.group_policies.group_model import Bound, GroupModel
-from relaqs.group_policies.harmony import Harmony
-from relaqs.group_policies.prefixes import PrefixSearch, Refinement
-from relaqs.groups.plan import GroupPlan, TurnTaking
-from relaqs.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs.groups.view import Fleet, GroupView
-from relaqs.simulation.grouped.queries import EndlessQueries
-from relaqs.simulation.grouped.turns import IterationSeconds, Lanes, sharing
-from relaqs.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
 
 SIZES = ((80, 100), (1_000, 1_000), (8_000, 10_000))
 BUDGET_SECONDS = 0.5  # of CPU, for the largest

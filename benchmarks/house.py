@@ -29,6 +29,7 @@ FOLDERS = {
     "relaqs": ".",
     "relaqs_engine": "engine",
     "relaqs_bootstrap": "bootstrap",
+    "relaqs_lab": "lab",
     "relaqs_tpch": "tpch",
     "relaqs_dashboards": "dashboards",
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from relaqs_engine.catalog import Catalog
+from relaqs_lab.cli.policy_tables import console
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -25,7 +26,6 @@ from benchmarks import record, tpch
 from benchmarks.overhead import WrongAnswerError
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts
 from benchmarks.timed import OnlineRun, OnlineSession, PlainRun, in_turns, run_plain
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 QUESTIONS = {

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_lab.records.outcome import Decisions, Outcome
+from relaqs_lab.records.schedule_run import ScheduleRun
+from relaqs_lab.records.trace import Trace, TraceTable
+from relaqs_lab.simulation.study import load, record_of
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.steps import steps_of_query
 from relaqs_tpch.truth import Truth
 
 from benchmarks.live import Finished, FloatArray, LiveRun
-from relaqs.records.outcome import Decisions, Outcome
-from relaqs.records.schedule_run import ScheduleRun
-from relaqs.records.trace import Trace, TraceTable
 from relaqs.scheduling import EPOCH_SECONDS
 from relaqs.sharing.view import Kind
-from relaqs.simulation.study import load, record_of
 
 Traced = tuple[Trace, FloatArray]
 """What a job did step by step, and when each step ended, shape (steps,), on the run's clock."""

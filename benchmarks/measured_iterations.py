@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-from relaqs.simulation.grouped.turns import IterationSeconds, Sharing
+from relaqs_lab.simulation.grouped.turns import IterationSeconds, Sharing
 
 
 def measured_iteration(

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_lab.records.comparison import Figure
+from relaqs_lab.simulation.workload import poisson_arrivals
 from relaqs_tpch.queries import query
 from relaqs_tpch.training import ALGORITHMS, training_job
 from rich.console import Console
@@ -31,9 +33,7 @@ from benchmarks.policies_live import estimated_queries, query_job
 from benchmarks.record import circumstances, headline, write
 from benchmarks.training_data import live_job
 from relaqs.executors.threads import usable_cores
-from relaqs.records.comparison import Figure
 from relaqs.sharing.view import Kind
-from relaqs.simulation.workload import poisson_arrivals
 
 MOST_STEPS = 40
 REDUCTION = np.array([0.9])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from relaqs_lab.simulation.workload import poisson_arrivals
 
 import relaqs
 from benchmarks.live import FloatArray, LiveJob
@@ -19,7 +20,6 @@ from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs.simulation.workload import poisson_arrivals
 from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.training import MiniBatchPerceptron, Perceptron, TorchModule, TrainingRun
 

@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 from distributed import Client
 from relaqs_engine.catalog import Catalog
+from relaqs_lab.records.comparison import Figure
 from relaqs_tpch.queries import query
 from rich.console import Console
 from rich.table import Table
@@ -54,7 +55,6 @@ from relaqs.gangs.policy import SlotPolicy
 from relaqs.jobs.job import StepReport
 from relaqs.memory import machine_memory_bytes
 from relaqs.policies import DEFAULT_POLICY
-from relaqs.records.comparison import Figure
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 

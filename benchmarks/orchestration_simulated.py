@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from relaqs_lab.records.comparison import Figure
+from relaqs_lab.simulation.machines.convergence import Convergence
+from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
+from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
 from rich.console import Console
 from rich.table import Table
 
@@ -35,10 +39,6 @@ from benchmarks.record import circumstances, headline, write
 from relaqs.executors.dask.slot_offers import SLOT_EPOCH_SECONDS
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.policy import SlotPolicy
-from relaqs.records.comparison import Figure
-from relaqs.simulation.machines.convergence import Convergence
-from relaqs.simulation.machines.simulator import Timing, simulate_gangs
-from relaqs.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
 from relaqs.slot_policies.registry import chosen_slot_policy
 from relaqs.training import TrainingRun
 

@@ -21,6 +21,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 from relaqs_engine.sql.binder import Binder
+from relaqs_lab.cli.policy_tables import console
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
@@ -30,7 +31,6 @@ from benchmarks import record, tpch
 from benchmarks.medians import Medians, Runs
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder, files_of_layouts
 from benchmarks.timed import OnlineSession, in_turns, run_plain
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 # Heading, figure, decimals.

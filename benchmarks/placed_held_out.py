@@ -19,17 +19,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.learning.lessons import Lessons, learn
+from relaqs_lab.records.placed_comparison import PLACED_MEASURES
+from relaqs_lab.records.side_by_side import over_seeds
+from relaqs_lab.simulation.early_stops import EarlyStops
+from relaqs_lab.simulation.placed.models import ALGORITHMS, Algorithm
+from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
+from relaqs_lab.simulation.placed.workload import Scenario
 from rich.console import Console
 from rich.table import Table
-
-from relaqs.cli.policy_tables import both_parts
-from relaqs.learning.lessons import Lessons, learn
-from relaqs.records.placed_comparison import PLACED_MEASURES
-from relaqs.records.side_by_side import over_seeds
-from relaqs.simulation.early_stops import EarlyStops
-from relaqs.simulation.placed.models import ALGORITHMS, Algorithm
-from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
-from relaqs.simulation.placed.workload import Scenario
 
 NODES, DEVICES, LOAD = 10, 4, 1.5
 ASKED = 0.05  # by which mlf_rl may be slower

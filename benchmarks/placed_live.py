@@ -30,6 +30,7 @@ import numpy as np
 from distributed import Client
 from distributed.protocol import pickle
 from relaqs_engine.catalog import Catalog
+from relaqs_lab.simulation.workload import poisson_arrivals
 from relaqs_tpch import generate
 from rich.console import Console
 from rich.table import Table
@@ -60,7 +61,6 @@ from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs.simulation.workload import poisson_arrivals
 from relaqs.training import ModelParts, TorchModule, TrainingRun
 
 SQL = "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits"

@@ -4,9 +4,9 @@
 
 Each kind of model (`benchmarks.placed_models`) first trains alone, on a scheduler and workers of one thread:
 that is what it takes alone. Then a seed's runs come as a Poisson process and share the cores fairly. The
-simulator (`relaqs.simulation.placed`) gets when each came, what it takes alone, its parts and what they ask
-of a core, and asks the same placed policy twice a second. A simulated part is slower by what is asked of its
-device. A real one takes turns.
+simulator (`relaqs_lab.simulation.placed`) gets when each came, what it takes alone, its parts and what they
+ask of a core, and asks the same placed policy twice a second. A simulated part is slower by what is asked of
+its device. A real one takes turns.
 
 *Equal views*: each view for which a live plan was made goes to a new policy of that name, as another process
 would read it. Its plan must be the same.
@@ -23,6 +23,12 @@ from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_lab.simulation.placed.curves import LearningCurve
+from relaqs_lab.simulation.placed.models import Algorithm
+from relaqs_lab.simulation.placed.moves import MoveCosts
+from relaqs_lab.simulation.placed.simulator import PlacedRules, simulate_placed
+from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload
+from relaqs_lab.simulation.workload import poisson_arrivals
 from rich.console import Console
 from rich.table import Table
 
@@ -36,12 +42,6 @@ from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.placed_policies.taking_turns import TakingTurns
 from relaqs.sharing.view import Kind
-from relaqs.simulation.placed.curves import LearningCurve
-from relaqs.simulation.placed.models import Algorithm
-from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.simulator import PlacedRules, simulate_placed
-from relaqs.simulation.placed.workload import PlacedJob, PlacedWorkload
-from relaqs.simulation.workload import poisson_arrivals
 
 AGREES = 0.10  # of the mean completion time
 PERIOD_SECONDS = 0.5  # between two simulated plans

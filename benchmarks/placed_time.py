@@ -24,11 +24,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from relaqs_lab.cli.placed import scenario_of
+from relaqs_lab.simulation.early_stops import EarlyStops
+from relaqs_lab.simulation.placed.moves import MoveCosts
+from relaqs_lab.simulation.placed.placed_study import PlacedCase
+from relaqs_lab.simulation.placed.simulator import simulate_placed
+from relaqs_lab.simulation.placed.states import PlacedStates
+from relaqs_lab.simulation.placed.workload import Scenario
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.scheduling_time import cpu_ms
-from relaqs.cli.placed import scenario_of
 from relaqs.executors.leases import slot_name
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
@@ -39,12 +45,6 @@ from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.mlf_rl import MlfRl
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.simulation.early_stops import EarlyStops
-from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.placed_study import PlacedCase
-from relaqs.simulation.placed.simulator import simulate_placed
-from relaqs.simulation.placed.states import PlacedStates
-from relaqs.simulation.placed.workload import Scenario
 from relaqs.training.parted.cut import ModelCut
 from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
 from relaqs.training.parted.run_facts import RunHistory

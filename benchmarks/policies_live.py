@@ -14,20 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from relaqs_lab.cli.comparison import tables
+from relaqs_lab.records.schedule_run import ScheduleRun
+from relaqs_lab.simulation.workload import poisson_arrivals
 from relaqs_tpch.queries import QUERIES, query
 from rich.console import Console
 
 from benchmarks.live import Driver, LiveJob
 from benchmarks.live_record import query_trace, schedule_run
 from benchmarks.record import circumstances, headline, write
-from relaqs.cli.comparison import tables
 from relaqs.executors.threads import usable_cores
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
-from relaqs.records.schedule_run import ScheduleRun
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs.simulation.workload import poisson_arrivals
 
 
 def query_job(number: int, seed: int) -> LiveJob:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_tpch.report.predicted import errors_ahead
+from relaqs_lab.report.predicted import errors_ahead
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import OptimizeWarning, curve_fit

@@ -12,13 +12,13 @@ import argparse
 import time
 from pathlib import Path
 
+from relaqs_lab.simulation.machines.adaptdl import read_workload
+from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from relaqs.gangs.nodes import Nodes
-from relaqs.simulation.machines.adaptdl import read_workload
-from relaqs.simulation.machines.simulator import Timing, simulate_gangs
 from relaqs.slot_policies.registry import make_slot_policy
 
 PUBLISHED_SECONDS = {  # workloads 1 to 8

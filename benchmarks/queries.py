@@ -22,6 +22,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.online_plan import Mode
 from relaqs_engine.sql.binder import Binder
+from relaqs_lab.cli.policy_tables import console
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
@@ -33,7 +34,6 @@ from benchmarks.overhead import WrongAnswerError
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts
 from benchmarks.tally import Coverage
 from benchmarks.timed import CERTIFIED_FROM, OnlineRun, OnlineSession, PlainRun, run_plain
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 WIDTH = 132  # columns of the table where no terminal says how many there are

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaqs import records
-from relaqs.records.store import json_value
+from relaqs_lab import records
+from relaqs_lab.records.store import json_value
 
 RESULTS = Path(__file__).with_name("results")
 DATA = RESULTS / "data"

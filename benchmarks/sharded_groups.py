@@ -38,6 +38,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+from relaqs_lab.group_policies.group_model import Bound, GroupTimes
 
 from benchmarks.sharded_live import (
     LONG_SECONDS,
@@ -50,7 +51,6 @@ from benchmarks.sharded_live import (
     waited_seconds,
 )
 from relaqs import Session, connect, shuffle
-from relaqs.group_policies.group_model import Bound, GroupTimes
 from relaqs.training import SubtaskSeconds, TrainingRun
 
 MEGABYTES = (1.0, 6.0)  # of a job's parameters

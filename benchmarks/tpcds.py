@@ -30,6 +30,7 @@ import duckdb
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
+from relaqs_lab.cli.policy_tables import console
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -39,7 +40,6 @@ from benchmarks.coverage_suite import sampled_of
 from benchmarks.plain_duckdb import files_of_folder
 from benchmarks.record import DATA
 from relaqs import connect
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.records.store import RecordFile
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -34,9 +36,7 @@ from benchmarks.coverage_cases import PARTITIONS, Case, Units
 from benchmarks.held import without_limit
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder
 from benchmarks.tally import Coverage
-from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
-from relaqs.records.store import RecordFile
 
 TOGETHER = 4  # orders that a process looks at before their counts are kept
 KIND = "held"  # of a record

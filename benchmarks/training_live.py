@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from relaqs_lab.cli.comparison import tables
+from relaqs_lab.records.schedule_run import ScheduleRun
+from relaqs_lab.records.store import RecordFile
+from relaqs_lab.simulation.workload import poisson_arrivals
 from rich.console import Console
 
 from benchmarks.live import Driver, LiveRun
 from benchmarks.live_record import lowest_losses, schedule_run, training_trace
 from benchmarks.record import circumstances, headline, write
 from benchmarks.training_data import training_jobs, warehouse
-from relaqs.cli.comparison import tables
 from relaqs.executors.threads import usable_cores
-from relaqs.records.schedule_run import ScheduleRun
-from relaqs.records.store import RecordFile
-from relaqs.simulation.workload import poisson_arrivals
 
 WARM_STEPS = 2  # of every job, before anything is measured: imports and files are cold only once
 

@@ -15,7 +15,6 @@ move. Names are loaded when they are first used, so that `import relaqs` and the
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from relaqs_engine.errors import (
@@ -33,9 +32,6 @@ from relaqs_engine.errors import (
     UnsupportedError,
 )
 from relaqs_engine.first_use import on_first_use
-from relaqs_engine.old_paths import MovedModules
-
-from relaqs.old_paths import MOVED
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -147,9 +143,6 @@ _HOMES = {
     "shuffle": "relaqs.laying_out",
     "verify": "relaqs_engine.layouts",
 }
-
-sys.meta_path.append(MovedModules(MOVED))
-
 
 _load, __dir__ = on_first_use("relaqs", _HOMES)
 

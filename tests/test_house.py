@@ -20,6 +20,7 @@ PACKAGES = {
     "relaqs_bootstrap": ROOT / "bootstrap" / "relaqs_bootstrap",
     "relaqs_engine": ROOT / "engine" / "relaqs_engine",
     "relaqs": ROOT / "relaqs",
+    "relaqs_lab": ROOT / "lab" / "relaqs_lab",
     "relaqs_tpch": ROOT / "tpch" / "relaqs_tpch",
     "relaqs_dashboards": ROOT / "dashboards" / "relaqs_dashboards",
 }
@@ -71,8 +72,21 @@ MAY_IMPORT = {
         "tomli_w",
         "xxhash",
     },
+    "relaqs_lab": {
+        "relaqs",
+        "relaqs_engine",
+        "relaqs_bootstrap",
+        "click",
+        "matplotlib",
+        "numpy",
+        "pyarrow",
+        "rich",
+        "scipy",
+        "torch",
+    },
     "relaqs_tpch": {
         "relaqs",
+        "relaqs_lab",
         "relaqs_engine",
         "relaqs_bootstrap",
         "click",
@@ -93,7 +107,7 @@ MAY_IMPORT = {
         "traitlets",
     },
 }
-UPPER_FLOORS = ("relaqs_tpch", "relaqs_dashboards")
+UPPER_FLOORS = ("relaqs_lab", "relaqs_tpch", "relaqs_dashboards")
 
 # Pure code gets the clock and the random generator passed in, and leaves concurrency to its caller.
 PURE = ("relaqs_bootstrap", "relaqs_engine")
@@ -114,7 +128,7 @@ ONLY_IN = {
 LONGEST_FILE_LINES = 900
 TEXT_SUFFIXES = {".py", ".sql", ".md", ".toml", ".txt", ".typed", ".json", ".ts", ".mjs", ".css", ""}
 TEXT_SUFFIXES |= {".yml", ".yaml", ".service", ".sh"}
-CODE_FOLDERS = ("bootstrap", "engine", "relaqs", "tpch", "dashboards")
+CODE_FOLDERS = ("bootstrap", "engine", "relaqs", "lab", "tpch", "dashboards")
 MADE = {"__pycache__", "node_modules", ".build"}  # folders of files nobody wrote here
 REGISTRIES = ("pypi org", "pythonhosted org", "npmjs org", "debian org", "crates io")
 REGISTRY_HOSTS = tuple(name.replace(" ", ".") for name in REGISTRIES)  # spelt so that this file names none
@@ -192,6 +206,12 @@ def test_imports_point_downward() -> None:
         allowed = MAY_IMPORT[package] | {package} | sys.stdlib_module_names
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in imported_modules(path) - allowed]
     assert wrong == []
+
+
+def test_the_core_imports_no_lab_and_no_dashboard_does() -> None:
+    """Research stands beside the product: only the lab itself and the benchmark of TPC-H import it."""
+    users = {package for package, path in product_files() if "relaqs_lab" in imported_modules(path)}
+    assert users == {"relaqs_lab", "relaqs_tpch"}
 
 
 def test_no_code_of_relaqs_names_what_lies_above_it() -> None:

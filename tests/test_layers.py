@@ -18,16 +18,14 @@ from benchmarks.house import (
 # From the ground up. A room may import those on lower floors, and no other on its own.
 FLOORS = {
     "relaqs": (
-        {"arguments", "gangs", "groups", "laying_out", "old_paths", "parts", "plugins", "python_values"},
+        {"arguments", "gangs", "laying_out", "parts", "plugins", "python_values"},
         {"memory", "prediction", "progress"},
         {"sharing"},
         {"jobs", "policies"},
-        {"group_policies", "placed_policies", "rendering", "scheduling", "slot_policies"},
+        {"placed_policies", "rendering", "scheduling", "slot_policies"},
         {"executors"},
         {"dask"},
-        {"records"},
-        {"simulation"},
-        {"learning", "pacing", "queries", "training"},
+        {"pacing", "queries", "training"},
         {"session"},
         {"metrics"},
         {"opening", "serve"},
@@ -36,8 +34,16 @@ FLOORS = {
         {"mcp", "notebook"},
         {"__main__"},
     ),
+    "relaqs_lab": (
+        {"groups", "placed_baselines", "records", "slot_baselines"},
+        {"group_policies"},
+        {"simulation"},
+        {"learning"},
+        {"cli"},
+        {"report"},
+    ),
     "relaqs_engine": (
-        {"arrow_arrays", "duck_words", "errors", "file_locks", "first_use", "old_paths"},
+        {"arrow_arrays", "duck_words", "errors", "file_locks", "first_use"},
         {"stores"},
         {"duck"},
         {"layouts"},

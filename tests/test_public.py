@@ -1,21 +1,17 @@
-"""What is public: listed, documented, in the reference, and found by its old import paths."""
+"""What is public: listed, documented, and in the reference."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 import types
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-import relaqs_engine.old_paths
 
 import relaqs
 import relaqs.dbapi
-import relaqs.old_paths
 from relaqs.policies import Policy
 from relaqs.training import MiniBatchTraining, TellsClasses, Training, TrainingJob
 from tests.test_house import PACKAGES, python_files
@@ -35,7 +31,6 @@ PROMISES = (
 
 # Errors that users do not meet as such: they catch the class above, or what the task is told instead.
 INTERNAL_ERRORS = {"Interrupted", "MissingObjectError", "NoRangesError", "RefusedError", "UnseenFileError"}
-MOVED = relaqs.old_paths.MOVED | relaqs_engine.old_paths.MOVED
 
 
 def public_names() -> list[tuple[str, str]]:
@@ -81,7 +76,7 @@ def test_nothing_is_public_that_is_not_listed(package: str) -> None:
         and not isinstance(value, types.GenericAlias)
         and getattr(value, "__module__", "").split(".")[0].startswith("relaqs")
     }
-    assert named - set(module.__all__) - {"MovedModules", "on_first_use"} == set()
+    assert named - set(module.__all__) - {"on_first_use"} == set()
 
 
 @pytest.mark.parametrize(("package", "name"), public_names())
@@ -131,69 +126,3 @@ def test_every_public_name_is_in_the_reference(package: str) -> None:
         return  # the site lists the whole package
     missing = [name for name in import_module(package).__all__ if not re.search(rf"\b{name}\b", pages)]
     assert missing == []
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_an_old_path_leads_to_the_module_and_says_so(old: str) -> None:
-    new = import_module(MOVED[old])
-    spec = new.__spec__
-    sys.modules.pop(old, None)
-    with pytest.warns(
-        DeprecationWarning, match=re.escape(f"{old} is now {MOVED[old]}; import it from there")
-    ):
-        found = import_module(old)
-    assert found is new
-    assert new.__spec__ is spec
-
-
-OLD_IMPORTS = (
-    "from relaqs.online_query import OnlineQuery",
-    "from relaqs.publisher import QueryTimeoutError",
-    "from relaqs.options import ArgumentError, Interval, QueryOptions",
-    "from relaqs.snapshot import Snapshot",
-    "from relaqs.foreign_query import QueryPacer",
-    "from relaqs.pacing import Pacer, report",
-    "from relaqs.policies.base import Policy",
-    "from relaqs.policies.history import History, Observation",
-    "from relaqs.policies.outlook import fit_quality_curves",
-    "from relaqs.policies.plan import Plan",
-    "from relaqs.policies.view import Jobs, JobView, Kind, View",
-    "from relaqs.scheduling import ClusterStatus, JobStatus",
-    "from relaqs.scheduling.status import ClusterStatus, JobStatus",
-    "from relaqs.simulation.trace import Trace",
-    "from relaqs.training.arguments import MissingPackageError",
-    "from relaqs.training.k_means import KMeans",
-    "from relaqs.training.protocol import Rows, Sums, TrainingJob",
-    "from relaqs.training.scikit_hook import report_fits",
-    "from relaqs.training.torch_hook import report_losses",
-    "from relaqs.training.xgboost_callback import Report",
-    "from relaqs_engine.advise import Advice",
-    "from relaqs_engine.plan import OnlinePlan",
-    "import relaqs.policies.view as v; assert v.View.__module__ == 'relaqs.sharing.view'",
-)
-
-# Each statement finds our packages as if nothing of them had been imported, and other libraries as they are.
-EACH_ANEW = """
-import sys
-
-finders = list(sys.meta_path)
-for statement in sys.argv[1:]:
-    for name in [name for name in sys.modules if name.startswith("relaqs")]:
-        del sys.modules[name]
-    sys.meta_path[:] = finders
-    try:
-        exec(statement, {})
-    except BaseException as error:
-        sys.exit(f"{statement}: {error!r}")
-"""
-
-
-def test_old_imports_work_in_programs_that_imported_nothing_before() -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EACH_ANEW, *OLD_IMPORTS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_module_that_never_was_is_still_missing() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'relaqs\.online_queries'"):
-        import_module("relaqs.online_queries")

@@ -2,9 +2,3 @@
 
 Pure decisions plus one edge (`duck.py`, which alone calls DuckDB). No Dask, no threads, no clock.
 """
-
-import sys
-
-from relaqs_engine.old_paths import MOVED, MovedModules
-
-sys.meta_path.append(MovedModules(MOVED))

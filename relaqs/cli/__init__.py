@@ -1,9 +1,9 @@
 """The program `relaqs`: one module a command, loaded when it is asked for, and the way every command ends.
 
 Commands parse arguments and print; what they do is done by `relaqs` and the packages above it. An installed
-package adds a command by an entry point in the group `relaqs.commands`: `demo`, `tpch` and `dashboard` come
-in this way. Exit codes: 0; 1 for a failed run; 2 for bad usage; 130 after ctrl-C; 141 when the reader of the
-output has gone away.
+package adds a command by an entry point in the group `relaqs.commands`: `demo`, `tpch`, `simulate`, `learn`
+and `dashboard` come in this way. Exit codes: 0; 1 for a failed run; 2 for bad usage; 130 after ctrl-C; 141
+when the reader of the output has gone away.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ COMMANDS = {
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
-    "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
-    "learn": ("relaqs.cli.learn:learn_command", "Learn a placed policy from simulated jobs."),
 }
 SECTIONS = {  # of the help, in this order; what is in none comes last
     "Ask": ("sql", "shell", "tables", "explain"),

@@ -90,6 +90,7 @@ def test_both_packages_hold_what_is_used(installed: Path) -> None:
         "relaqs_bootstrap",
         "relaqs_dashboards",
         "relaqs_engine",
+        "relaqs_lab",
         "relaqs_tpch",
     }
     with tarfile.open(source) as inside:

@@ -119,7 +119,7 @@ NOT_NEEDED = {
         "sqlglot.optimizer.qualify",
     ),
     *("relaqs_engine.execution.estimator", "relaqs_engine.layouts.build", "relaqs_engine.rewrite", "scipy"),
-    *("relaqs.laying_out", "relaqs.queries.folded", "relaqs.simulation", "relaqs.training"),
+    *("relaqs.laying_out", "relaqs.queries.folded", "relaqs_lab.simulation", "relaqs.training"),
     *("relaqs.pacing.pacer", "relaqs_engine.layouts.statistics"),
     *("relaqs.policies.max_sum", "relaqs_engine.plans.explain"),
 }
@@ -140,7 +140,7 @@ NOT_BEFORE_THE_FIRST_ESTIMATE = {
     *("asyncio", "dask", "pyarrow.parquet"),
     *("relaqs_engine.execution.row_groups", "relaqs_engine.layouts.row_groups", "relaqs.queries.refined"),
     *("relaqs_engine.layouts.build", "relaqs_engine.layouts.footers", "relaqs_engine.plans.explain"),
-    *("relaqs.laying_out", "relaqs.simulation", "relaqs.training"),
+    *("relaqs.laying_out", "relaqs_lab.simulation", "relaqs.training"),
 }
 
 

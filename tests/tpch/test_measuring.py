@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.layouts.sealed import SEAL, seal
+from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
+from relaqs_lab.simulation.validation import agreement
 from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse
 from rich.console import Console
 
 from relaqs.executors import ThreadExecutor
-from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.sharing.view import Kind
-from relaqs.simulation.validation import agreement
 from tests.conftest import TPCH_PARTITIONS
 from tests.tpch.command_line import MIX, run
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_lab.records.outcome import Decisions, Outcome
+from relaqs_lab.simulation import Options, synthetic_workload
+from relaqs_lab.simulation.simulator import simulate
 from relaqs_tpch.metered_executor import Held
 from relaqs_tpch.shares import SPAN_SECONDS, cores_in, decisions_of
 
 from relaqs.policies import Fair
-from relaqs.records.outcome import Decisions, Outcome
-from relaqs.simulation import Options, synthetic_workload
-from relaqs.simulation.simulator import simulate
 
 CORES = 4.0
 STARTED_AT = 1234.5  # on a clock that began before the run

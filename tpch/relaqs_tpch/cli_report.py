@@ -25,6 +25,6 @@ def report_command(out: Path) -> None:
     records as Parquet. What `relaqs simulate --out OUT` computed is drawn, too. Needs matplotlib:
     pip install 'relaqs[tpch]'.
     """
-    from relaqs_tpch.report.write import write_report
+    from relaqs_lab.report.write import write_report
 
     click.echo(f"Wrote {write_report(out)}")

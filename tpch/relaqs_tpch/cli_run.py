@@ -10,17 +10,18 @@ from typing import Any
 
 import click
 from relaqs_engine.errors import DataError
+from relaqs_lab.cli.policy_tables import console, print_json
+from relaqs_lab.cli.studies import said_if_stopped
+from relaqs_lab.records import QueryRun, RecordFile, circumstances
+from relaqs_lab.records.store import RUNS
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from relaqs.cli.parameters import command_words, format_option
-from relaqs.cli.policy_tables import console, print_json
 from relaqs.cli.progress import progress_bar
-from relaqs.cli.studies import said_if_stopped
 from relaqs.executors.threads import usable_cores
-from relaqs.records import QueryRun, RecordFile, circumstances
 from relaqs.sharing.view import Kind
-from relaqs_tpch.parameters import RUNS, algorithms, out_option, query_numbers
+from relaqs_tpch.parameters import algorithms, out_option, query_numbers
 from relaqs_tpch.queries import QUERIES
 from relaqs_tpch.run import Bench, Measurement
 from relaqs_tpch.warehouse import Warehouse

@@ -7,18 +7,19 @@ from itertools import product
 from pathlib import Path
 
 import click
+from relaqs_lab.cli.shared_cores import core_policies
+from relaqs_lab.cli.studies import print_runs, said_if_stopped
+from relaqs_lab.records import RecordFile, ScheduleRun, circumstances
+from relaqs_lab.records.store import SCHEDULES
 from rich.console import Console
 
 from relaqs.cli.parameters import cluster_option, command_words, format_option, numbers, share, tls_options
-from relaqs.cli.shared_cores import core_policies
-from relaqs.cli.studies import print_runs, said_if_stopped
 from relaqs.executors import ThreadExecutor
 from relaqs.executors.threads import usable_cores
 from relaqs.policies import make_policy
-from relaqs.records import RecordFile, ScheduleRun, circumstances
 from relaqs_tpch.live_view import live_view
 from relaqs_tpch.mix import Arrival, arrivals, in_words
-from relaqs_tpch.parameters import SCHEDULES, algorithms, out_option, query_numbers
+from relaqs_tpch.parameters import algorithms, out_option, query_numbers
 from relaqs_tpch.queries import query
 from relaqs_tpch.schedule import Setting, run_schedule
 from relaqs_tpch.warehouse import Warehouse

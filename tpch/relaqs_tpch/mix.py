@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from relaqs_engine.errors import RelaqsError
+from relaqs_lab.simulation.workload import poisson_arrivals
 
-from relaqs.simulation.workload import poisson_arrivals
 from relaqs_tpch.training import ALGORITHMS
 from relaqs_tpch.warehouse import Warehouse
 

@@ -12,7 +12,6 @@ from relaqs_tpch.queries import QUERIES
 from relaqs_tpch.training import ALGORITHMS, can_train
 
 DEFAULT_OUT = Path("tpch-results")
-RUNS, SCHEDULES = "run.jsonl", "schedule.jsonl"
 
 out_option = click.option(
     "--out",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError
+from relaqs_lab.records.query_run import QueryRun
 
 from relaqs.executors import ThreadExecutor
 from relaqs.queries.options import QueryOptions
-from relaqs.records.query_run import QueryRun
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs_tpch.answers import difference

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from relaqs_lab.records.outcome import Outcome
+from relaqs_lab.records.schedule_run import Ran, ScheduleRun
+from relaqs_lab.records.trace import TraceTable
+from relaqs_lab.simulation.study import load, record_of
 
 from relaqs.executors import open_executor
 from relaqs.jobs.background import background_thread
@@ -19,12 +23,8 @@ from relaqs.policies import make_policy
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
-from relaqs.records.outcome import Outcome
-from relaqs.records.schedule_run import Ran, ScheduleRun
-from relaqs.records.trace import TraceTable
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs.simulation.study import load, record_of
 from relaqs.training.run import TrainingRun
 from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import Arrival

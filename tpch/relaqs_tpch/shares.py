@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_lab.records.outcome import Decisions, Outcome
 
-from relaqs.records.outcome import Decisions, Outcome
 from relaqs_tpch.metered_executor import Held
 
 SPAN_SECONDS = 0.05

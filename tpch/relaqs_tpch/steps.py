@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+from relaqs_lab.records.query_run import Steps
 
 from relaqs.queries.snapshot import Snapshot
-from relaqs.records.query_run import Steps
 from relaqs.training import TrainingStep
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.truth import Truth, Verdict

@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from relaqs_lab.simulation.placed.moves import MoveCosts
+from relaqs_lab.simulation.placed.simulator import PlacedRules, simulate_placed
+from relaqs_lab.simulation.placed.states import PlacedStates
+from relaqs_lab.simulation.placed.workload import Scenario
 
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
@@ -17,10 +21,6 @@ from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.placed_policies.scoring import HIDDEN, ScoringNetwork, ScoringNetworks, read_networks
 from relaqs.policies.by_name import PolicyError
-from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.simulator import PlacedRules, simulate_placed
-from relaqs.simulation.placed.states import PlacedStates
-from relaqs.simulation.placed.workload import Scenario
 from tests.relaqs.placed_policies.made_up import any_placed_view, jobs_of, parts_of
 
 SMALL = [0.3, 1.0, 1e9, 1e6]

@@ -9,6 +9,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 from relaqs_engine.errors import ClusterError
+from relaqs_lab.simulation.placed.curves import LearningCurve
+from relaqs_lab.simulation.placed.models import ALGORITHMS
+from relaqs_lab.simulation.placed.moves import MoveCosts
+from relaqs_lab.simulation.placed.states import PlacedStates
+from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
@@ -18,11 +23,6 @@ from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
-from relaqs.simulation.placed.curves import LearningCurve
-from relaqs.simulation.placed.models import ALGORITHMS
-from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.states import PlacedStates
-from relaqs.simulation.placed.workload import PlacedJob, PlacedWorkload
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts

@@ -1,0 +1,150 @@
+"""The record of elastic jobs that shared machines under one slot policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
+
+from relaqs_lab.records import fields as read
+from relaqs_lab.records.schedule_run import RunSource
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangTimes:
+    """J elastic jobs in the order of their arrival, columns of shape (J,). Times in seconds, NaN: never.
+
+    Attributes:
+        completion_seconds: from arrival to end.
+        executed_seconds: how long a job held slots, pauses included.
+        paused_seconds: how long it held slots without working.
+        rescales: how often its slots changed after its start.
+        slot_seconds: the slots it held, over time.
+    """
+
+    names: tuple[str, ...]
+    arrival_seconds: FloatArray
+    completion_seconds: FloatArray
+    executed_seconds: FloatArray
+    paused_seconds: FloatArray
+    rescales: FloatArray
+    slot_seconds: FloatArray
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> GangTimes:
+        columns = [each.name for each in fields(cls) if each.name != "names"]
+        times = cls(
+            tuple(map(str, content["names"])), **{name: read.column(content, name) for name in columns}
+        )
+        count = len(times.names)
+        if not count or any(len(getattr(times, name)) != count for name in columns):
+            raise ValueError("the columns of the jobs have different lengths, or none")
+        return times
+
+    def as_record(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def queuing_seconds(self) -> FloatArray:
+        """Each job's time without slots, from arrival to end."""
+        return self.completion_seconds - self.executed_seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotSeries:
+    """The slots that all jobs held together, in spans of time one after another, shape (S,) each.
+
+    Attributes:
+        until_seconds: the end of each span, from the first arrival on. The first begins there.
+        held: the mean number of slots.
+    """
+
+    until_seconds: FloatArray
+    held: FloatArray
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> SlotSeries:
+        series = cls(read.column(content, "until_seconds"), read.column(content, "held"))
+        if len(series.until_seconds) != len(series.held):
+            raise ValueError("the columns of the slots over time have different lengths")
+        return series
+
+    def as_record(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangRun:
+    """Elastic jobs that shared slots of machines under one policy.
+
+    Attributes:
+        policy: its name, and what differs from its defaults.
+        workload: the jobs and the rules of time, in words.
+        used_share: of all slots that were there, from the first arrival to the last end.
+        lost_share: of all rows processed, those that were processed again after machines failed.
+        slots: held over time; None: not recorded.
+        decision_ms_mean, decision_ms_most: of the plans.
+    """
+
+    kind_of_record: ClassVar[str] = "gang run"
+
+    source: RunSource
+    policy: str
+    seed: int
+    workload: str
+    nodes: int
+    node_slots: int
+    jobs: GangTimes
+    used_share: float
+    plans: int
+    decision_ms_mean: float
+    decision_ms_most: float
+    circumstances: Mapping[str, Any]
+    lost_share: float = 0.0
+    slots: SlotSeries | None = None
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """What must be equal for two policies to be compared."""
+        return (self.source, self.workload, self.nodes, self.node_slots, len(self.jobs.names))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two runs of one measurement have in common; one of them is enough."""
+        return (*self.setting, self.policy, self.seed)
+
+    @property
+    def makespan_seconds(self) -> float:
+        """The time from the first arrival to the last end; NaN if a job did not end."""
+        ends = self.jobs.arrival_seconds + self.jobs.completion_seconds
+        return float(np.max(ends) - self.jobs.arrival_seconds[0])
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> GangRun:
+        if content["source"] not in ("live", "simulated"):
+            raise ValueError(f"the source is {content['source']!r}")
+        return cls(
+            source=content["source"],
+            policy=str(content["policy"]),
+            seed=int(content["seed"]),
+            workload=str(content["workload"]),
+            nodes=int(content["nodes"]),
+            node_slots=int(content["node_slots"]),
+            jobs=GangTimes.of_record(content["jobs"]),
+            plans=int(content["plans"]),
+            circumstances=dict(content["circumstances"]),
+            lost_share=float(content.get("lost_share", 0.0)),
+            slots=SlotSeries.of_record(slots) if (slots := content.get("slots")) is not None else None,
+            **{name: read.number(content, name) for name in _NUMBERS},
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        slots = None if self.slots is None else self.slots.as_record()
+        return {**record, "jobs": self.jobs.as_record(), "slots": slots}
+
+
+_NUMBERS = ("used_share", "decision_ms_mean", "decision_ms_most")

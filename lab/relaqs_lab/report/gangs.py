@@ -1,0 +1,234 @@
+"""Exhibits of elastic jobs on machines under slot policies, beside what the paper of ONES reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relaqs.slot_policies.registry import SLOT_POLICIES
+from relaqs_lab.cli.gangs import CAPTION, COLUMNS, title_of_gangs
+from relaqs_lab.cli.policy_tables import both_parts, policy_cells
+from relaqs_lab.records.comparison import Figure
+from relaqs_lab.records.gang_comparison import GANG_MEASURES, relative, share_within, wilcoxon_p
+from relaqs_lab.records.gang_run import GangRun
+from relaqs_lab.records.side_by_side import PolicyRow, by_setting, policy_rows
+from relaqs_lab.report.exhibit import (
+    NOT_GIVEN,
+    Exhibit,
+    Finding,
+    Missing,
+    Part,
+    PolicyTable,
+    PolicyTables,
+    commands_of,
+)
+from relaqs_lab.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
+from relaqs_lab.simulation.machines.published import (
+    ONES_LESS_THAN,
+    ONES_LONGEST_SECONDS,
+    ONES_SOON_SHARE,
+    PUBLISHED,
+    SOON_SECONDS,
+)
+from relaqs_lab.simulation.machines.table2 import TABLE2_NAME
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ONES, ONES_PAPER = "ones", "ONES, SC 2021, table 2 and figure 15"
+TIMES = (  # words, in the paper, in the records
+    ("from arrival to end", "mean_seconds", "completion_seconds"),
+    ("with slots", "executed_seconds", "executed_seconds"),
+    ("without slots", "queuing_seconds", "queuing_seconds"),
+)
+POINTS = 150
+LINES = ("-", "--", ":", "-.")
+COMMAND = "relaqs simulate --gangs table2"
+
+
+def gangs(runs: Sequence[GangRun]) -> list[Part]:
+    """Return the exhibits of elastic jobs: of the setting with most records, and a table of all."""
+    if not runs:
+        return [Missing("Elastic jobs on machines: times from arrival to end", ONES_PAPER, COMMAND)]
+    every = by_setting(_in_order(runs))
+    group = max(every, key=len)
+    others = len(every) - 1
+    left_out = (
+        f" Not drawn, but in the table below: {others} more setting{'s' if others > 1 else ''}."
+        if others
+        else ""
+    )
+    return [_completion(group, left_out), *_slots(group, left_out), _tables(every)]
+
+
+def _in_order(runs: Sequence[GangRun]) -> list[GangRun]:
+    """Return runs in the order of the policies' registry, those with other parameters behind it."""
+    known = list(SLOT_POLICIES)
+
+    def place(run: GangRun) -> tuple[int, str]:
+        name = run.policy.partition(" (")[0]
+        return known.index(name) if name in known else len(known), run.policy
+
+    return sorted(runs, key=place)
+
+
+def _by_policy(group: Sequence[GangRun]) -> dict[str, list[GangRun]]:
+    return {name: [run for run in group if run.policy == name] for name in dict.fromkeys(_names(group))}
+
+
+def _names(group: Sequence[GangRun]) -> list[str]:
+    return [run.policy for run in group]
+
+
+def _style(index: int) -> tuple[str, str]:
+    """Return the colour's role and the line of a figure's so-manieth policy."""
+    return SERIES[index % len(SERIES)], LINES[(index // len(SERIES) + index) % len(LINES)]
+
+
+def _completion(group: Sequence[GangRun], left_out: str) -> Exhibit:
+    every = _by_policy(group)
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        [panel] = axes
+        for index, (name, own) in enumerate(every.items()):
+            role, line = _style(index)
+            seconds = np.sort(np.concatenate([run.jobs.completion_seconds for run in own]))
+            shares = np.arange(1, len(seconds) + 1) / len(seconds)  # a job that did not end is behind all
+            panel.step(seconds, 100 * shares, where="post", color=palette[role], linestyle=line, label=name)
+        panel.set(xlabel="seconds from arrival to end", ylabel="% of the jobs", xscale="log", ylim=(0, 100))
+        plain_numbers(panel.xaxis)
+        shared_legend(panel)
+
+    return Exhibit(
+        name="ones-completion",
+        title=f"Elastic jobs: times from arrival to end, {group[0].source}",
+        source=ONES_PAPER,
+        caption=(
+            f"{_sentence(group)} The jobs of all seeds together. The paper's machines and speeds are not "
+            f"known, so its numbers say which way a change goes, and not how many seconds it takes.{left_out}"
+        ),
+        picture=picture("ones-completion", draw),
+        findings=tuple(_findings(group, every)),
+        commands=commands_of([run.circumstances for run in group]),
+    )
+
+
+def _findings(group: Sequence[GangRun], every: dict[str, list[GangRun]]) -> list[Finding]:
+    """Return the paper's numbers beside ours. Those of other jobs have none in the paper."""
+    is_papers = group[0].workload.startswith(TABLE2_NAME)
+    found = []
+    for row in policy_rows(group, GANG_MEASURES):
+        published = PUBLISHED.get(row.policy) if is_papers else None
+        for what, theirs, ours in TIMES:
+            paper = NOT_GIVEN if published is None else f"{getattr(published, theirs):g} s"
+            found.append(Finding(f"{row.policy}: mean time {what}", paper, _seconds(row.figures[ours])))
+        found += _spread(row, every[row.policy], is_papers=is_papers)
+    return found + _changes(every, is_papers=is_papers)
+
+
+def _spread(row: PolicyRow, own: Sequence[GangRun], *, is_papers: bool) -> list[Finding]:
+    is_known = is_papers and row.policy == ONES
+    soon = both_parts(share_within(own, SOON_SECONDS), 100, ".0f") + " %"
+    longest = row.figures["longest_seconds"]
+    return [
+        Finding(
+            f"{row.policy}: done within {SOON_SECONDS:g} s",
+            f"{ONES_SOON_SHARE:.0%}".replace("%", " %") if is_known else NOT_GIVEN,
+            soon,
+        ),
+        Finding(
+            f"{row.policy}: the longest",
+            f"below {ONES_LONGEST_SECONDS:,.0f} s" if is_known else NOT_GIVEN,
+            _seconds(longest),
+        ),
+    ]
+
+
+def _changes(every: dict[str, list[GangRun]], *, is_papers: bool) -> list[Finding]:
+    """Return what each policy's mean is relative to those that the paper compares ONES with."""
+    found = []
+    for other, less in ONES_LESS_THAN.items():
+        for name, own in every.items():
+            if other not in every or name in ONES_LESS_THAN:
+                continue
+            change, p = relative(own, every[other]), wilcoxon_p(own, every[other])
+            paper = f"−{less:.1%}".replace("%", " %") if is_papers and name == ONES else NOT_GIVEN
+            error = "" if math.isnan(change.standard_error) else f" ± {100 * change.standard_error:.1f}"
+            ours = f"{100 * (change.mean - 1.0):+.1f}{error} %".replace("-", "−")
+            found.append(Finding(f"{name}: mean relative to {other}", paper, f"{ours} (p = {p:.2g})"))
+    return found
+
+
+def _slots(group: Sequence[GangRun], left_out: str) -> list[Exhibit]:
+    """Return the slots held over time, of the runs whose records have them."""
+    every = _by_policy([run for run in group if run.slots is not None])
+    if not every:
+        return []
+    until = max(float(run.slots.until_seconds[-1]) for own in every.values() for run in own if run.slots)
+    total = group[0].nodes * group[0].node_slots
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        [panel] = axes
+        at = np.linspace(0.0, until, POINTS)
+        panel.axhline(total, color=palette["muted"], linewidth=0.8)
+        for index, (name, own) in enumerate(every.items()):
+            role, line = _style(index)
+            held = [
+                np.interp(at, run.slots.until_seconds, run.slots.held, right=0.0) for run in own if run.slots
+            ]
+            panel.plot(at, np.mean(held, axis=0), color=palette[role], linestyle=line, label=name)
+        panel.set(
+            xlabel="seconds since the first job came", ylabel="slots held", xlim=(0, until), ylim=(0, None)
+        )
+        shared_legend(panel)
+
+    rows = {row.policy: row for row in policy_rows(group, GANG_MEASURES)}
+    findings = [
+        Finding(
+            f"{name}: share of all slots, until the last job has ended",
+            NOT_GIVEN,
+            both_parts(rows[name].figures["used_share"], 100, ".0f") + " %",
+        )
+        for name in every
+    ]
+    return [
+        Exhibit(
+            name="ones-slots",
+            title=f"Elastic jobs: slots held over time, {group[0].source}",
+            source=ONES_PAPER,
+            caption=f"{_sentence(group)} Means over seeds; {total} slots are there.{left_out}",
+            picture=picture("ones-slots", draw),
+            findings=tuple(findings),
+            commands=commands_of([run.circumstances for run in group]),
+        )
+    ]
+
+
+def _tables(every: Sequence[Sequence[GangRun]]) -> PolicyTables:
+    return PolicyTables(
+        name="gangs",
+        title="Slot policies side by side",
+        source=f"{ONES_PAPER}, and AdaptDL's simulator: in numbers",
+        caption=CAPTION,
+        headings=("policy", *(column.heading for column in COLUMNS)),
+        tables=tuple(
+            PolicyTable(
+                title=title_of_gangs(group),
+                rows=tuple(policy_cells(row, COLUMNS) for row in policy_rows(group, GANG_MEASURES)),
+                commands=commands_of([run.circumstances for run in group]),
+            )
+            for group in every
+        ),
+    )
+
+
+def _sentence(group: Sequence[GangRun]) -> str:
+    title = title_of_gangs(group)
+    return title[0].upper() + title[1:] + "."
+
+
+def _seconds(figure: Figure) -> str:
+    return f"{both_parts(figure, 1, ',.0f')} s" if math.isfinite(figure.mean) else "–"

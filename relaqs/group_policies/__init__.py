@@ -1,4 +1,0 @@
-"""Group policies: which jobs take turns on the same machines. One policy a file, and one idea of Harmony.
-
-Pure: what they see and say is in `relaqs.groups`. The registry knows them by name.
-"""

@@ -1,5 +1,0 @@
-"""From records to a page: the figures of the ReLAQS thesis and of SLAQ, redrawn from what was measured here.
-
-Reads records and draws; measures nothing. Every exhibit names the command behind it, and shows a number of
-the papers only where this project knows it. Needs matplotlib, the extra `tpch`.
-"""
