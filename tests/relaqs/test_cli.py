@@ -56,7 +56,7 @@ def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen
 def test_help_names_every_command_and_each_has_its_own() -> None:
     text = run("--help").stdout
     names = re.findall(r"^  ([a-z]+)  ", text.partition("Ask:")[2], re.MULTILINE)
-    assert sorted(names) == sorted({*COMMANDS, "dashboard", "demo", "tpch"})
+    assert sorted(names) == sorted({*COMMANDS, "dashboard", "demo", "learn", "simulate", "tpch"})
     assert OTHERS not in text
     for name in names:
         shown = run(name, "--help")
