@@ -251,6 +251,22 @@ def test_a_row_group_that_is_unlike_all_others_is_counted_exactly(
     assert np.mean(inside) > 0.95 - 4 * (0.95 * 0.05 / (2 * draws)) ** 0.5
 
 
+def test_a_row_group_that_is_counted_exactly_makes_the_others_no_more_unlike(tmp_path: Path) -> None:
+    """The condition chooses rows by x, and 150 alone has other values of it."""
+    made = np.random.default_rng(1)
+    x = 40 + 20 * made.random(40_000)
+    x[30_000:30_200] *= 2.9
+    pq.write_table(
+        pa.table({"x": x, "k": made.integers(0, 3, 40_000)}), tmp_path / "t.parquet", row_group_size=200
+    )
+    world = opened(tmp_path, replace(RULES, share=0.05), t=tmp_path / "t.parquet")
+    plan = planned(world, "SELECT k, avg(x) AS a, count(*) AS n FROM t WHERE isfinite(x) GROUP BY k")
+    assert [group.position for group in plan.table.certain] == [150]
+    for row in next(world.estimates(plan)).table.to_pylist():
+        assert row["a_certified"]
+        assert row["n_certified"]
+
+
 @pytest.mark.parametrize(
     ("kinds", "certain", "least_drawn"),
     [

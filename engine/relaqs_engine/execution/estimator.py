@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -116,6 +116,8 @@ class Estimator:
         self._membership = Membership(plan, leading, request)
         by = plan.bars.distinct_by
         self._values_by_group = by if by is not None and by.hash_probe == hash_probe(cursor) else None
+        ends = plan.bars.ends_by_group
+        self._ends_by_group = ends if ends and ends[0].hash_probe == hash_probe(cursor) else ()
 
     @property
     def is_complete(self) -> bool:
@@ -323,13 +325,15 @@ class Estimator:
     ) -> Callable[[float], CellIntervals]:
         """Return a function from a confidence to the groups' intervals. Their variance is computed once."""
         variance = cache(lambda: self._variance_of(groups, _cells(self._plan, point), scan))
+        ends = cache(lambda: self._ends_in(groups))
 
         def at(confidence: float) -> CellIntervals:
             request = replace(self._request, confidence=confidence)
             unit_rows = self._variance.rows_of_largest_unit
             fixed = self._variance_of is self._variance
             given = IntervalEstimator(
-                *(self._plan, self._leading, request, lambda *_: variance(), unit_rows), rows_are_fixed=fixed
+                *(self._plan, self._leading, request, lambda *_: variance(), unit_rows, lambda _: ends()),
+                rows_are_fixed=fixed,
             )
             return self._intervals(given, point, groups, scan, so_far)
 
@@ -445,13 +449,34 @@ class Estimator:
     def _places_of(self, point: pa.Table, by: ValuesByGroup) -> IntArray:
         """Return where each row's group is among the numbers: NULL last, and behind it all others."""
         (key,) = self._plan.columns.keys
-        with self._cursor.registered(keys_shown=point.select([key])):
+        return self._places_among(point.select([key]), by.hashes)
+
+    def _places_among(self, keys: pa.Table, hashes: Sequence[int]) -> IntArray:
+        """Return where each value of a key is among those with these hashes, as `_places_of` does."""
+        (key,) = keys.column_names
+        with self._cursor.registered(keys_shown=keys):
             found = self._cursor.table(
                 f"SELECT CASE WHEN {key} IS NOT NULL THEN hash({key}) END FROM keys_shown"
             )
-        places = {hashed: place for place, hashed in enumerate((*by.hashes, None))}
-        hashes = found.column(0).to_pylist()
-        return np.array([places.get(each, len(places)) for each in hashes], dtype=np.int64)
+        places = {hashed: place for place, hashed in enumerate((*hashes, None))}
+        found_hashes = found.column(0).to_pylist()
+        return np.array([places.get(each, len(places)) for each in found_hashes], dtype=np.int64)
+
+    def _ends_in(self, groups: ShownGroups) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Return the ends of a row's value in each group, of the columns of which the manifest has them."""
+        found: dict[str, tuple[FloatArray, FloatArray]] = {}
+        places: dict[int, IntArray] = {}
+        for each in self._ends_by_group:
+            if each.key not in places:
+                name = self._plan.columns.keys[each.key]
+                places[each.key] = self._places_among(groups.keys.select([name]), each.hashes)
+            low, high = (
+                np.array([np.nan if end is None else end for end in (*ends, None)])[places[each.key]]
+                for ends in (each.lowest, each.highest)
+            )
+            before = found.get(each.column, (low, high))
+            found[each.column] = np.fmax(before[0], low), np.fmin(before[1], high)
+        return found
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         plan = self._plan

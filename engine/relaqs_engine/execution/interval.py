@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,6 +112,8 @@ class CellIntervals:
 
 
 VarianceOfCells = Callable[[ShownGroups, FloatArray, Scan], tuple[Variance, FloatArray]]
+EndsOfGroups = Callable[[ShownGroups], Mapping[str, tuple[FloatArray, FloatArray]]]
+"""The ends of a row's value in each group, by the name of a basis column; NaN where they are not known."""
 RowsOfLargestUnit = Callable[[ShownGroups, Scan, Layout], FloatArray]
 
 
@@ -128,6 +130,7 @@ class IntervalEstimator:
         request: IntervalRequest,
         variance: VarianceOfCells,
         rows_of_largest_unit: RowsOfLargestUnit,
+        ends_of: EndsOfGroups = lambda groups: {},
         *,
         rows_are_fixed: bool,
     ) -> None:
@@ -136,6 +139,7 @@ class IntervalEstimator:
         self._request = request
         self._variance = variance
         self._rows_of_largest_unit = rows_of_largest_unit
+        self._ends_of = ends_of
         one_each = plan.bars.joins_one_stream and leading.max_unit_rows == 1
         self._rows_are_sampled = rows_are_fixed and one_each and not plan.bars.least_row_groups
         self._columns = additive_columns(plan)
@@ -233,8 +237,9 @@ class IntervalEstimator:
         usual = self._leading.row_count / max(1, self._leading.unit_count)
         rows[:, self._counts_units] = max(1.0, self._leading.max_unit_rows / usual)
         lowest, highest = np.empty(groups.sums.shape), np.empty(groups.sums.shape)
+        ends = self._ends_of(groups)
         for i, column in enumerate(self._columns):
-            lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups)
+            lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups, ends)
         influence = largest_influence(gradient, lowest * rows, highest * rows, self._counted_by)
         if any(column.unit_sums for column in self._columns):
             middle, away = (lowest + highest) / 2, rows * (highest - lowest) / 2
@@ -268,7 +273,9 @@ class IntervalEstimator:
         most = roots[0] * roots[1]
         return np.zeros(len(rows)), np.zeros(len(rows)) if column.is_square else -most, most
 
-    def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
+    def _added_by_a_row(
+        self, column: BasisColumn, groups: ShownGroups, by_group: Mapping[str, tuple[FloatArray, FloatArray]]
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the ends of what a row adds to each group's sum, if it adds anything.
 
         To moments it adds its deviation from the group's mean. To a COUNT it adds 1: a row of avg(x) with the
@@ -277,20 +284,22 @@ class IntervalEstimator:
         if column.kind is Basis.COUNT:
             return np.ones(len(groups.rows)), np.ones(len(groups.rows))
         if not column.is_moment:
-            low, high = _or_nan(column.lowest), _or_nan(column.highest)
-            return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
-        ends = [self._away_from(mean, groups) for mean in column.means]
+            return _ends_of_a_row(column, groups, by_group)
+        ends = [self._away_from(mean, groups, by_group) for mean in column.means]
         if column.kind is Basis.MEAN:
             return ends[0]
         products = np.array([one * other for one in ends[0] for other in ends[1]])
         least = np.zeros(len(groups.rows)) if column.is_square else products.min(axis=0)
         return least, products.max(axis=0)
 
-    def _away_from(self, mean: str, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
+    def _away_from(
+        self, mean: str, groups: ShownGroups, by_group: Mapping[str, tuple[FloatArray, FloatArray]]
+    ) -> tuple[FloatArray, FloatArray]:
         """Return how far a row's value may lie below and above each group's mean."""
         column = next(column for column in self._columns if column.name == mean)
         means = self._mean_of(mean, groups)
-        return _or_nan(column.lowest) - means, _or_nan(column.highest) - means
+        low, high = _ends_of_a_row(column, groups, by_group)
+        return low - means, high - means
 
     def _mean_of(self, mean: str, groups: ShownGroups) -> FloatArray:
         return groups.means[:, next(i for i, column in enumerate(self._columns) if column.name == mean)]
@@ -316,6 +325,20 @@ def _counted_by(columns: Sequence[BasisColumn]) -> IntArray:
 
     found = [last(i) for i in range(len(columns))]
     return np.array([-1 if place == i else place for i, place in enumerate(found)], dtype=np.int64)
+
+
+def _ends_of_a_row(
+    column: BasisColumn, groups: ShownGroups, by_group: Mapping[str, tuple[FloatArray, FloatArray]]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of a row's value in each group. Those of the table and those of the group both hold."""
+    low, high = (
+        np.full(len(groups.rows), _or_nan(column.lowest)),
+        np.full(len(groups.rows), _or_nan(column.highest)),
+    )
+    if column.name in by_group:
+        of_group = by_group[column.name]
+        low, high = np.fmax(low, of_group[0]), np.fmin(high, of_group[1])
+    return low, high
 
 
 def _or_nan(value: float | None) -> float:

@@ -82,7 +82,7 @@ def known_by(cursor: Cursor, layout: Layout) -> Layout:
     if layout.hash_probe == hash_probe(cursor):
         return layout
     columns = (
-        replace(each, distinct=each.distinct and each.distinct.without_hashes(), by_group=())
+        replace(each, distinct=each.distinct and each.distinct.without_hashes(), by_group=(), ends_by=())
         for each in layout.columns
     )
     return replace(layout, columns=tuple(columns))

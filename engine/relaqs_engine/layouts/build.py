@@ -13,6 +13,7 @@ from typing import Literal
 from relaqs_engine.duck import DUCKDB_VERSION, CivilTime, Cursor, FileState, open_for_writing
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.distinct import with_counted_values, with_values_by_group
+from relaqs_engine.layouts.ends_by_group import with_ends_by_group
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
@@ -83,6 +84,7 @@ class Build:
             columns = with_counted_values(self.cursor, files, columns, row_count)
             columns = with_values_by_group(self.cursor, files, columns, row_count, cluster_key)
             columns, outliers = outlier_index(self.cursor, self.target, columns, partitions)
+            columns = with_ends_by_group(self.cursor, files, columns, row_count)
         layout = Layout(
             table=self.target.directory.name,
             directory=self.target.directory,

@@ -22,6 +22,7 @@ from relaqs_engine.layouts.distinct import (
     with_counted_values,
     with_values_by_group,
 )
+from relaqs_engine.layouts.ends_by_group import with_ends_by_group
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.intact import check_intact
@@ -129,6 +130,7 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     columns = with_counted_values(cursor, files, about, layout.row_count)
     columns = with_values_by_group(cursor, files, columns, layout.row_count, layout.cluster_key)
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
+    columns = with_ends_by_group(cursor, files, columns, layout.row_count)
     layout = known_by(cursor, replace(layout, columns=columns, outliers=outliers))
     if not layout.cluster_key:
         return layout

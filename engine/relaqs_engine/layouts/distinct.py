@@ -49,7 +49,7 @@ _FEWEST_HASHED = 13_000  # ± 2 % at the confidence that `rewrite` asks for
 _VERY_FEW_VALUES = 4_096  # of a column that is counted together with others: that takes half as long
 _FEW_ROWS = 100_000  # likewise
 _COLUMNS_AT_ONCE = 32
-_COUNTED_FILES_AT_ONCE = 128  # as many as a table usually has: fewer take longer
+COUNTED_FILES_AT_ONCE = 128  # as many as a table usually has: fewer take longer
 _HASHES = 1 << 64
 _COUNTED_TYPES = WHOLE_NUMBERS | FLOATS | {"DECIMAL", "VARCHAR", "BOOLEAN", "DATE", "TIME", "UUID"}
 _COUNTED_TYPES |= {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"}
@@ -157,8 +157,8 @@ def _values_below(
     hashed = ", ".join(map(quote_name, names))
     below = f" WHERE hash({hashed}) < {bound}::UBIGINT" if bound < _HASHES else ""
     into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
-    for first in range(0, len(files), _COUNTED_FILES_AT_ONCE):
-        table = parquet_rows(files[first : first + _COUNTED_FILES_AT_ONCE])
+    for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
+        table = parquet_rows(files[first : first + COUNTED_FILES_AT_ONCE])
         cursor.run(f"{into} SELECT {lists} FROM {table}{below}")
         into = f"INSERT INTO {_VALUES}"
     found = [_number_of(cursor, f"SELECT unnest(v{i}) AS v FROM {_VALUES}") for i in range(len(names))]
@@ -190,7 +190,7 @@ def with_values_by_group(
         row_count: of the files.
         key: the columns of the cluster key. One that is alone is left out: its values are units.
     """
-    groups = _groups_among(columns)
+    groups = few_valued(columns)
     things = [
         each for each in columns if groups and _are_things(each, row_count) and [each.name] != list(key)
     ]
@@ -201,13 +201,13 @@ def with_values_by_group(
     return tuple(replace(each, by_group=found.get(each.name, ())) for each in columns)
 
 
-def _groups_among(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns by which values are counted: those with fewest values, not many of all together."""
+def few_valued(columns: Sequence[Column], most: int = _MOST_GROUPS) -> list[Column]:
+    """Return the columns that tell groups apart: those with fewest values, so many together at most."""
     few = [each for each in columns if each.distinct and each.distinct.hashes and each.type in _GROUP_TYPES]
     few.sort(key=lambda each: each.distinct_count)
     groups: list[Column] = []
     for each in few:
-        if each.distinct_count + sum(group.distinct_count for group in groups) <= _MOST_GROUPS:
+        if each.distinct_count + sum(group.distinct_count for group in groups) <= most:
             groups.append(each)
     return groups
 
@@ -229,8 +229,8 @@ def _by_group(
     below = f" WHERE hash({value}) < {bound}::UBIGINT" if bound < _HASHES else ""
     keys = ", ".join(f"{quote_name(group.name)} AS g{i}" for i, group in enumerate(groups))
     into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
-    for first in range(0, len(files), _COUNTED_FILES_AT_ONCE):
-        table = parquet_rows(files[first : first + _COUNTED_FILES_AT_ONCE])
+    for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
+        table = parquet_rows(files[first : first + COUNTED_FILES_AT_ONCE])
         cursor.run(f"{into} SELECT {value} AS v, {keys} FROM {table}{below}")
         into = f"INSERT INTO {_VALUES}"
     counts = []

@@ -47,6 +47,7 @@ def grown_columns(
             most_unit_rows=None,  # a unit may have grown
             distinct=distinct,
             by_group=(),  # the new rows may have the same values
+            ends_by=(),
         )
         for before, added, distinct_count in zip(old.columns, new.columns, distinct_counts, strict=True)
         for distinct in (before.distinct and before.distinct.with_rows(added.distinct),)

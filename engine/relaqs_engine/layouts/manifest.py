@@ -13,7 +13,7 @@ from relaqs_engine.stores.mirror import Remote
 
 FEW_UNIT_ROWS = 8
 """Of units with so few rows nothing more is kept: a group soon has rows of many of them."""
-KEPT_HASHES = 128
+KEPT_HASHES = 256
 """Of values of a column. With their hashes the number stays exact when rows are added."""
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
@@ -92,6 +92,22 @@ class GroupCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupEnds:
+    """Between which ends a column's values lie among the rows with each value of another column.
+
+    Attributes:
+        by: the name of the other column. It has few values, whose hashes are kept.
+        lowest: the least number for each of its values in the order of their hashes, and for NULL at last.
+            None where all are NULL.
+        highest: the greatest, likewise.
+    """
+
+    by: str
+    lowest: tuple[float | None, ...]
+    highest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column and its statistics over the whole table.
 
@@ -113,6 +129,7 @@ class Column:
             is not known (see `layouts/outlier_units.py`).
         distinct: what was counted of the distinct values over all rows. None where nothing was.
         by_group: what was counted of them among the rows with each value of some other columns.
+        ends_by: the ends of a column of numbers among the rows with each value of some other columns.
     """
 
     name: str
@@ -128,6 +145,7 @@ class Column:
     most_unit_rows: int | None = None
     distinct: DistinctCount | None = None
     by_group: tuple[GroupCounts, ...] = ()
+    ends_by: tuple[GroupEnds, ...] = ()
 
     @property
     def has_outliers(self) -> bool:

@@ -25,6 +25,7 @@ from relaqs_engine.layouts.manifest import (
     Companion,
     DistinctCount,
     GroupCounts,
+    GroupEnds,
     HeavyUnits,
     Layout,
     OtherUnits,
@@ -36,9 +37,9 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
-MANIFEST_VERSION = 8  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
+MANIFEST_VERSION = 9  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
 # 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values,
-# outlier units
+# outlier units; 9: ends by group
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
@@ -68,6 +69,7 @@ _Made = TypeVar(
     Companion,
     DistinctCount,
     GroupCounts,
+    GroupEnds,
     UnitColumn,
     OtherUnits,
 )
@@ -263,8 +265,8 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
 
 def _column(entry: dict[str, Any]) -> Column:
     distinct, by_group = entry.pop("distinct", None), tuple(map(_by_group, entry.pop("by_group", ())))
-    distinct = None if distinct is None else _distinct(distinct)
-    column = _plain(Column(distinct=distinct, by_group=by_group, **entry))
+    distinct, ends = None if distinct is None else _distinct(distinct), entry.pop("ends_by", ())
+    column = _plain(Column(distinct=distinct, by_group=by_group, ends_by=tuple(map(_ends_by, ends)), **entry))
     if not _is_one_type(column.type):
         raise TypeError(f"the type of {column.name} is {column.type}, which DuckDB does not have")
     return column
@@ -288,6 +290,20 @@ def _by_group(entry: dict[str, Any]) -> GroupCounts:
         raise TypeError(f"numbers of values by {found.by} are not all numbers")
     if not 0.0 < found.share <= 1.0:
         raise TypeError(f"share is {found.share!r}, which it cannot be")
+    return found
+
+
+def _ends_by(entry: dict[str, Any]) -> GroupEnds:
+    found = _plain(
+        GroupEnds(entry.pop("by"), tuple(entry.pop("lowest")), tuple(entry.pop("highest")), **entry)
+    )
+    for low, high in zip(found.lowest, found.highest, strict=True):
+        if low is None and high is None:
+            continue
+        if not (isinstance(low, int | float) and isinstance(high, int | float) and low <= high):
+            raise TypeError(
+                f"the ends of values by {found.by} are {low!r} and {high!r}, which they cannot be"
+            )
     return found
 
 
@@ -430,6 +446,10 @@ def _check_sums(path: str, layout: Layout) -> None:
             by = next((each.distinct for each in layout.columns if each.name == grouped.by), None)
             if by is None or not by.are_told_apart or len(grouped.counted) != len(by.hashes) + 1:
                 raise _damaged(path, f"{column.name} is not counted for each value of {grouped.by}")
+        for ends in column.ends_by:
+            by = next((each.distinct for each in layout.columns if each.name == ends.by), None)
+            if by is None or not by.are_told_apart or len(ends.lowest) != len(by.hashes) + 1:
+                raise _damaged(path, f"{column.name} has no ends for each value of {ends.by}")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
     if layout.outlier_units is not None and not _are_among(layout.outlier_units.others, layout):

@@ -14,7 +14,8 @@ import numpy as np
 
 from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name
 from relaqs_engine.errors import LayoutError, RelaqsError
-from relaqs_engine.layouts.assignment import key_unit
+from relaqs_engine.layouts.assignment import hash_probe, key_unit
+from relaqs_engine.layouts.ends_by_group import ends_by
 from relaqs_engine.layouts.heavy_files import any_above, rows_of_units
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
@@ -118,6 +119,9 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
     yield from files
     if any(column.distinct for column in layout.columns) and all(check.ok for check in files):
         yield _distinct_check(layout, cursor)
+    has_ends = any(column.ends_by for column in layout.columns) and layout.hash_probe == hash_probe(cursor)
+    if has_ends and all(check.ok for check in files):
+        yield _ends_check(layout, cursor)
     if layout.outliers is not None and all(check.ok for check in files):
         yield _outlier_check(layout, cursor)
     if layout.outlier_units is not None and layout.outlier_units.rows and all(check.ok for check in files):
@@ -177,6 +181,19 @@ def _distinct_check(layout: Layout, cursor: Cursor) -> Check:
             if not known.least * (1.0 - slack) <= values <= known.most * (1.0 + slack):
                 faults.append(f"{column.name} has {values:,} distinct values, not {known.least:,.0f}")
     return _check(layout, "distinct values", "as many distinct values as recorded", faults)
+
+
+def _ends_check(layout: Layout, cursor: Cursor) -> Check:
+    """Return whether the ends of columns by group are those recorded."""
+    faults = []
+    for group in layout.columns:
+        recorded = {
+            each.name: ends for each in layout.columns for ends in each.ends_by if ends.by == group.name
+        }
+        for name, found in ends_by(cursor, layout.paths, group, list(recorded)):
+            if found != recorded[name]:
+                faults.append(f"the ends of {name} by {group.name} are others than those recorded")
+    return _check(layout, "ends by group", "values of each group within the ends recorded", faults)
 
 
 def _outlier_check(layout: Layout, cursor: Cursor) -> Check:

@@ -110,9 +110,10 @@ def _framed(
     certain = found.certain
     certain += far_out(_without(groups, certain), summed, most - len(certain))
     no_nan = without_nan(draft.conjuncts, source.alias, table)
-    framed = drawn_from(table, _without(groups, certain), certain, columns, no_nan)
+    drawn = _without(groups, certain)
+    framed = drawn_from(table, drawn, certain, columns, no_nan)
     choosing = choosing_columns(draft.select, draft.conjuncts, source.alias, table)
-    are_mixed_in = (are_mixed(groups, name, table.column(name).type) for name in choosing)
+    are_mixed_in = (are_mixed(drawn, name, table.column(name).type) for name in choosing)
     framed = replace(framed, least_drawn=found.least_drawn if all(are_mixed_in) else None)
     sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
     return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, sizes

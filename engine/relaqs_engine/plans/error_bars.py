@@ -50,6 +50,27 @@ class ValuesByGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class EndsByGroup:
+    """Between which ends the value of a row lies in each group, by one key with few values.
+
+    Attributes:
+        column: the name of the basis column that sums the values.
+        key: the position of the key among those of the query.
+        hashes: of the key's values, by a DuckDB of this probe.
+        hash_probe: see `layouts/assignment.py`.
+        lowest: in the order of the hashes, and of NULL at last. None where nothing is known.
+        highest: likewise.
+    """
+
+    column: str
+    key: int
+    hashes: tuple[int, ...]
+    hash_probe: str
+    lowest: tuple[float | None, ...]
+    highest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorBars:
     """How the error bars of an aggregation are made, and what makes them narrower.
 
@@ -70,6 +91,7 @@ class ErrorBars:
             where it is not known.
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
             nearly all row groups that were read, and these are so many at least. 0 where they are not.
+        ends_by_group: ends of what is summed that are those of a group.
         leaves_units_out: the rows of outlier units are counted apart, and other units are sampled.
     """
 
@@ -84,6 +106,7 @@ class ErrorBars:
     most_unit_rows: int | None = None
     least_row_groups: int = 0
     leaves_units_out: bool = False
+    ends_by_group: tuple[EndsByGroup, ...] = ()
 
     @property
     def joins_one_stream(self) -> bool:

@@ -10,16 +10,19 @@ from math import ceil, prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, DistinctCount, Layout
+from relaqs_engine.bounds.dates import ColumnLookup
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, DistinctCount, GroupEnds, Layout
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.error_bars import ErrorBars, Method, ValuesByGroup
+from relaqs_engine.plans.error_bars import EndsByGroup, ErrorBars, Method, ValuesByGroup
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.plans.sign import Sign
+from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.parse import DIALECT
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
@@ -28,6 +31,7 @@ MANY_GROUPS = 10_000
 # The state may have this many groups times blocks. Beyond that, fewer blocks are told apart.
 _BLOCK_ROWS = 64 * 1024
 _FEWEST_BLOCKS = 16
+_MOST_ENDS = 500  # of expressions in groups that are worked out: each takes some ten microseconds
 _ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
 
 
@@ -61,6 +65,7 @@ def choose_method(draft: Draft) -> Draft:
         distinct_by=_known_values_by_group(draft),
         known_outputs=known,
         most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
+        ends_by_group=tuple(_ends_by_group(draft)),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
     positions = [i for i, _ in known]
@@ -164,6 +169,64 @@ def _known_values_by_group(draft: Draft) -> ValuesByGroup | None:
     if counts is None:
         return None
     return ValuesByGroup(counts, group.distinct.hashes, layout.hash_probe, is_all and not draft.conjuncts)
+
+
+def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
+    """Yield the ends of what is summed among the rows with each value of a key, where they are known."""
+    left = _MOST_ENDS
+    for i, key in enumerate(() if draft.grouping_sets else draft.keys):
+        group = draft.column_of(key) if isinstance(key, exp.Column) else None
+        if (
+            not isinstance(key, exp.Column)
+            or group is None
+            or group.distinct is None
+            or not group.distinct.are_told_apart
+        ):
+            continue
+        source = draft.source(key.table)
+        for column in draft.basis:
+            if column.kind not in (Basis.SUM, Basis.MEAN) or source.layout is None:
+                continue
+            aggregate = call_in(column.sql)
+            known = {} if aggregate is None else _ends_by(aggregate.node, source, group.name)
+            if aggregate is None or not known:
+                continue
+            value = aggregate.node.this.unnest()
+            if isinstance(value, exp.Column):
+                (only,) = known.values()
+                lowest, highest = only.lowest, only.highest
+            elif left >= len(group.distinct.hashes):
+                left -= len(group.distinct.hashes)
+                places = range(len(group.distinct.hashes) + 1)
+                ends = [bounds_of_a_row(aggregate.node, _of_group(draft, known, place)) for place in places]
+                lowest, highest = tuple(each.lowest for each in ends), tuple(each.highest for each in ends)
+            else:
+                continue
+            probe = source.layout.hash_probe
+            yield EndsByGroup(column.name, i, group.distinct.hashes, probe, lowest, highest)
+
+
+def _ends_by(aggregate: exp.Expr, source: Source, group: str) -> dict[tuple[str, str], GroupEnds]:
+    """Return the ends by group of the columns of a source in an aggregate, by table and name."""
+    found = {}
+    for each in aggregate.find_all(exp.Column):
+        column = source.column(each.name) if each.table == source.alias else None
+        for ends in () if column is None else column.ends_by:
+            if ends.by == group:
+                found[each.table, each.name] = ends
+    return found
+
+
+def _of_group(draft: Draft, known: Mapping[tuple[str, str], GroupEnds], place: int) -> ColumnLookup:
+    """Return what gives the statistics of columns among the rows of the group at this place."""
+
+    def column_of(column: exp.Column) -> Column | None:
+        found, ends = draft.column_of(column), known.get((column.table, column.name))
+        if found is None or ends is None:
+            return found
+        return replace(found, minimum=ends.lowest[place], maximum=ends.highest[place])
+
+    return column_of
 
 
 def _known_outputs(draft: Draft) -> Iterator[tuple[int, DistinctCount]]:

@@ -17,6 +17,7 @@ from relaqs_engine.layouts.manifest import (
     Column,
     DistinctCount,
     GroupCounts,
+    GroupEnds,
     Layout,
     Partition,
     StoredFile,
@@ -39,6 +40,16 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
             Column("day", "DATE", "1992-01-02", None, 0, 5, 1, distinct=DistinctCount(4.5, 5.5, 0.01)),
             Column("flags", "BOOLEAN", False, True, 0, 2, 1, distinct=DistinctCount.of_hashes([9, 1 << 63])),
             Column("id", "BIGINT", 1, 9, 0, 9, 1, by_group=(GroupCounts("flags", (7, 3, 0), 0.5),)),
+            Column(
+                "x",
+                "DOUBLE",
+                -2.5,
+                3,
+                0,
+                9,
+                1,
+                ends_by=(GroupEnds("flags", (-2.5, 1, None), (0, 3.0, None)),),
+            ),
             Column("flag", "BOOLEAN", False, True, 0, 2, 1),
         ),
         partitions=(
@@ -102,9 +113,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=9)
+    edit(tmp_path / "t", manifest_version=10)
     with pytest.raises(
-        LayoutError, match=r"manifest version 9 is newer than this program understands \(8\); upgrade relaqs"
+        LayoutError, match=r"manifest version 10 is newer than this program understands \(9\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 
@@ -162,6 +173,20 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
                 ([{"by": "day", "counted": [1, 2, 0], "share": 1.5}], "share is 1.5, which it cannot be"),
                 ([{"by": "day", "counted": [1, 2], "share": 1.0}], "not counted for each value of day"),
                 ([{"by": "nobody", "counted": [1, 2, 0], "share": 1.0}], "for each value of nobody"),
+            ]
+        ),
+        *(
+            ({"columns": [{**COUNTED, "distinct": TOLD_APART, "ends_by": ends_by}]}, reason)
+            for ends_by, reason in [
+                (7, "not those of a manifest"),
+                ([{"by": "day"}], "not those of a manifest"),
+                ([{"by": "day", "lowest": [1, 2, 0], "highest": [1, 2]}], "not those of a manifest"),
+                ([{"by": "day", "lowest": [1, 2, 0], "highest": [0, 2, 0]}], "which they cannot be"),
+                ([{"by": "day", "lowest": [1, "2", 0], "highest": [1, 2, 0]}], "which they cannot be"),
+                ([{"by": "day", "lowest": [1, None, 0], "highest": [1, 2, 0]}], "which they cannot be"),
+                ([{"by": "day", "lowest": [1, float("nan"), 0], "highest": [1, 2, 0]}], "cannot be"),
+                ([{"by": "day", "lowest": [1, 2], "highest": [1, 2]}], "no ends for each value of day"),
+                ([{"by": "nobody", "lowest": [1], "highest": [1]}], "no ends for each value of nobody"),
             ]
         ),
     ],
