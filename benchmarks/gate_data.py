@@ -1,24 +1,37 @@
-"""What the gate reads: public tables that nobody prepared, and made-up ones with heavy tails."""
+"""What the gate reads: public tables that nobody prepared, and made-up ones that are hard to sample.
+
+Heavy tails are hard however a table is read. Clusters of unlike size are hard where clusters are drawn, and
+an order of the rows where row groups of a file are: values that rise, runs of NULLs, the rows of a user side
+by side, one spoilt day.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
-from relaqs_engine.layouts import shuffle
-from relaqs_engine.layouts.manifest import MANIFEST_NAME
 
-from benchmarks.coverage_cases import PARTITIONS, Units
-
-ROWS = 250_000
+ROWS, FEWER_ROWS = 250_000, 100_000
 GROUPS = 100
+ROW_GROUPS = (70, 800)
+"""In how many row groups a file is written. 8 to 64 of them are drawn: 11 to 90 % of 70, 1 to 8 % of 800."""
+
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A table that another one is joined with. cluster_key: () makes it static, else it is laid out alike."""
+
+    name: str
+    rows: Callable[[], pa.Table]
+    cluster_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,9 @@ class Table:
     value, other: two numeric columns. condition: what about a third of the rows meet. day: a date. keys: what
     is grouped by, the one with the most groups first. cluster_key: of its other layout.
     file: its name in the folder of public files; "" where `rows` makes it up.
+    stored: the ways of `benchmarks.gate_storage` in which it is read. where: conditions that choose rows.
+    order: what the rows of a public file are sorted by where it is read by row groups.
+    row_groups: how many a file has. joined: behind its name in FROM. beside: the tables that names.
     """
 
     name: str
@@ -39,18 +55,47 @@ class Table:
     cluster_key: str
     file: str = ""
     rows: Callable[[], pa.Table] | None = None
+    stored: tuple[str, ...] = ("rows", "clusters")
+    where: tuple[str, ...] = ()
+    order: str = ""
+    row_groups: tuple[int, ...] = ROW_GROUPS
+    joined: str = ""
+    beside: tuple[Beside, ...] = ()
 
 
-def made_up(draw: Callable[[np.random.Generator, int], FloatArray], count: int = ROWS) -> pa.Table:
+def unequal_clusters(random: np.random.Generator, count: int) -> IntArray:
+    """Return the cluster of each row: of five rows on average and a few hundred at most."""
+    return _repeated(random.lognormal(0.7, 1.2, count), count)
+
+
+def pareto_clusters(random: np.random.Generator, count: int) -> IntArray:
+    """Return the cluster of each row: the share s**-1.3 of the clusters has more than s rows."""
+    return _repeated(1.0 + random.pareto(1.3, count), count)
+
+
+def zipf_clusters(random: np.random.Generator, count: int) -> IntArray:
+    """Return the cluster of each row, the r-th of them with a share of the rows that falls like 1 / r."""
+    share = 1.0 / np.arange(1, count // 5 + 1)
+    return np.sort(random.choice(len(share), count, p=share / share.sum()))
+
+
+def _repeated(sizes: FloatArray, count: int) -> IntArray:
+    return np.repeat(np.arange(count), np.ceil(sizes).astype(np.int64))[:count]
+
+
+def made_up(
+    draw: Callable[[np.random.Generator, int], FloatArray],
+    count: int = ROWS,
+    clusters: Callable[[np.random.Generator, int], IntArray] = unequal_clusters,
+) -> pa.Table:
     """Return a table whose column x is drawn, in groups and clusters of very unequal size.
 
     g: 100 groups, a third of the rows in the largest and some hundredths of a percent in the smallest. u: the
-    cluster, of five rows on average and a few hundred at most, each within one group. w: one of four kinds,
-    in every cluster. y: a tame column beside x. day: of one year.
+    cluster, each within one group. w: one of four kinds, in every cluster. y: a tame column beside x. day: of
+    one year.
     """
     random = np.random.default_rng(7)
-    sizes = np.ceil(random.lognormal(0.7, 1.2, count)).astype(np.int64)
-    cluster = np.repeat(np.arange(count), sizes)[:count]
+    cluster = clusters(random, count)
     share = 1.0 / np.arange(1, GROUPS + 1) ** 1.3
     group_of = random.choice(GROUPS, count, p=share / share.sum())
     return pa.table(
@@ -90,57 +135,116 @@ def uniform(random: np.random.Generator, count: int) -> FloatArray:
     return random.uniform(0.0, 100.0, count)
 
 
-def _made_up(
-    name: str, condition: str, draw: Callable[[np.random.Generator, int], FloatArray], count: int = ROWS
-) -> Table:
-    return Table(name, "x", "y", condition, "day", ("g", "w"), "u", rows=partial(made_up, draw, count))
+def drifting(random: np.random.Generator, count: int) -> FloatArray:
+    """Return values with a tail, the last ones three times as large as the first."""
+    return random.lognormal(0.0, 1.0, count) * np.linspace(1.0, 3.0, count)
 
+
+def zones() -> pa.Table:
+    """Return a zone and a rate of each group of `made_up`."""
+    group = np.arange(GROUPS, dtype=np.int32)
+    return pa.table({"g": group, "zone": [f"zone {i}" for i in group % 12], "rate": 1.0 + group % 7})
+
+
+def plans() -> pa.Table:
+    """Return a plan and an age of each cluster of `made_up`."""
+    cluster = np.arange(ROWS)
+    random = np.random.default_rng(8)
+    age = random.normal(40.0, 12.0, ROWS).clip(18.0, 90.0).round()
+    return pa.table({"u": cluster, "plan": random.choice(5, ROWS).astype(np.int32), "age": age})
+
+
+def in_order(x: str, k: str = "hash(i, 2) % 6", u: str = "i // 100", count: int = FEWER_ROWS) -> pa.Table:
+    """Return rows in an order, made by SQL of i, the place of a row, and u, whose rows they are.
+
+    x: a value. k: one of a few kinds. y: a number from 0 to 9. day: of one year, which goes with the order.
+    """
+    with duckdb.connect() as connection:
+        return connection.sql(
+            f"SELECT ({k})::INTEGER AS k, ({x})::DECIMAL(18, 3) AS x, (hash(i, 3) % 10)::INTEGER AS y, u, "
+            f"DATE '2024-01-01' + (i * 366 // {count})::INTEGER AS day "
+            f"FROM (SELECT i, ({u})::BIGINT AS u FROM range({count}) AS r(i)) ORDER BY i"
+        ).to_arrow_table()
+
+
+def _made_up(
+    name: str,
+    condition: str,
+    draw: Callable[[np.random.Generator, int], FloatArray],
+    count: int = ROWS,
+    *,
+    stored: tuple[str, ...] = ("rows", "clusters"),
+    clusters: Callable[[np.random.Generator, int], IntArray] = unequal_clusters,
+) -> Table:
+    rows = partial(made_up, draw, count, clusters)
+    return Table(
+        name, "x", "y", condition, "day", ("g", "w"), "u", rows=rows, stored=stored, where=("y > 7",)
+    )
+
+
+def _in_order(name: str, x: str, *, row_groups: tuple[int, ...] = ROW_GROUPS, **others: str) -> Table:
+    return Table(
+        name, "x", "y", "y > 6", "day", ("k", "month(day)"), "u", rows=partial(in_order, x, **others),
+        stored=("row groups",), where=("k < 3", "day < DATE '2024-05-01'"), row_groups=row_groups,
+    )  # fmt: skip
+
+
+def _joined(name: str, key: str, stored: tuple[str, ...], other: str, beside: Beside, by: str) -> Table:
+    return Table(
+        name, "x", other, "y > 7", "day", (key, "w"), "u", rows=partial(made_up, lognormal),
+        stored=stored, where=("y > 7",), joined=f" JOIN {beside.name} USING ({by})", beside=(beside,),
+    )  # fmt: skip
+
+
+_CALM, _LEVEL = "40 + hash(i, 1) % 21", "hash(i, 1) % 21 + if(i > {from_}, 60, 40)"
+_RUN = "hash(i // 750)"  # of rows that go together: 0.5 to 6 row groups
 
 TABLES: tuple[Table, ...] = (
     Table(
         "babynames", "n", "prop", "sex = 'F'", "make_date(CAST(year AS BIGINT), 7, 1)", ("year", "sex"),
-        "name", file="babynames.parquet",
+        "name", file="babynames.parquet", stored=("rows", "clusters", "row groups"),
+        order="year, sex, n DESC", where=("year >= 1950",),
     ),
     Table(
         "flights3m", "delay", "distance", "distance > 800", "date", ("origin", "month(date)"),
-        "date", file="flights-3m.parquet",
+        "date", file="flights-3m.parquet", stored=("rows", "clusters", "row groups"), order="date",
+        where=("delay > 60 AND distance < 500",),
     ),
-    _made_up("pareto15", "x > 2", partial(pareto, shape=1.5)),
+    Table(
+        "lineitem", "l_extendedprice", "l_quantity", "l_discount > 0.06", "l_shipdate",
+        ("l_shipmode", "year(l_shipdate)"), "l_orderkey", file="lineitem.parquet", stored=("row groups",),
+        order="l_shipdate, l_orderkey, l_linenumber",
+        where=("l_partkey < 400", "l_receiptdate BETWEEN DATE '1993-03-10' AND DATE '1994-02-10'"),
+    ),
+    _made_up("pareto15", "x > 2", partial(pareto, shape=1.5), stored=("rows", "clusters", "row groups")),
     _made_up("pareto25", "x > 1.5", partial(pareto, shape=2.5)),
-    _made_up("lognormal2", "x > 2", lognormal),
+    _made_up("lognormal2", "x > 2", lognormal, stored=("rows", "clusters", "row groups")),
     _made_up("zeros", "y > 7", zeros),
     _made_up("spike", "y > 7", spike, 1_000_000),
     _made_up("uniform", "y > 7", uniform),
+    _made_up("pareto13_units", "y > 7", uniform, FEWER_ROWS, stored=("clusters",), clusters=pareto_clusters),
+    _made_up("zipf_units", "y > 7", uniform, FEWER_ROWS, stored=("clusters",), clusters=zipf_clusters),
+    _made_up("drift", "y > 7", drifting, FEWER_ROWS, stored=("appended", "compacted")),
+    _joined("zoned", "zone", ("rows", "clusters", "row groups"), "rate", Beside("zones", zones), "g"),
+    _joined("planned", "plan", ("clusters",), "age", Beside("plans", plans, ("u",)), "u"),
+    _in_order("calm", _CALM),
+    _in_order("odd", f"({_CALM}) * if(i // 500 = 150, 2.9, 1)", row_groups=(200,)),
+    _in_order("half_odd", f"({_CALM}) * if(i // 250 = 150, 2.9, 1)", row_groups=(200,)),
+    _in_order("last_fifth", _LEVEL.format(from_=80_000)),
+    _in_order("last_twentieth", _LEVEL.format(from_=95_000)),
+    _in_order("rises", "i // 250 + hash(i, 1) % 100"),
+    _in_order("seasons", "100 + 50 * sin(i / 5000) + hash(i, 1) % 40"),
+    _in_order("null_runs", f"if({_RUN} % 10 < 6, NULL, 40 + hash(i // 750, 1) % 21)"),
+    _in_order("few_nulls", f"if({_RUN} % 20 = 0, NULL, {_CALM})"),
+    _in_order("few_values", f"if({_RUN} % 20 > 0, NULL, {_CALM})"),
+    _in_order("words", "1 + 1000000 // (i + 10)"),
+    _in_order(
+        "zipf_runs", "(hash(i, 7) % 1000) / 10 * (1 + i / 100000)",
+        k="1000 ** ((hash(u) % 1000003) / 1000003)", u="i // 50",
+    ),
+    _in_order("users", "1 + hash(u, 1) % 20 * (hash(i, 1) % 10)", k="hash(u, 2) % 12"),
+    _in_order(
+        "unlike_users", "1 + hash(u, 1) % 20 * (hash(i, 1) % 10)", k="hash(u, 2) % 6",
+        u="floor(500 * (i / 100000) ** 2)",
+    ),
 )  # fmt: skip
-
-
-def units_of(table: Table, kind: str = "") -> list[Units]:
-    """Return what is sampled: "rows" as units, "clusters" with the same key, or both in turn."""
-    units = {"rows": Units("rows"), "clusters": Units("clusters", (table.cluster_key,))}
-    return [units[kind]] if kind else list(units.values())
-
-
-def source_of(table: Table, public: Path | None, made: Path) -> Path | None:
-    """Return the table's Parquet file, made if it is made up; None where the public one is not there."""
-    if table.rows is None:
-        path = public / table.file if public else None
-        return path if path and path.exists() else None
-    path = made / f"{table.name}.parquet"
-    if not path.exists():
-        made.mkdir(parents=True, exist_ok=True)
-        pa.parquet.write_table(table.rows(), path)
-    return path
-
-
-def lay_out(table: Table, units: Units, seed: int, source: Path, into: Path) -> Path:
-    """Return a warehouse with one layout of the table, made below `into` if it is not there."""
-    folder = into / f"{table.name}-by-{units.name}-{seed}"
-    if not (folder / table.name / MANIFEST_NAME).exists():
-        shuffle(
-            str(source),
-            folder / table.name,
-            partitions=PARTITIONS,
-            cluster_by=units.cluster_key or None,
-            seed=seed,
-        )
-    return folder

@@ -1,8 +1,8 @@
-"""The lines of the gate: one of each data, units, expression and fraction, the worst first."""
+"""The lines of the gate: one of each data, storage, expression and fraction, the worst first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
@@ -19,15 +19,20 @@ CAPTION = (
     "truth, ± two standard errors. worst: of the group whose misses are least by chance. width: mean "
     "half-width of certified cells, of an oracle's."
 )
-TENTH = 0.10
+TWENTIETH, TENTH = 0.05, 0.10
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. key: what is grouped by. fraction: of the table."""
+    """One line. path: how the data are read, of rows, clusters, row groups, …, alone or in a join.
+
+    stored: the same, with the number of row groups. key: what is grouped by, and which rows count. fraction:
+    of the table.
+    """
 
     data: str
-    units: str
+    path: str
+    stored: str
     key: str
     expression: str
     fraction: float
@@ -46,33 +51,43 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
     together: dict[tuple[str, str, str, tuple[str, ...]], list[Counted]] = {}
     for found in counted:
         query = found.run.query
-        of = (query.table.name, found.run.units.name, query.key, query.expressions)
-        together.setdefault(of, []).append(found)
+        if found.columns and query.asks == "cells":
+            of = (query.table.name, found.run.stored.storage.name, query.by, query.expressions)
+            together.setdefault(of, []).append(found)
     lines = []
-    for (data, units, key, expressions), layouts in together.items():
+    for (data, stored, key, expressions), layouts in together.items():
+        path = path_of(layouts[0])
         for fraction in layouts[0].counts:
             for i, place in enumerate(layouts[0].columns):
                 found = _judged(layouts, fraction, i, has_spike=data == "spike")
-                lines.append(Line(data, units, key, expressions[place], fraction, found))
+                lines.append(Line(data, path, stored, key, expressions[place], fraction, found))
     return sorted(lines, key=lambda line: line.place)
+
+
+def path_of(found: Counted) -> str:
+    """Return how a run's data are read, joins apart from others."""
+    way = found.run.stored.storage.way
+    return f"join of {way}" if found.run.query.table.joined else way
 
 
 def _judged(layouts: Sequence[Counted], fraction: float, i: int, *, has_spike: bool) -> Judged:
     counts = np.concatenate([found.counts[fraction][:, i : i + 1] for found in layouts])
     spreads = [found.spreads[fraction].column(i) for found in layouts]
-    return judged(counts, spreads, len(layouts), has_spike=has_spike)
+    # Row groups of a file are what there is: no other layout of the same rows is promised anything.
+    drawn_anew = len(counts) if layouts[0].run.stored.storage.row_groups else len(layouts)
+    return judged(counts, spreads, drawn_anew, has_spike=has_spike)
 
 
 def table_of(lines: Sequence[Line]) -> Table:
     """Return the table people read."""
     table = Table(title="Certified 95 % intervals, the worst first", caption=CAPTION)
-    for name in ("data", "units", "by", "expression"):
+    for name in ("data", "stored", "by", "expression"):
         table.add_column(name)
     for name in ("read", "certified", "cells", "held", "±", "worst", "width"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for line in lines:
-        table.add_row(line.data, line.units, line.key, line.expression, *_texts(line))
+        table.add_row(line.data, line.stored, line.key, line.expression, *_texts(line))
     return table
 
 
@@ -99,27 +114,46 @@ def _times(ratio: float) -> str:
     return "–" if isnan(ratio) else f"{ratio:.2f}"
 
 
-def summary_of(lines: Sequence[Line]) -> Table:
-    """Return one row for each data and units: what is certified at a tenth of the rows, what holds least."""
-    table = Table(title="By data", caption=f"Widest, held least: of lines with {MANY} cells or more.")
-    for name in ("data", "units"):
+def nearly_all(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield why nearly all cells hold, for each line of which they do: those of one reason together."""
+    found: dict[tuple[str, str, str, str], list[Line]] = {}
+    for line in lines:
+        if line.judged.why_nearly_all:
+            found.setdefault((line.data, line.stored, line.key, line.expression), []).append(line)
+    for (data, stored, key, expression), mine in found.items():
+        shares = ", ".join(f"{line.fraction:.0%}" for line in sorted(mine, key=lambda line: line.fraction))
+        cells = sum(line.judged.certified for line in mine)
+        reasons = "; ".join(dict.fromkeys(line.judged.why_nearly_all for line in mine))
+        yield f"{data}, {stored}, {expression} by {key or 'nothing'} at {shares}: {cells:,} cells, {reasons}"
+
+
+def summary_of(lines: Sequence[Line], of: Sequence[str] = ("data", "stored")) -> Table:
+    """Return one row for each data and storage, or for each path: what is certified, what holds least."""
+    table = Table(
+        title=f"By {' and '.join(of)}", caption=f"Widest, held least: of lines with {MANY} cells or more."
+    )
+    for name in of:
         table.add_column(name)
-    for name in ("lines", "failed", "certified at 10 %", "width", "widest", "held", "held least"):
+    for name in ("lines", "failed", "unsure", "certified at 5 %", "10 %", "width", "widest", "cells", "held"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("least", justify="right", no_wrap=True)
     table.add_column("of")
-    for data, units in dict.fromkeys((line.data, line.units) for line in sorted(lines, key=_name)):
-        table.add_row(data, units, *_summary([x for x in lines if (x.data, x.units) == (data, units)]))
+    places: dict[tuple[str, ...], list[Line]] = {}
+    for line in sorted(lines, key=_name):
+        places.setdefault(tuple(getattr(line, name) for name in of), []).append(line)
+    for place, mine in places.items():
+        table.add_row(*place, *_summary(mine))
     return table
 
 
-def _name(line: Line) -> tuple[str, str]:
-    return line.data, line.units
+def _name(line: Line) -> tuple[str, str, str]:
+    return line.path, line.data, line.stored
 
 
 def _summary(lines: Sequence[Line]) -> list[str]:
     tenth = [line.judged for line in lines if line.fraction == TENTH]
-    cells, certified = sum(j.coverage.cells for j in tenth), sum(j.certified for j in tenth)
-    held = sum(j.certified * j.coverage.coverage for j in tenth if j.certified)
+    certified = sum(j.certified for j in tenth)
+    cells, held = (sum(each) for each in zip(*(_held(line.judged) for line in lines), strict=True))
     wide = [j for j in tenth if not isnan(j.width)]
     width = sum(j.width * j.certified for j in wide) / max(sum(j.certified for j in wide), 1)
     widest = max((j.width for j in wide if j.certified >= MANY), default=float("nan"))
@@ -128,15 +162,33 @@ def _summary(lines: Sequence[Line]) -> list[str]:
     return [
         str(len(lines)),
         str(sum(line.judged.failed for line in lines)),
-        _percent(certified / cells if cells else float("nan")),
-        _times(width if wide else float("nan")),
+        str(sum(line.judged.verdict == "unsure" for line in lines)),
+        _percent(certified_at(lines, TWENTIETH)),
+        _percent(certified_at(lines, TENTH)),
+        _times(width if certified and wide else float("nan")),
         _times(widest),
-        _percent(held / certified if certified else float("nan")),
+        f"{cells:,}",
+        _percent(held / cells if cells else float("nan")),
         _percent(least.judged.coverage.coverage) if least else "–",
         f"{least.expression} by {least.key or 'nothing'}, {least.fraction:.0%}" if least else "",
     ]
 
 
+def _held(judged: Judged) -> tuple[int, float]:
+    """Return how many cells are certified, and how many of them hold."""
+    return judged.certified, judged.certified * judged.coverage.coverage if judged.certified else 0.0
+
+
+def certified_at(lines: Iterable[Line], fraction: float) -> float:
+    """Return the share of all cells that is certified after this fraction of the table, NaN without cells."""
+    mine = [line.judged for line in lines if line.fraction == fraction]
+    cells = sum(j.coverage.cells for j in mine)
+    return sum(j.certified for j in mine) / cells if cells else float("nan")
+
+
 def as_record(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Return the lines as they are kept in a file."""
-    return [{**asdict(line), "verdict": line.judged.verdict} for line in lines]
+    return [
+        {**asdict(line), "verdict": line.judged.verdict, "why_nearly_all": line.judged.why_nearly_all}
+        for line in lines
+    ]

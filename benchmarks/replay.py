@@ -1,4 +1,6 @@
-"""One query over one layout, its partitions aggregated once and then folded in as many orders as wanted.
+"""One query over one table, its parts aggregated once and then folded in as many orders as wanted.
+
+The parts are the partitions of a layout, or the row groups of a plain file.
 
 Everything but the order of reading is the product's own: the plan's SQL makes the partial aggregates, its
 schedule says which partitions are folded when, its state folds them and its estimator makes the intervals. A
@@ -9,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.catalog import Catalog
@@ -21,23 +24,30 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
+from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import outlier_sql, partial_sql
 from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
 from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import BLOCK
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.plans.refined import RefinedPlan
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.schedule import MiniBatch, spread_order
 from relaqs_engine.sql.binder import Binder
 
 from benchmarks.tally import FloatArray, Look
+from relaqs.executors.row_group_files import RowGroupFileSystem
 
 MEMORY_LIMIT_BYTES = 2 << 30
 _WHOLE = ""
-_ESTIMATED = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
+_ESTIMATED = (OutputKind.ESTIMATE, OutputKind.QUANTILE, OutputKind.DISTINCT)
+_NEAR = 0.2  # of a share of the table: by how much what is read may differ from it
+_PLANNED_ABOVE_SECONDS = 1e-5  # so small files are drawn from, too, and what they are joined with is not
 
 
 class Replay:
@@ -46,7 +56,10 @@ class Replay:
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self._catalog = catalog
         plan = plan_query(sql, catalog, Binder(catalog))
-        if plan.method is Method.NONE or not isinstance(plan, MergePlan | RefinedPlan):
+        has_bars = plan.method is not Method.NONE or any(
+            output.kind is OutputKind.DISTINCT for output in plan.outputs
+        )
+        if not has_bars or not isinstance(plan, MergePlan | RefinedPlan):
             raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
         self.plan = plan
         self._leading = leading_stream(self.plan, catalog)
@@ -76,13 +89,31 @@ class Replay:
         self, seed: int, request: IntervalRequest, wanted: Callable[[int], bool] = lambda index: True
     ) -> Iterator[tuple[int, Estimate]]:
         """Yield (mini-batch, estimate) where wanted, before the last mini-batch, which is exact."""
+        return self._after_each(self.batches(seed), request, wanted)
+
+    def _after_each(
+        self, batches: Sequence[MiniBatch], request: IntervalRequest, wanted: Callable[[int], bool]
+    ) -> Iterator[tuple[int, Estimate]]:
         cursor = self._states.cursor()
         fold, estimate = self._folding(cursor, request)
-        for batch in self.batches(seed)[:-1]:
+        for batch in batches[:-1]:
             fold(batch)
             if wanted(batch.index) and (found := estimate()) is not None:
                 yield batch.index, found
         cursor.close()
+
+    def looks(
+        self, seed: int, shares: Sequence[float], request: IntervalRequest
+    ) -> Iterator[tuple[float, Estimate]]:
+        """Yield (share, estimate) after the mini-batch that is nearest to each share of the table.
+
+        Where none is near, as in small tables late in a query, a mini-batch is cut in two.
+        """
+        batches = cut_at(self.batches(seed), shares)
+        nearest = nearest_batches(batches, tuple(shares))
+        for index, estimate in self._after_each(batches, request, nearest.__contains__):
+            for share in (s for s, batch in zip(shares, nearest, strict=True) if batch == index):
+                yield share, estimate
 
     def _folding(
         self, cursor: Cursor, request: IntervalRequest
@@ -111,6 +142,76 @@ class Replay:
         self._states.close()
 
 
+class RowGroupReplay:
+    """A query's partial aggregates over every row group of a plain file, ready to be drawn in any order.
+
+    Each share of the row groups has a plan of its own, which draws the number nearest to it. FIRST_DRAWN are
+    drawn at least, and at most as many as there are blocks. Shares that no such number is near are left out.
+    """
+
+    def __init__(self, sql: str, catalog: Catalog, shares: Sequence[float]) -> None:
+        binder = Binder(catalog)
+        plans = {share: _row_group_plan(sql, catalog, binder, share) for share in shares}
+        near = {share: plan for share, plan in plans.items() if plan is not None}
+        self.shares = tuple(near)
+        if not near:
+            raise SystemExit(f"no share of {shares} is near a number of row groups that can be drawn\n{sql}")
+        self.plan = next(iter(near.values()))
+        self._plans = near
+        config = DatabaseConfig(
+            catalog.readable_directories, MEMORY_LIMIT_BYTES, files=catalog.readable_files
+        )
+        database = Database(config)
+        database.serve(RowGroupFileSystem(config.files))
+        cursor = database.cursor()
+        self._partials = {share: _of_row_groups(plan, cursor) for share, plan in near.items()}
+        database.close()
+        self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
+
+    def looks(
+        self, seed: int, shares: Sequence[float], request: IntervalRequest
+    ) -> Iterator[tuple[float, Estimate]]:
+        """Yield (share, estimate) of each share that a number of row groups is near to."""
+        for share in (share for share in shares if share in self._plans):
+            cursor = self._states.cursor()
+            yield share, self._drawn(share, seed, cursor, request)
+            cursor.close()
+
+    def _drawn(self, share: float, seed: int, cursor: Cursor, request: IntervalRequest) -> Estimate:
+        """Return the estimate from the row groups that are drawn with this seed."""
+        plan, (partials, certain) = self._plans[share], self._partials[share]
+        order = spread_order(len(plan.table.drawn_from), plan.sizes, seed)
+        block = pc.index_in(partials.column(BLOCK).cast(pa.int64()), value_set=pa.array(order, pa.int64()))
+        place = partials.column_names.index(BLOCK)
+        mine = partials.set_column(place, BLOCK, block).filter(pc.is_valid(block))
+        table = plan.drawn(seed)
+        state = GroupState(plan.sample, table, cursor)
+        state.fold(MiniBatch(0, (tuple(range(len(order))),), by_block=True), [*certain, mine])
+        return Estimator(plan.sample, table, state, cursor, request).estimate()
+
+    def close(self) -> None:
+        self._states.close()
+
+
+def _row_group_plan(sql: str, catalog: Catalog, binder: Binder, share: float) -> RowGroupPlan | None:
+    """Return the plan that draws about this share of the row groups; None where no number is near it."""
+    rules = RowGroupRules(1, _PLANNED_ABOVE_SECONDS, FIRST_DRAWN + 1, share)
+    plan = plan_query(sql, catalog, binder, row_groups=rules)
+    if not isinstance(plan, RowGroupPlan):
+        raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
+    count = len(plan.table.drawn_from)
+    is_near = abs(plan.most_drawn - share * count) <= max(_NEAR * share * count, 1.0)
+    return plan if is_near and plan.most_drawn < count else None
+
+
+def _of_row_groups(plan: RowGroupPlan, cursor: Cursor) -> tuple[pa.Table, list[pa.Table]]:
+    """Return the partial aggregates of row groups: of those that are drawn from, and of those read anyhow."""
+    for hoist in plan.sample.hoists:
+        cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
+    partials = cursor.table(sample_sql(plan, plan.files(plan.table.drawn_from), 0))
+    return partials, [cursor.table(certain_sql(plan))] if plan.table.certain else []
+
+
 def _parts(plan: MergePlan | RefinedPlan) -> dict[str, MergePlan]:
     """Return what is aggregated per partition: the query itself, or its kept rows and its stages."""
     if isinstance(plan, MergePlan):
@@ -131,6 +232,33 @@ def nearest_batches(batches: tuple[MiniBatch, ...], fractions: tuple[float, ...]
     scanned = list(accumulate(len(batch.partitions) for batch in batches))
     shares = [count / scanned[-1] for count in scanned[:-1]]
     return tuple(min(range(len(shares)), key=lambda i: abs(shares[i] - f)) for f in fractions)
+
+
+def cut_at(batches: tuple[MiniBatch, ...], shares: Sequence[float]) -> tuple[MiniBatch, ...]:
+    """Return the mini-batches, cut in two at each share of the partitions that no end of one is near."""
+    ends = list(accumulate(len(batch.partitions) for batch in batches))
+    whole = ends[-1]
+    far = {
+        round(share * whole)
+        for share in shares
+        if min(abs(end / whole - share) for end in ends[:-1]) > _NEAR * share
+    }
+    found: list[MiniBatch] = []
+    for batch, begin, end in zip(batches, (0, *ends), ends, strict=False):
+        cuts = [0, *sorted(cut - begin for cut in far if begin < cut < end), end - begin]
+        for first, last in pairwise(cuts):
+            found.append(MiniBatch(len(found), _tasks_within(batch, first, last), batch.by_block))
+    return tuple(found)
+
+
+def _tasks_within(batch: MiniBatch, first: int, last: int) -> tuple[tuple[int, ...], ...]:
+    """Return what its tasks have of the partitions from one place in a mini-batch to another."""
+    begins = [0, *accumulate(len(task) for task in batch.tasks)]
+    parts = (
+        task[max(first - begin, 0) : max(last - begin, 0)]
+        for begin, task in zip(begins, batch.tasks, strict=False)
+    )
+    return tuple(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)

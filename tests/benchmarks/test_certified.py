@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
-from benchmarks.gate_data import Table, lay_out, lognormal, made_up, pareto, source_of, units_of
+from benchmarks.gate_data import Table, lognormal, made_up, pareto
 from benchmarks.gate_lines import Line, lines_of
 from benchmarks.gate_queries import Query
 from benchmarks.gate_runs import Run, count
+from benchmarks.gate_storage import source_of, storages_of, stored
 
 pytestmark = pytest.mark.slow  # many orders of the rows
 
@@ -37,9 +38,9 @@ def lines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("certified")
     source = source_of(table, None, folder)
     assert source is not None
-    [units] = units_of(table, kind)
-    layout = lay_out(table, units, 0, source, folder)
-    run = Run(Query(table, "g % 20", EXPRESSIONS), units, source, layout, tuple(range(ORDERS)), FRACTIONS)
+    [storage] = storages_of(table, [kind])
+    layout = stored(table, storage, 0, source, folder)
+    run = Run(Query(table, "g % 20", EXPRESSIONS), layout, tuple(range(ORDERS)), FRACTIONS)
     return lines_of([count(run)])
 
 
@@ -66,7 +67,7 @@ def test_tame_functions_of_heavy_tails_are_certified(lines: list[Line]) -> None:
     for expression in ("avg(least(x, 100))", "sum(ln(1 + abs(x)))"):
         [line] = [line for line in lines if (line.expression, line.fraction) == (expression, FRACTIONS[-1])]
         share = line.judged.coverage.certified_share
-        if line.units == "rows":
+        if line.stored == "rows":
             assert share > 0.5
         else:
             assert share > 0.3 if expression.startswith("sum") else share == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,26 +10,57 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from benchmarks.gate import chosen, notes
-from benchmarks.gate_data import GROUPS, TABLES, Table, lay_out, made_up, source_of, uniform, units_of
+from benchmarks.gate import arguments, chosen, headlines_of, notes, plan_runs
+from benchmarks.gate_data import (
+    GROUPS,
+    TABLES,
+    Table,
+    made_up,
+    pareto_clusters,
+    uniform,
+    zipf_clusters,
+)
+from benchmarks.gate_headline import TARGETS, headline_line
 from benchmarks.gate_lines import lines_of, summary_of
-from benchmarks.gate_queries import AGGREGATES, AROUND, MOMENTS, QUANTILES, WRAPPINGS, Query, queries_of
+from benchmarks.gate_queries import (
+    AGGREGATES,
+    AROUND,
+    MOMENTS,
+    QUANTILES,
+    WRAPPINGS,
+    Query,
+    queries_of,
+    questions_of,
+)
 from benchmarks.gate_runs import Counted, Run, count
+from benchmarks.gate_storage import WAYS, Stored, source_of, storages_of, stored
 from benchmarks.gate_tally import SUMS, Judged, judged
 from benchmarks.tally import FIELDS, Coverage
 
-SMALL = Table("small", "x", "y", "y > 7", "day", ("w",), "u", rows=partial(made_up, uniform, 4_000))
+SMALL = Table(
+    "small", "x", "y", "y > 7", "day", ("w",), "u", rows=partial(made_up, uniform, 4_000),
+    stored=WAYS, row_groups=(100,),
+)  # fmt: skip
 ORDERS = 30
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Counted]:
-    folder = tmp_path_factory.mktemp("gate")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gate")
+
+
+def small(way: str, folder: Path) -> Stored:
     source = source_of(SMALL, None, folder)
     assert source is not None
+    [storage] = storages_of(SMALL, [way])
+    return stored(SMALL, storage, 0, source, folder)
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> list[Counted]:
     query = Query(SMALL, "w", ("avg(x)", "max(x)", "median(x)"))
-    layouts = [(units, lay_out(SMALL, units, 0, source, folder)) for units in units_of(SMALL)]
-    return [count(Run(query, units, source, at, tuple(range(ORDERS)), (0.3,))) for units, at in layouts]
+    layouts = [small(way, folder) for way in ("rows", "clusters")]
+    return [count(Run(query, at, tuple(range(ORDERS)), (0.3,))) for at in layouts]
 
 
 def test_every_aggregate_and_wrapping_is_asked_of_every_table() -> None:
@@ -39,10 +71,13 @@ def test_every_aggregate_and_wrapping_is_asked_of_every_table() -> None:
         missing = [text for text in texts if not any(text in each for each in asked)]
         assert not missing
         assert {query.key for query in queries_of(table)} == {*table.keys, ""}
+        assert {query.where for query in queries_of(table)} == {*table.where, ""}
+        assert {query.asks for query in questions_of(table)} == {"headline", "stops"}
 
 
 def test_expressions_are_chosen_by_their_text() -> None:
-    [query] = queries_of(TABLES[2], core=True, containing=["CAST("])
+    [table] = chosen("pareto15")
+    [query] = queries_of(table, core=True, containing=["CAST("])
     assert query.expressions == ("CAST(sum(x) AS BIGINT)", "sum(CAST(x AS BIGINT))")
     assert query.sql == (
         "SELECT g AS k, CAST(sum(x) AS BIGINT) AS e0, sum(CAST(x AS BIGINT)) AS e1 FROM pareto15 GROUP BY g"
@@ -86,8 +121,8 @@ def test_every_order_is_counted_and_what_has_no_interval_is_said(runs: list[Coun
 def test_tame_rows_hold_and_are_as_wide_as_an_oracle_says(runs: list[Counted]) -> None:
     """Of four groups, 30 orders: ± 3 points is one standard error of the 95 %; the oracle is off by 13 %."""
     lines = lines_of(runs)
-    assert {line.units for line in lines} == {"rows", "clusters"}
-    [line] = [line for line in lines if (line.units, line.expression) == ("rows", "avg(x)")]
+    assert {line.path for line in lines} == {"rows", "clusters"}
+    [line] = [line for line in lines if (line.path, line.expression) == ("rows", "avg(x)")]
     assert line.judged.verdict == ""
     assert line.judged.certified > 2 * ORDERS
     assert 0.8 < line.judged.width < 1.3
@@ -95,10 +130,95 @@ def test_tame_rows_hold_and_are_as_wide_as_an_oracle_says(runs: list[Counted]) -
 
 
 def test_a_query_without_error_bars_is_no_crash(runs: list[Counted]) -> None:
-    run = runs[0].run
-    refused = count(Run(Query(SMALL, "w", ("max(x)",)), run.units, run.source, run.folder, (0,), (0.3,)))
-    assert refused.refused.startswith("the query has no error bars: ")
+    refused = count(Run(Query(SMALL, "w", ("max(x)",)), runs[0].run.stored, (0,), (0.3,)))
+    assert refused.refused[0].startswith("the query has no error bars: ")
     assert lines_of([refused]) == []
+
+
+def test_row_groups_are_drawn_and_what_they_say_nothing_of_is_left_out(folder: Path) -> None:
+    """100 row groups: 30 % are 30 of them. 90 % are more than can be drawn, and 1 % is less."""
+    file = small("row groups", folder)
+    query = Query(SMALL, "w", ("stddev(x)", "sum(x)", "median(x)", "avg(y)"))
+    found = count(Run(query, file, (0, 1, 2), (0.01, 0.3, 0.9)))
+    assert found.columns == (1, 3)
+    assert found.refused.keys() == {0, 2}
+    assert found.counts.keys() == {0.3}
+    assert found.counts[0.3].shape == (3, 2, len(FIELDS))
+    [line, _] = lines_of([found])
+    assert (line.path, line.stored) == ("row groups", "100 row groups")
+
+
+@pytest.mark.slow  # fifty appends, of a second each on two cores
+def test_an_appended_table_has_all_rows_and_is_made_one_again(folder: Path) -> None:
+    layouts = [small(way, folder).catalog().table("small") for way in ("appended", "compacted")]
+    assert [layout.row_count for layout in layouts] == [4_000, 4_000]
+    appended, compacted = (len(layout.files) for layout in layouts)
+    assert appended > 10 * compacted == 10 * len(layouts[1].partitions)
+
+
+def test_joins_are_stored_with_what_they_read(tmp_path: Path) -> None:
+    tables = chosen("zoned,planned")
+    sources = {table: source_of(table, None, tmp_path / "gate" / "files") for table in tables}
+    options = arguments(["--seeds", "1", "--layouts", "1", "--core", "--data", str(tmp_path)])
+    options.fractions, options.stored = (0.1,), ["clusters", "row groups"]
+    runs = plan_runs({table: source for table, source in sources.items() if source}, options)
+    by_storage = {(run.query.table.name, run.stored.storage.name): run for run in runs if run.query.key}
+    assert by_storage.keys() == {
+        ("zoned", "clusters"),
+        ("zoned", "70 row groups"),
+        ("zoned", "800 row groups"),
+        ("planned", "clusters"),
+    }
+    for run in by_storage.values():
+        query = Query(run.query.table, run.query.table.keys[0], (f"avg({run.query.table.other})",))
+        found = count(replace(run, query=query))
+        assert found.columns == (0,)
+        [*lines] = lines_of([found])
+        assert [line.path for line in lines] == [f"join of {run.stored.storage.way}"] * len(lines)
+    catalog = by_storage["planned", "clusters"].stored.catalog()
+    assert catalog.table("plans").cluster_key == ("u",)
+
+
+def test_keys_of_unlike_size_are_as_unlike_as_they_are_said_to_be() -> None:
+    """Of 20,000 Pareto keys or so, the largest is about 20,000 ** (1 / 1.3) = 2,000 times the least."""
+    random = np.random.default_rng(0)
+    pareto, zipf = (np.bincount(draw(random, 100_000)) for draw in (pareto_clusters, zipf_clusters))
+    assert pareto.sum() == zipf.sum() == 100_000
+    assert 500 < pareto.max() < 30_000
+    assert 8_000 < zipf.max() < 12_000  # a share of 1 / ln(20,000)
+    assert (zipf > 0).sum() > 10_000
+
+
+def test_the_one_error_is_judged_at_looks_and_at_stops(folder: Path) -> None:
+    layout = small("rows", folder)
+    headline, *_ = questions_of(SMALL)
+    stops = Query(SMALL, "w", ("count(DISTINCT CAST(y * 4 AS BIGINT))",), "x > 50", "stops")
+    found = [count(Run(query, layout, (0, 1, 2), (0.1, 0.5))) for query in (headline, stops)]
+    at_looks, at_stops = (each.errors for each in found)
+    assert at_looks is not None
+    assert at_looks.shape == (3, 2, 2)
+    assert at_stops is not None
+    assert at_stops.shape == (3, len(TARGETS), 2)
+    announced, true = np.moveaxis(at_looks, 2, 0)
+    assert (announced > 0.0).all()
+    assert (true < 5 * announced).all()
+    assert [(line.path, line.asks) for line in headlines_of(found)] == [
+        ("rows", "headline"),
+        ("rows", "stops"),
+    ]
+    assert lines_of(found) == []
+
+
+@pytest.mark.parametrize(("above", "failed"), [(0, True), (50, False), (150, True)])
+def test_a_headline_that_is_too_small_or_too_large_fails(above: int, failed: bool) -> None:
+    """Of 1,000 snapshots 50 ± 14 are to be above, by two standard errors."""
+    errors = np.ones((1_000, 1, 2))
+    errors[:above, :, 1] = 2.0
+    line = headline_line("rows", "headline", [errors])
+    assert (line.snapshots, line.above, line.failed) == (1_000, above / 1_000, failed)
+    assert headline_line("rows", "stops", [errors]).failed == (above == 150)
+    nothing = headline_line("rows", "stops", [np.full((3, 2, 2), np.nan)])
+    assert (nothing.snapshots, nothing.failed) == (0, False)
 
 
 def verdict(held: float, certified: int, *, error: float = 0.005, spike_chance: float | None = None) -> str:
@@ -115,6 +235,9 @@ def verdict(held: float, certified: int, *, error: float = 0.005, spike_chance: 
         (verdict(0.91, 499), ""),
         (verdict(0.925, 500), ""),  # within two standard errors of 93 %
         (verdict(0.89, 100), "low"),
+        (verdict(0.905, 199), ""),
+        (verdict(0.905, 200), "low"),
+        (verdict(0.905, 200, error=0.02), "unsure"),  # 95 % is within three standard errors
         (verdict(0.85, 20, error=0.05), ""),  # three misses of twenty
         (verdict(0.50, 20, error=0.05), "low"),
         (verdict(0.995, 500), "high"),
@@ -143,6 +266,19 @@ def test_a_public_table_is_read_where_it_is(tmp_path: Path) -> None:
     assert source_of(babynames, tmp_path, tmp_path) is None
     pyarrow.parquet.write_table(made_up(uniform, 10), tmp_path / babynames.file)
     assert source_of(babynames, tmp_path, tmp_path) == tmp_path / babynames.file
+
+
+def test_nearly_all_has_a_reason() -> None:
+    sums = {name: np.full(10, 40.0) for name in SUMS}
+    sums |= {"error": np.zeros(10), "square": np.full(10, 40.0), "half_width": np.full(10, 40 * 4.0)}
+    counts = np.zeros((40, 1, len(FIELDS)))
+    for name in ("cells", "certified", "held"):
+        counts[:, :, FIELDS.index(name)] = 10
+    known, wide = sums, sums | {"known": np.zeros(10)}
+    reasons = [judged(counts, [each], 1, has_spike=False).why_nearly_all for each in (known, wide)]
+    assert reasons == ["100% of the cells are known beforehand", "2.0 times an oracle's width"]
+    narrow = wide | {"half_width": np.full(10, 40 * 1.96)}
+    assert judged(counts, [narrow], 1, has_spike=False).why_nearly_all == "not explained"
 
 
 def test_data_is_chosen_by_name() -> None:

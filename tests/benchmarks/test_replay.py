@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.plans.row_groups import FIRST_DRAWN
 from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_tpch.answers import difference
 
 import relaqs
-from benchmarks.replay import Replay, Truth, nearest_batches
+from benchmarks.replay import Replay, RowGroupReplay, Truth, cut_at, nearest_batches
+from relaqs.queries import planner
+from tests.engine.row_group_files import write_trips
 from tests.relaqs.sessions import every_snapshot
 
 SQL = """
@@ -33,6 +40,34 @@ def test_a_replay_is_what_a_session_says(replay: Replay, flights_by_aircraft: Pa
     assert len(replayed) == len(replay.batches(3)) - 1
     assert [snapshot.batch - 1 for snapshot in shown] == sorted(replayed)
     assert [difference(each.table, replayed[each.batch - 1].table) for each in shown] == [None] * len(shown)
+
+
+def test_a_replay_of_row_groups_is_what_a_session_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = RowGroupRules(1, 1e-5, FIRST_DRAWN + 1, 0.25)
+    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: rules)
+    file = write_trips(tmp_path / "trips.parquet", rows=50_000, row_groups=100)
+    sql = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone"
+    how = Opening(CacheUse(Cache(tmp_path / "cache")))
+    replay = RowGroupReplay(sql, Catalog.of_sources({"trips": file}, how), (0.01, 0.25))
+    [(share, replayed)] = replay.looks(3, (0.01, 0.25), IntervalRequest())
+    replay.close()
+    with relaqs.connect(file, threads=1, background_layouts=False) as db:
+        *_, shown, _ = every_snapshot(lambda: db.online_sql(sql, seed=3))
+    assert share == 0.25
+    assert difference(shown.table, replayed.table) is None
+
+
+def test_mini_batches_are_cut_where_no_end_of_one_is_near() -> None:
+    batches = (MiniBatch(0, ((3,),), True), MiniBatch(1, ((1, 4, 5, 2), (0, 6, 7, 8, 9)), False))
+    assert cut_at(batches, (0.1,)) == batches
+    assert cut_at(batches, (0.1, 0.3, 0.7)) == (
+        batches[0],
+        MiniBatch(1, ((1, 4),), False),
+        MiniBatch(2, ((5, 2), (0, 6)), False),
+        MiniBatch(3, ((7, 8, 9),), False),
+    )
 
 
 def test_only_what_is_wanted_is_estimated(replay: Replay) -> None:
