@@ -32,7 +32,7 @@ from relaqs_dashboards.settings import PageSettings
 
 from benchmarks.tpch import warehouse
 from relaqs import OnlinePlan, Session, Snapshot, connect
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus
 
 PANELS = 24
 UPDATES_PER_SECOND = 5

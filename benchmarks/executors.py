@@ -28,8 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.executors import Executor, open_executor
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import Task, TaskKey, TaskResult
+from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
 
 CORES = 2
 TASKS_AT_ONCE = 500

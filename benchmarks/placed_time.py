@@ -36,8 +36,7 @@ from rich.table import Table
 
 from benchmarks.scheduling_time import cpu_ms
 from relaqs.executors.leases import slot_name
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import DEVICES, NodeResources
 from relaqs.parts.view import PlacedView

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
-    from relaqs.jobs.status import ClusterStatus, JobStatus
+    from relaqs.jobs.job import ClusterStatus, JobStatus
     from relaqs.laying_out import append, shuffle
     from relaqs.notebook.extension import load_ipython_extension
     from relaqs.opening import connect, online_sql
@@ -113,9 +113,9 @@ _HOMES = {
     "ArgumentError": "relaqs.arguments",
     "Cache": "relaqs_engine.layouts.cache_folder",
     "CacheEntry": "relaqs_engine.layouts.cache_entry",
-    "ClusterStatus": "relaqs.jobs.status",
+    "ClusterStatus": "relaqs.jobs.job",
     "Expected": "relaqs.prediction.arrival",
-    "JobStatus": "relaqs.jobs.status",
+    "JobStatus": "relaqs.jobs.job",
     "Layout": "relaqs_engine.layouts",
     "LayoutProgress": "relaqs.queries.background_layout",
     "MissingPackageError": "relaqs.plugins",

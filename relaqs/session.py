@@ -22,10 +22,9 @@ from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.arguments import check_zone, relative_error, share_of_weight
 from relaqs.executors import Executor
-from relaqs.jobs.background import background_thread
-from relaqs.jobs.running import RunningJobs
-from relaqs.jobs.status import ClusterStatus
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.job import ClusterStatus
+from relaqs.jobs.runner import RunningJobs
+from relaqs.jobs.threads import Stopwatch, background_thread
 from relaqs.pacing.paces_loops import PacesLoops
 from relaqs.queries.assembly import assembled_query
 from relaqs.queries.databases import Databases

@@ -11,7 +11,7 @@ from relaqs.policies import why_cores_moved
 from relaqs_dashboards.wire import ClusterJob, ClusterUpdate
 
 if TYPE_CHECKING:
-    from relaqs.jobs.status import ClusterStatus, JobStatus
+    from relaqs.jobs.job import ClusterStatus, JobStatus
 
 MOVE_SHARE = 0.15  # of the capacity: smaller moves are not worth a line
 SECONDS_BETWEEN_LINES = 1.5

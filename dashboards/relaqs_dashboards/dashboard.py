@@ -23,7 +23,7 @@ from relaqs_dashboards.viewer import PageViewer
 from relaqs_dashboards.wire import ShownFilter, encoded
 
 if TYPE_CHECKING:
-    from relaqs.jobs.status import ClusterStatus
+    from relaqs.jobs.job import ClusterStatus
 
 SAMPLE_SECONDS = 0.5  # between two looks at the cluster
 KEPT_CHECKPOINTS = 200

@@ -21,7 +21,7 @@ from rich.text import Text
 from relaqs.cli.output import plain
 from relaqs.cli.parameters import format_option, tls_options
 from relaqs.executors import Executor, open_executor
-from relaqs.jobs.status import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs.rendering.jobs import status_table
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.reads import Read
 
-from relaqs.jobs.background import background_thread
+from relaqs.jobs.threads import background_thread
 
 _THREADS = 4  # they wait for the network, and cost no core
 _MOST_WAITING = 256

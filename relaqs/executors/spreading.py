@@ -12,10 +12,9 @@ from typing import Any, Generic
 
 from relaqs_engine.layouts.spread import Item, Made
 
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import Task, TaskKey, TaskResult
-from relaqs.jobs.waiting import wait_pieces
+from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
+from relaqs.jobs.threads import wait_pieces
 from relaqs.sharing.view import Kind
 
 _AHEAD = 2

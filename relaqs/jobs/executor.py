@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from getpass import getuser
 from typing import Protocol
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import Metered, StepReport, Task, TaskResult
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, Metered, StepReport, Task, TaskResult
 
 Done = Callable[[TaskResult], None]
 

@@ -5,20 +5,90 @@ All three are steered alike, and read alike:
     with db.train(KMeans(sql)) as run:      leaving the block stops it
         for step in run:                    the newest report each time round, and always the last
             run.priority = 2.0              counts twice as much as one with 1.0
+
+The runner tells a `RunListener` what happens. The listener publishes reports into a feed (`feed.py`), and
+applies the rules by which the job may stop (`stopping.py`). Readers of the feed are what `for` and `async
+for` hold.
+
+The listener does not know the handle, so that the runner can be stopped once nobody refers to the handle.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from relaqs.arguments import check_priority
-from relaqs.jobs.feed import AnyReport, Feed
-from relaqs.jobs.listener import RunListener, RunState
-from relaqs.jobs.reader import Reader
-from relaqs.jobs.runner import JobRunner, stop_when_forgotten
+from relaqs.jobs.feed import AnyReport, End, Feed, Reader
+from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
+from relaqs.jobs.stopping import StopReason, StopRules
+
+
+class RunListener(Listener, Generic[AnyReport]):
+    """The listener behind a user's handle: a feed of reports, and the rules by which the job may stop.
+
+    It does not know the handle, so that a handle which nothing refers to any more can be noticed.
+
+    Attributes:
+        feed: the reports, for readers.
+        stop_reason: why the job stopped by itself, None while it runs or if it was stopped from outside.
+    """
+
+    def __init__(self, job_id: str, rules: StopRules, running: RunningJobs | None = None) -> None:
+        self.feed: Feed[AnyReport] = Feed()
+        self.stop_reason: StopReason | None = None
+        self._job_id = job_id
+        self._rules = rules
+        self._running = running
+
+    @property
+    def target(self) -> float | None:
+        """The error or loss to stop at."""
+        return self._rules.target
+
+    @target.setter
+    def target(self, target: float | None) -> None:
+        self._rules = replace(self._rules, target=target)
+
+    def starting(self, runner: Joinable) -> None:
+        """The run is about to start: note it among those of its session."""
+        if self._running is not None:
+            self._running.register(runner)
+
+    def is_good_enough(self) -> bool:
+        """Whether the newest report meets the target as it is now. Asked when the target was changed."""
+        return False
+
+    def timed_out(self) -> None:
+        if self.feed.end is None:
+            self.stop_reason = self.stop_reason or StopReason.TIME
+
+    def ended(self, state: RunState, error: BaseException | None) -> None:
+        self.feed.close(_ENDS[state], error)
+        try:
+            self._release()
+        finally:
+            if self._running is not None:
+                self._running.forget(self._job_id)
+
+    def _release(self) -> None:
+        """Give back what the job holds. Called once, at its end."""
+
+    def _may_stop(self, quality: float, change_pixels: float) -> bool:
+        """Whether a rule is met, noting the first that was."""
+        reason = self._rules.reason(quality, change_pixels)
+        self.stop_reason = self.stop_reason or reason
+        return reason is not None
+
+
+_ENDS: dict[RunState, End] = {
+    RunState.STOPPED: "stopped",
+    RunState.EXACT: "exact",
+    RunState.FAILED: "failed",
+}
 
 
 class Handle(ABC, Generic[AnyReport]):

@@ -1,16 +1,82 @@
-"""What the cluster knows of any work: a job has steps, a step has independent tasks, folding gives quality.
+"""Job: the contract of all work on the cluster. A job has steps, a step has tasks, and folding gives quality.
 
-A query and a training run are both jobs. The scheduler sees their reports and nothing else.
+A query, a training run and a loop of the user's own are all jobs. The scheduler sees what this file defines
+and nothing else: no SQL and no model. In the order of a job's life:
+
+1. `JobDescription`: what the scheduler knows of a job when it enters.
+2. `Job.next_step` returns a `Step`: tasks that are independent of each other. `Work.run` is what a task
+   does on a worker.
+3. `TaskResult`: a task's value or its error, and what it was measured to take.
+4. `Job.fold` takes a whole step's results, and returns a `StepReport`. Steps are folded in order, each
+   once. So the result of a job does not depend on the order in which its tasks end.
+5. `JobStatus`, `ClusterStatus`: how a job and all jobs stand, for people.
+
+Example: a query over 100 partitions issues the tasks of partitions 0 to 3 as step 0. Their results are
+partial aggregates; folding them gives an estimate from 4 % of the rows. Its error is the report's quality.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self, runtime_checkable
 
-from relaqs.sharing.goals import AccuracySoFar
+from relaqs.sharing.goals import NO_GOALS, AccuracySoFar, Goals
+from relaqs.sharing.view import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class JobDescription:
+    """A job as it enters. A job of the kind FOREIGN gets its fair share, since no more is known of it.
+
+    Attributes:
+        id: unique in its session. On a cluster the executor makes it unique among all sessions.
+        kind: what the job is; it says what its reports mean.
+        name: for people, e.g. the SQL.
+        client: the process that the job belongs to, for people.
+        weight: the user's priority.
+        cores_most: the job cannot use more cores than these at once.
+        work_total: the work at the job's end, in the unit of its reports: 1.0 of the rows, or a number of
+            steps; inf: it is not known.
+        target: the error or loss at which the job may stop.
+        deadline_seconds: the time after its entry by which the user wants the target, the accuracy or the
+            end reached.
+        goals: the accuracy that is required, how urgent that is, and when the job may stop.
+        user: who asked for the job, "" where nobody was named.
+        user_cores_most: what is planned for all jobs of this user together.
+        costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
+        is_abreast: the tasks of a step do best at the same time. Where one has begun, the last others, one a
+            core, go before the tasks of other jobs, and are charged for it.
+    """
+
+    id: str
+    kind: Kind = Kind.FOREIGN
+    name: str = ""
+    client: str = ""
+    weight: float = 1.0
+    cores_most: float = math.inf
+    work_total: float = 1.0
+    target: float | None = None
+    deadline_seconds: float = math.inf
+    goals: Goals = NO_GOALS
+    costs_grow: bool = False
+    is_abreast: bool = False
+    user: str = ""
+    user_cores_most: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight)
+        for name in ("cores_most", "work_total", "deadline_seconds", "user_cores_most"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} of job {self.id!r} is {getattr(self, name)}; it must be above 0")
+
+
+def check_weight(weight: float) -> float:
+    """Return the weight. Raises ValueError if it is not a finite number above 0."""
+    if not 0 < weight < math.inf:
+        raise ValueError(f"the weight is {weight}; it must be a finite number above 0")
+    return weight
 
 
 class Work(Protocol):
@@ -142,3 +208,98 @@ class Job(Protocol):
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         """Fold a whole step's results, in task order, and report. Called once per step, in order."""
         ...
+
+
+JobState = Literal["waiting", "running", "paused"]
+
+Curve = tuple[tuple[float, float], ...]
+"""(work, quality) pairs, work rising, in the units of the job's reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job, as `Session.status` tells of it. Core-seconds are measured; a share of 2.0 is two cores.
+
+    Attributes:
+        client: the process that the job belongs to.
+        user: who asked for it, "" where nobody was named.
+        kind: the kind of the job in words, as in `Kind`.
+        state: "waiting" until something of it is computed.
+        share_cores: what the policy has planned for it.
+        used_cores: what it used over the last second or so: measured for tasks that have ended, held for
+            those that run.
+        quality: error or loss of the newest step, None before.
+        target: the error or loss it may stop at.
+        work_done: the share of its rows, or its steps.
+        work_total: the work at its end, None where that is unknown.
+        core_seconds_left: to its target or its end, None where that is unknown.
+        history: the newest steps.
+        predicted: what lies ahead, beginning with now.
+        slots: those that a gang holds now; None where the job is none (see `relaqs.training`).
+        batch_rows: the rows of a gang's steps.
+        rescales: how often a gang's slots or rows have changed.
+        workers: the addresses of those that have parts of its model; empty where it is not cut.
+        deadline_seconds_left: until its user wants it done, negative once that is over; None: no hurry.
+        urgency: from 1 to 10, how much that counts.
+        accuracy: of a classifier in training, after its last pass; None where it is not measured.
+        accuracy_required: what its user wants, None where nothing.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(10_000) AS t(x)"), "data/numbers", force=True)
+    >>> with relaqs.connect("data", threads=1) as db:
+    ...     query = db.online_sql("SELECT avg(x) AS mean FROM numbers", priority=2.0)
+    ...     query.pause()
+    ...     [(job.name, job.weight) for job in db.status().jobs]
+    [('SELECT avg(x) AS mean FROM numbers', 2.0)]
+    """
+
+    id: str
+    name: str
+    kind: str
+    state: JobState
+    client: str
+    weight: float
+    arrived_seconds_ago: float
+    share_cores: float
+    used_cores: float
+    quality: float | None
+    target: float | None
+    work_done: float
+    work_total: float | None
+    attained_core_seconds: float
+    core_seconds_left: float | None
+    history: Curve
+    predicted: Curve
+    user: str = ""
+    slots: int | None = None
+    batch_rows: int | None = None
+    rescales: int | None = None
+    workers: tuple[str, ...] = ()
+    deadline_seconds_left: float | None = None
+    urgency: float = 1.0
+    accuracy: float | None = None
+    accuracy_required: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """Everything that shares the cores at one moment. `Session.status` returns it.
+
+    Attributes:
+        time_seconds: on the scheduler's clock.
+        capacity_cores: what there is to share.
+        policy: who decides, by name.
+        jobs: in the order in which they arrived.
+        core_seconds: what jobs were charged so far, by their kind, with those that are over.
+        slot_policy: who divides slots among gangs, by name; "" where there are no gangs.
+
+    >>> ClusterStatus(time_seconds=12.5, capacity_cores=8.0, policy="fair", jobs=()).capacity_cores
+    8.0
+    """
+
+    time_seconds: float
+    capacity_cores: float
+    policy: str
+    jobs: tuple[JobStatus, ...]
+    core_seconds: Mapping[str, float] = field(default_factory=dict)
+    slot_policy: str = ""

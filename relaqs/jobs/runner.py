@@ -1,23 +1,89 @@
 """Drives one job over an executor, on a thread of its own: issue steps, collect results, fold in order.
 
-Everything that happens to a job arrives in one mailbox and is handled by one thread, so a job needs no lock.
+Everything that happens to a job arrives in one mailbox and is handled by one thread, so a job needs no
+lock. What happens is told to one listener. A query's makes snapshots, a training run's keeps the losses, a
+paced loop's lets go of the core at the end. The order of calls for a job of three steps, the second good
+enough:
+
+    should_stop(report 0) → False      the runner issues another step
+    folded(report 0)
+    should_stop(report 1) → True       the runner issues no more
+    folded(report 1)
+    ended(STOPPED, None)
+
+A job that fails may have a successor (`Listener.failed`), which runs in its place under a name of its own.
+`RunningJobs` knows the runners of one session, and keeps the session alive while one runs.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
+import time
 import weakref
 from collections import deque
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from queue import SimpleQueue
+from typing import Protocol
 
-from relaqs.jobs.background import background_thread
-from relaqs.jobs.description import JobDescription, check_weight
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import Job, Step, TaskResult
-from relaqs.jobs.listener import Listener, RunState
-from relaqs.jobs.waiting import is_set_in_time
+from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
+from relaqs.jobs.threads import background_thread, is_set_in_time
+
+
+class RunState(StrEnum):
+    """Where a job stands. The last three are for good."""
+
+    WAITING = "waiting"  # no task has come back yet
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    EXACT = "exact"  # its last report was final
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (RunState.STOPPED, RunState.EXACT, RunState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A job that takes the place of one that failed. It has an id and a description of its own."""
+
+    job: Job
+    description: JobDescription
+
+
+class Listener:
+    """Does nothing at any event. Owners of jobs override what they care for.
+
+    All methods but `timed_out` and `ended_by_plan` run on the runner's thread, and an exception in one of
+    them fails the job. But `ended` must not raise, and an exception in `timed_out` fails nothing: the job is
+    stopped all the same.
+    """
+
+    def should_stop(self, report: StepReport) -> bool:
+        """Return whether the job is good enough. Asked after each fold that is not the last."""
+        return False
+
+    def folded(self, report: StepReport) -> StepReport:
+        """Take the report of a fold, and return what the scheduler gets of it."""
+        return report
+
+    def failed(self, error: Exception) -> Successor | None:
+        """Return the job that takes the place of one that failed, or None: the run has failed."""
+        return None
+
+    def timed_out(self) -> None:
+        """The job's time is over. The runner stops it next. Runs on a thread of its own."""
+
+    def ended_by_plan(self) -> None:
+        """A plan of the policy ends the job. The runner stops it next. Called from any thread."""
+
+    def ended(self, state: RunState, error: BaseException | None) -> None:
+        """The run is over and its cores are free. Called once."""
+
 
 STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
 
@@ -266,3 +332,52 @@ def _stop_all() -> None:
     """Let the jobs end when the process does; their threads are waited for."""
     for runner in list(_LIVE):
         runner.stop()
+
+
+class Joinable(Protocol):
+    """What is asked of a runner."""
+
+    @property
+    def id(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+    def wait(self, timeout_seconds: float | None = None) -> bool: ...
+
+
+class RunningJobs:
+    """Knows the runners of the jobs that run. As long as one does, their owner is kept alive.
+
+    Example: `relaqs.connect("warehouse").online_sql(sql).result()` drops the session at once. It must not be
+    collected before the query is done, since closing it would stop the query.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._owner = weakref.ref(owner)
+        self._runners: dict[str, tuple[Joinable, object]] = {}
+        self._is_closed = False
+
+    @property
+    def owner(self) -> object:
+        """The owner, for what must keep it alive before its job runs; None once it was collected."""
+        return self._owner()
+
+    def register(self, runner: Joinable) -> None:
+        """Note a job that is about to start. One that comes after `close` is stopped."""
+        self._runners[runner.id] = runner, self._owner()
+        if self._is_closed:
+            runner.stop()
+
+    def forget(self, job_id: str) -> None:
+        """Note that a job is over."""
+        self._runners.pop(job_id, None)
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Stop all of them, wait for them that long, and return whether all are over."""
+        self._is_closed = True
+        runners = [runner for runner, _ in list(self._runners.values())]  # jobs end meanwhile
+        for runner in runners:
+            runner.stop()
+        deadline = time.monotonic() + timeout_seconds
+        ends = [runner.wait(max(0.0, deadline - time.monotonic())) for runner in runners]
+        return all(ends)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache_folder import Cache
 
-from relaqs.jobs.status import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs.plugins import MissingPackageError
 from relaqs.queries.witness import Asking, QueryRecord, Witness
 

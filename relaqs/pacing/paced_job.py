@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from relaqs.jobs.job import Metered, Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.waiting import wait_pieces
-from relaqs.progress.loss_delta import LossDelta
+from relaqs.jobs.threads import wait_pieces
+from relaqs.progress import LossDelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,10 @@ from typing import Literal, Self, SupportsFloat
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import check_priority
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.handle import Handle
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.listener import RunListener, RunState
-from relaqs.jobs.runner import JobRunner
-from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.handle import Handle, RunListener
+from relaqs.jobs.job import JobDescription, StepReport
+from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.jobs.stopping import StopRules
 from relaqs.pacing.paced_job import PacedJob, Reported, Turns
 from relaqs.sharing.view import Kind

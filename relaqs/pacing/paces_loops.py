@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.runner import RunningJobs
 
 if TYPE_CHECKING:
     from relaqs.pacing.pacer import Pacer

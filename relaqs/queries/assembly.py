@@ -13,8 +13,8 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.executors import Executor
-from relaqs.jobs.running import RunningJobs
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.runner import RunningJobs
+from relaqs.jobs.threads import Stopwatch
 from relaqs.queries.asker import asking_user
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.databases import Databases, QueryDatabases

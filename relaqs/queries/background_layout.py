@@ -24,7 +24,7 @@ from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
-from relaqs.jobs.background import background_thread
+from relaqs.jobs.threads import background_thread
 
 QUESTIONS = 2  # about a table, before it is laid out
 MEMORY_LIMIT_BYTES = 1 << 30

@@ -10,12 +10,11 @@ from relaqs_engine.errors import RelaqsError, naming
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import check_seconds, relative_error
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import State
 from relaqs.jobs.handle import Handle
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.job import JobDescription
+from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.jobs.stopping import StopReason
 from relaqs.prediction.arrival import Expected
 from relaqs.queries.publisher import EstimatingJob, Publisher, no_snapshot_within

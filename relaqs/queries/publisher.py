@@ -14,16 +14,15 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.failed_expressions import placed_in
 
 from relaqs.arguments import ArgumentError
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import End
-from relaqs.jobs.job import Job, StepReport
-from relaqs.jobs.listener import RunListener, RunState, Successor
-from relaqs.jobs.running import Joinable, RunningJobs
+from relaqs.jobs.handle import RunListener
+from relaqs.jobs.job import Job, JobDescription, StepReport
+from relaqs.jobs.runner import Joinable, RunningJobs, RunState, Successor
 from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.threads import Stopwatch
 from relaqs.prediction.arrival import KEPT, Course, Seen
-from relaqs.progress.user_delta import UserDelta
+from relaqs.progress import UserDelta
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise

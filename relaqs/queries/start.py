@@ -13,7 +13,7 @@ from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.planning.at_once import whole_core_seconds
 from relaqs_engine.plans.online_plan import OnlinePlan
 
-from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import JobDescription
 from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.reporting import Asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from relaqs.jobs.status import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus, JobStatus
 
 NAME_WIDTH = 48  # at most so much of a name, e.g. of SQL, is shown
 WIDE = 100  # columns of a screen, from which all is shown

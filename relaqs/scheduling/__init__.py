@@ -4,7 +4,7 @@ Pure: whoever runs tasks brings the clock, the reports and the measured core-sec
 no SQL lives here. The same desk serves the threads of one process and a whole cluster.
 """
 
-from relaqs.jobs.status import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs.scheduling.allocator import EPOCH_SECONDS, Allocator
 from relaqs.scheduling.desk import Desk
 

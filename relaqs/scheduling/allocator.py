@@ -9,9 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relaqs.jobs.description import JobDescription, check_weight
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, check_weight
 from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account

@@ -22,9 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport
 from relaqs.scheduling.allocator import Allocator
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.sharing.plan import Plan

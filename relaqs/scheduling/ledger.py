@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.scheduling.usage import Usage
 from relaqs.sharing.goals import AccuracySoFar, Stop
 from relaqs.sharing.history import History, Observation

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.jobs.status import Curve, JobState, JobStatus
+from relaqs.jobs.job import Curve, JobState, JobStatus
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.sharing.outlook import is_predictable

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from relaqs.jobs.handle import RunListener
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.listener import RunListener
-from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.runner import RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.threads import Stopwatch
 from relaqs.training.accuracy_watch import AccuracyWatch
 from relaqs.training.model_job import ModelJob
 from relaqs.training.options import TrainingOptions

@@ -10,7 +10,7 @@ from typing import Any
 from relaqs_engine.errors import DataError
 
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.progress.loss_delta import LossDelta
+from relaqs.progress import LossDelta
 from relaqs.training.first_look import Profiled, profile_works
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import (

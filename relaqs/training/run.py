@@ -8,14 +8,12 @@ from typing import Any, Literal
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_seconds
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
-from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.job import JobDescription
+from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.jobs.stopping import StopReason
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.threads import Stopwatch
 from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale

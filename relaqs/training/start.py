@@ -12,8 +12,8 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import HostsPeers
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.running import RunningJobs
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.runner import RunningJobs
+from relaqs.jobs.threads import Stopwatch
 from relaqs.training.arguments import check_count, require
 from relaqs.training.elastic.batches import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
 from relaqs.training.elastic.gang_carrier import GangCarrier

@@ -20,7 +20,7 @@ from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.jobs.threads import Stopwatch
 from relaqs.queries.asker import asking_user
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions

@@ -51,9 +51,10 @@ BESIDE_QUERIES = (
     "relaqs/scheduling/",
     "relaqs/sharing/",
     "relaqs/jobs/feed.py",
-    "relaqs/jobs/handle.py",
-    "relaqs/jobs/reader.py",
-    "relaqs/jobs/waiting.py",
+    "relaqs/jobs/handle.py:Handle.",
+    "relaqs/jobs/handle.py:_stop",
+    "relaqs/jobs/threads.py:is_set_in_time",
+    "relaqs/jobs/threads.py:wait_pieces",
     "relaqs/arguments.py",
     "relaqs/queries/online_query.py",
     "relaqs/queries/options.py",
@@ -128,7 +129,7 @@ def drawn(called: Sequence[Counter[Place]], count: int, seed: int) -> list[tuple
         (question, place)
         for question, places in enumerate(called)
         for place in places
-        if not place[0].startswith(BESIDE_QUERIES) and place[1] not in OUTERMOST
+        if not ":".join(place).startswith(BESIDE_QUERIES) and place[1] not in OUTERMOST
     )
     return [
         (question, place, draw.randrange(min(6, called[question][place])), draw.choice(ERRORS)())

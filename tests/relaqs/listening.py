@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.listener import Listener, RunState, Successor
+from relaqs.jobs.runner import Listener, RunState, Successor
 
 
 class Listens(Listener):

@@ -18,9 +18,7 @@ from rich.console import Console
 from relaqs.cli import cluster as module
 from relaqs.cli import program
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport
 from relaqs.policies import Fair
 from relaqs.rendering.jobs import status_table
 from relaqs.scheduling import Allocator

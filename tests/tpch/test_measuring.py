@@ -191,7 +191,7 @@ def test_a_meter_adds_up_what_tasks_took(tpch_warehouse: Path) -> None:
 def test_the_live_view_is_drawn_only_where_a_terminal_can() -> None:
     from relaqs_tpch.live_view import drawing, live_view
 
-    from relaqs.jobs.status import ClusterStatus
+    from relaqs.jobs.job import ClusterStatus
 
     status = ClusterStatus(0.0, 2.0, "fair", ())
     with live_view(Console(force_terminal=False), "a run") as watch:

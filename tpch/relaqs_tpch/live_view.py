@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from relaqs.jobs.status import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs_tpch.schedule import LiveJob, Watcher
 
 BAR_CELLS = 20

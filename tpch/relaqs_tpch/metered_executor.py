@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relaqs.executors import Executor
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
-from relaqs.jobs.job import StepReport, Task, TaskResult
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task, TaskResult
 
 
 @dataclass(frozen=True, slots=True)

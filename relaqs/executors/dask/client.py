@@ -62,10 +62,8 @@ from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.leases import slots_of, worker_of
 from relaqs.gangs.gangs import Gang
 from relaqs.gangs.policy import SlotPolicy
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name
-from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.sharing.policy import Policy
 from relaqs.slot_policies.registry import chosen_slot_policy

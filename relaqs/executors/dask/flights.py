@@ -13,9 +13,8 @@ from distributed import Future
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.messages import AskTurn, GangTold, Lease, Setting, StepFolded
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
-from relaqs.jobs.job import CommonWork, Task, TaskKey, TaskResult
+from relaqs.jobs.job import CommonWork, JobDescription, Task, TaskKey, TaskResult
 
 KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
 LEAST_COMMON_BYTES = 50_000  # less is sent with each task: a worker that fetches it takes milliseconds

@@ -32,7 +32,7 @@ from relaqs.executors.dask.names import (
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
 from relaqs.gangs.policy import SlotPolicy
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus
 from relaqs.sharing.policy import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there

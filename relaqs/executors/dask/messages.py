@@ -13,8 +13,7 @@ from distributed.protocol import pickle
 
 from relaqs.executors.dask.names import SESSION_TOPIC
 from relaqs.gangs.gangs import Gang
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

@@ -24,7 +24,7 @@ from relaqs.executors.intact_files import UnseenFileError
 from relaqs.executors.local_folder import use_folder_of_worker
 from relaqs.jobs.executor import run_measured
 from relaqs.jobs.job import Task, TaskResult
-from relaqs.jobs.wanted_core import core_wanted_by
+from relaqs.jobs.threads import core_wanted_by
 
 LONGEST_TRACE = 10_000  # characters of a traceback that a client gets
 

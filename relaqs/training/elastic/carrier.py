@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, StepReport
 
 
 class Carrier:

@@ -19,9 +19,8 @@ from typing import Any
 
 from relaqs_engine.errors import ClusterError
 
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Executor, Stoppable
-from relaqs.jobs.job import StepReport, Task, TaskResult
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskResult
 from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.gang_executor import LeasesSlots

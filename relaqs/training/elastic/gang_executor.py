@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from relaqs.gangs.gangs import Gang
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
-from relaqs.jobs.job import StepReport, Task
+from relaqs.jobs.job import JobDescription, StepReport, Task
 from relaqs.training.elastic.membership import Membership
 from relaqs.training.elastic.rank import TurnResult
 

@@ -15,7 +15,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.progress.loss_delta import LossDelta
+from relaqs.progress import LossDelta
 from relaqs.training.elastic.batches import BatchRule
 from relaqs.training.elastic.course import MiniBatch, TrainingCourse, after, next_step
 from relaqs.training.elastic.journal import Journal

@@ -31,10 +31,9 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.leases import worker_of
-from relaqs.jobs.background import background_thread
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Executor, Stoppable
-from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.threads import background_thread
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.gang_executor import LeasesSlots

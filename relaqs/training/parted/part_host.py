@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relaqs.jobs.wanted_core import is_core_wanted
+from relaqs.jobs.threads import is_core_wanted
 from relaqs.training.elastic.course import MiniBatch
 from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import RankAddress

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.jobs import PlacedJobs
 from relaqs.sharing.goals import Stop
 

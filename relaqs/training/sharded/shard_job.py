@@ -27,9 +27,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, HostsPeers
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.training.loss_job import BestModel, LossJob
 from relaqs.training.passes import add_sums, in_pairs
 from relaqs.training.profile import Profile

@@ -7,8 +7,7 @@ import pytest
 from relaqs_lab.simulation import synthetic_workload
 from relaqs_lab.simulation.columns import JobColumns
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Index, LeastAttainedService, MaxSum, ShortestRemainingTime
 from relaqs.scheduling import Allocator
 from relaqs.sharing.policy import Policy

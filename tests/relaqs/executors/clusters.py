@@ -15,9 +15,8 @@ from pathlib import Path
 from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.job import JobDescription
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.toy_jobs import ToyJob
 from tests.relaqs.listening import Listens
 

@@ -26,10 +26,8 @@ from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.past import KEPT_SPANS
 from relaqs.executors.duck_process import QueryWork
 from relaqs.executors.intact_files import UnseenFileError
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,

@@ -14,8 +14,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask.hung_workers import SilentWorkerWarning
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     eventually,

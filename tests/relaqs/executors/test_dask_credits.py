@@ -15,8 +15,7 @@ from distributed import Client
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.link import CreditsWarning
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     eventually,

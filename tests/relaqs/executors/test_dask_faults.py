@@ -19,11 +19,8 @@ from relaqs_engine.errors import ClusterError
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.hung_workers import SilentWorkerWarning
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport, Work
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
-from relaqs.jobs.status import JobStatus
+from relaqs.jobs.job import JobDescription, JobStatus, StepReport, Work
+from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -325,7 +322,7 @@ OTHER_CLIENT = """
 import sys
 from relaqs.executors import open_executor
 from relaqs.jobs.runner import JobRunner
-from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import JobDescription
 from tests.relaqs.executors.toy_jobs import counting_job
 
 job = counting_job("theirs", steps=100_000, tasks=8, core_seconds=0.02)

@@ -12,9 +12,8 @@ from relaqs_engine.errors import ClusterError
 from relaqs.cli import program
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.names import RELAQS_VERSION, same_release
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.job import JobDescription
+from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 from tests.relaqs.executors.toy_jobs import Number, ToyJob

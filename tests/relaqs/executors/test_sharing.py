@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from relaqs.executors import ThreadExecutor
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.runner import JobRunner
 from relaqs.policies import Index
 from relaqs.sharing.plan import Plan

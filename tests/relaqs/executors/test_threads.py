@@ -21,9 +21,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import open_executor
 from relaqs.executors.threads import ThreadExecutor, usable_cores
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done
-from relaqs.jobs.job import Task, TaskKey, TaskResult, Work
+from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult, Work
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.toy_jobs import Fails, LongQuery, Number, query_work
 

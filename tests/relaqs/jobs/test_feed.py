@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from relaqs.jobs.feed import Feed
-from relaqs.jobs.reader import Reader
+from relaqs.jobs.feed import Feed, Reader
 
 
 def reader_of(feed: Feed[int]) -> Reader[int]:

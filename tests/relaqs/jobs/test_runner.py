@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from relaqs_engine.errors import DataError
 
 from relaqs.executors.threads import ThreadExecutor
-from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, run_measured
-from relaqs.jobs.job import Step, StepReport, Task, TaskResult
-from relaqs.jobs.listener import RunState, Successor
-from relaqs.jobs.runner import JobRunner
-from relaqs.jobs.status import ClusterStatus
+from relaqs.jobs.job import ClusterStatus, JobDescription, Step, StepReport, Task, TaskResult
+from relaqs.jobs.runner import JobRunner, RunState, Successor
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
 from tests.relaqs.listening import Listens
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.runner import RunningJobs
 
 
 class Owner:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from relaqs import ArgumentError, OnlineQuery
 from relaqs.cli import program
-from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import JobDescription
 from relaqs.prediction.arrival import REACHED, Expected
 from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair, Index, MaxSum, WeightedFair
 from relaqs.scheduling import EPOCH_SECONDS, Allocator, forecasts
 from relaqs.sharing.fill import fill_evenly

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair, WeightedFair
 from relaqs.scheduling import EPOCH_SECONDS, Desk
 from relaqs.sharing.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import JobDescription
 from relaqs.prediction.series import WINDOW
 from relaqs.scheduling.forecasts import LEAST_CORE_SECONDS, refresh, steps_ahead
 from relaqs.scheduling.ledger import Account

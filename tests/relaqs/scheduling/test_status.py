@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair
 from relaqs.scheduling import Allocator
 from relaqs.scheduling.ledger import KEPT_STEPS

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import JobDescription
 from relaqs.sharing.view import Kind
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from tests.relaqs.training.lessons import MadeUpRecipe, course_alone, course_of

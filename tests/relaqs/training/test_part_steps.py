@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.jobs.wanted_core import core_wanted_by
+from relaqs.jobs.threads import core_wanted_by
 from relaqs.training import Rows, TorchModule
 from relaqs.training.elastic.batches import FixedBatch
 from relaqs.training.elastic.course import MiniBatch, first_course

@@ -15,8 +15,7 @@ from relaqs_lab.simulation.placed.moves import MoveCosts
 from relaqs_lab.simulation.placed.states import PlacedStates
 from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload
 
-from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.jobs import PlacedJobs
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.resources import NodeResources

@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.listener import RunState
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.training.elastic import turn_job
 from relaqs.training.elastic.journal import Change
 from relaqs.training.elastic.turn_job import Wish
