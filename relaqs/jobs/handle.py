@@ -7,8 +7,7 @@ All three are steered alike, and read alike:
             run.priority = 2.0              counts twice as much as one with 1.0
 
 The runner tells a `RunListener` what happens. The listener publishes reports into a feed (`feed.py`), and
-applies the rules by which the job may stop (`stopping.py`). Readers of the feed are what `for` and `async
-for` hold.
+applies the rules by which the job may stop (`stopping.py`). A loop over the handle reads the feed.
 
 The listener does not know the handle, so that the runner can be stopped once nobody refers to the handle.
 """
