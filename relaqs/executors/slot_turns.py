@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from relaqs.executors.leases import Leases, worker_of
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 
 @dataclass(frozen=True, slots=True)

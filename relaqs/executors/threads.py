@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
-from relaqs.executors.fair import FairQueue, Grant
 from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
 from relaqs.jobs.executor import Done, Stoppable, client_name, run_measured
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task
 from relaqs.jobs.threads import background_thread
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, Grant
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Kind
 
@@ -144,26 +143,26 @@ class ThreadExecutor:
 
     def report(self, job_id: str, report: StepReport) -> None:
         with self._changed:
-            self._desk.report(job_id, report)
+            self._desk.accounts.report(job_id, report)
 
     def set_weight(self, job_id: str, weight: float) -> None:
         with self._changed:
-            self._desk.set_weight(job_id, weight)
+            self._desk.accounts.set_weight(job_id, weight)
 
     def set_target(self, job_id: str, target: float | None) -> None:
         with self._changed:
-            self._desk.set_target(job_id, target)
+            self._desk.accounts.set_target(job_id, target)
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
         with self._changed:
-            self._desk.set_waiting(job_id, is_waiting)
+            self._desk.accounts.set_waiting(job_id, is_waiting)
 
     def status(self) -> ClusterStatus:
         with self._changed:
             now_seconds, running = time.monotonic(), defaultdict[str, list[float]](list)
             for each in self._running.values():
                 running[each.job] += [now_seconds - each.since_seconds] * each.turn.item.task.cores
-            return self._desk.status(now_seconds, self._cores, running)
+            return self._desk.accounts.status(now_seconds, self._cores, running)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:
@@ -301,7 +300,7 @@ class ThreadExecutor:
 
     def _share_out(self) -> None:
         now_seconds = time.monotonic()
-        if self._desk.is_due(now_seconds, self._cores):
+        if self._desk.accounts.is_due(now_seconds, self._cores):
             for job in self._desk.share_out(now_seconds, self._cores):
                 if (entered := self._entered.get(job)) is not None and entered.driver is not None:
                     entered.driver.end_by_plan()
@@ -329,7 +328,7 @@ class ThreadExecutor:
         if (entered := self._entered.get(running.job)) is not None:
             entered.core_seconds += core_seconds
         self._queue.settle(running.turn, core_seconds)
-        self._desk.charge(running.job, core_seconds, time.monotonic())
+        self._desk.accounts.charge(running.job, core_seconds, time.monotonic())
 
     def _add_thread(self) -> None:
         thread = background_thread(self._serve, f"relaqs-{next(self._numbers)}")

@@ -5,7 +5,6 @@ no SQL lives here. The same desk serves the threads of one process and a whole c
 """
 
 from relaqs.jobs.job import ClusterStatus, JobStatus
-from relaqs.scheduling.allocator import EPOCH_SECONDS, Allocator
-from relaqs.scheduling.desk import Desk
+from relaqs.scheduling.desk import EPOCH_SECONDS, Allocator, Desk
 
 __all__ = ["EPOCH_SECONDS", "Allocator", "ClusterStatus", "Desk", "JobStatus"]

@@ -42,7 +42,6 @@ ERRORS: tuple[Callable[[], Exception], ...] = (
 # Nothing of ours stands around these: what the asker's thread calls, where threads of ours begin and end, and
 # what says whose turn it is.
 BESIDE_QUERIES = (
-    "relaqs/executors/fair.py",
     "relaqs/executors/places.py",
     "relaqs/executors/threads.py",
     "relaqs/jobs/executor.py",

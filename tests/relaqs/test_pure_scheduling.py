@@ -76,8 +76,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
     },
     "jobs/job.py": {"relaqs.sharing.goals", "relaqs.sharing.view"},
-    "executors/fair.py": {"relaqs.scheduling.shares"},
-    "executors/dask/charges.py": {"relaqs.scheduling.shares"},
+    "executors/dask/charges.py": {"relaqs.scheduling.virtual_time"},
     "executors/dask/policy_choice.py": {"relaqs.sharing"},
     "jobs/stopping.py": {"relaqs_bootstrap.arrays"},
 }

@@ -9,7 +9,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.prediction import WINDOW, Curves
 from relaqs.prediction.family import PARAMETERS
-from relaqs.scheduling.forecasts import steps_ahead
+from relaqs.scheduling.forecast import steps_ahead
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
 from relaqs.sharing.view import Jobs, Kind, View
 from relaqs_lab.records.trace import TraceTable

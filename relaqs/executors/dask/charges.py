@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 
 class Charges:

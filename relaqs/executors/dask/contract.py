@@ -18,7 +18,7 @@ from dask.task_spec import Task as GraphTask
 from distributed.collections import HeapSet
 
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

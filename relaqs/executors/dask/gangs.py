@@ -23,7 +23,7 @@ from relaqs.executors.dask.messages import (
 )
 from relaqs.executors.leases import Leases, worker_of
 from relaqs.executors.slot_turns import SlotTurns
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

@@ -11,7 +11,7 @@ from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.messages import Credits, tell_session
 from relaqs.executors.dask.names import FOREIGN, job_of
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

@@ -195,7 +195,7 @@ class RelaqsPlugin(SchedulerPlugin):
         if finish in ENDS:
             ended = self._charges.end(key, core_seconds_of(kwargs))
             if ended is not None:
-                self._desk.charge(*ended, time.monotonic())
+                self._desk.accounts.charge(*ended, time.monotonic())
                 self._gangs.ended(ended[0])
         elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
             self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
@@ -240,17 +240,17 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._homes[description.id] = _Home(client, session, description.is_abreast)
                 self._take_in(description)
             case StepFolded(job, report):
-                self._desk.report(job, report)
+                self._desk.accounts.report(job, report)
                 self._plan_if_due()
             case SetWeight(job, weight):
-                self._desk.set_weight(job, weight)
+                self._desk.accounts.set_weight(job, weight)
                 self._slots.set_weight(job, weight)
                 self._plan_soon()
             case SetTarget(job, target):
-                self._desk.set_target(job, target)
+                self._desk.accounts.set_target(job, target)
                 self._plan_soon()
             case SetWaiting(job, is_waiting):
-                self._desk.set_waiting(job, is_waiting)
+                self._desk.accounts.set_waiting(job, is_waiting)
                 self._plan_soon()
             case Demand(job, count):
                 self._demand(job, count)
@@ -298,7 +298,7 @@ class RelaqsPlugin(SchedulerPlugin):
     def _share(self, client: str, name: str, weight: float) -> None:
         job = self._clients.enter(client)
         self._take_in(JobDescription(job, name=name, client=client, weight=weight))
-        self._desk.set_weight(job, weight)
+        self._desk.accounts.set_weight(job, weight)
 
     def _share_no_more(self, client: str) -> None:
         if (job := self._clients.leave(client)) is not None:
@@ -319,7 +319,7 @@ class RelaqsPlugin(SchedulerPlugin):
             return self._no_job(job)
         if self._why_credits is not None:
             return f"a job cannot be capped while cores are shared by credits: {self._why_credits}"
-        self._desk.set_most(job, cores)
+        self._desk.accounts.set_most(job, cores)
         tell_session(self._scheduler, self._homes[job].session, Cap(job, cores))
         self._plan_soon()
         return None
@@ -350,7 +350,7 @@ class RelaqsPlugin(SchedulerPlugin):
         """Return a pickled `ClusterStatus`."""
         running: dict[str, Sequence[float]] = dict.fromkeys(self._charges.running_jobs(), ())
         running |= self._held_seconds()
-        found = self._desk.status(time.monotonic(), self._cores(), running)
+        found = self._desk.accounts.status(time.monotonic(), self._cores(), running)
         jobs = tuple(map(self._with_slots, found.jobs))
         status: bytes = pickle.dumps(replace(found, jobs=jobs, slot_policy=self._slots.policy.name))
         return status
@@ -397,8 +397,8 @@ class RelaqsPlugin(SchedulerPlugin):
         return held
 
     def _follow_wishes(self) -> None:
-        if self._desk.policy is not self._wishes.in_force:
-            self._desk.policy = self._wishes.in_force
+        if self._desk.accounts.policy is not self._wishes.in_force:
+            self._desk.accounts.policy = self._wishes.in_force
             self._plan_soon()
         if self._slots.policy is not self._slot_wishes.in_force:
             self._slots.policy = self._slot_wishes.in_force
@@ -417,7 +417,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._plan_in(0.0)
 
     def _plan_if_due(self) -> None:
-        if self._desk.is_due(time.monotonic(), self._cores()):
+        if self._desk.accounts.is_due(time.monotonic(), self._cores()):
             self._plan_soon()
 
     def _plan_in(self, seconds: float) -> None:
@@ -436,7 +436,7 @@ class RelaqsPlugin(SchedulerPlugin):
         if FOREIGN in self._desk and not self._enforcement.has_tasks_of(FOREIGN):
             self._desk.rest(FOREIGN)
         for job, is_waiting in self._clients.changed(self._enforcement.has_tasks_of):
-            self._desk.set_waiting(job, is_waiting)
+            self._desk.accounts.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
         self._enforcement.changed()
         cores = self._desk.plan.cores_by_job()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.collections import HeapSet
 
 from relaqs.executors.dask.names import KEY_PREFIX
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import TaskState

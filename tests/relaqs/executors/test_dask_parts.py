@@ -27,7 +27,7 @@ from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.queue import JobQueue
 from relaqs.jobs.job import TaskKey
 from relaqs.policies import make_policy
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairShares
 from relaqs.training.elastic.turn_job import PLACED
 
 A, B = "relaqs-a", "relaqs-b"

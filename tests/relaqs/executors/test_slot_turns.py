@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relaqs.executors.leases import Leases
 from relaqs.executors.slot_turns import SlotTurns
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 ONE, TWO, THREE = (f"tcp://{name}:1/0" for name in "abc")
 

@@ -39,14 +39,14 @@ def worked_off(desk: Desk, jobs: str, core_seconds: float, now_seconds: float = 
     """Drive the desk as an executor does, one core after another, and return who used how much."""
     used: Counter[str] = Counter()
     while used.total() < core_seconds:
-        if desk.is_due(now_seconds, CORES):
+        if desk.accounts.is_due(now_seconds, CORES):
             desk.share_out(now_seconds, CORES)
         job = desk.turns.next(jobs)
         assert job is not None
         charged = desk.turns.start(job)
         now_seconds += TASK_CORE_SECONDS / CORES
         desk.turns.settle(job, charged, TASK_CORE_SECONDS)
-        desk.charge(job, TASK_CORE_SECONDS, now_seconds)
+        desk.accounts.charge(job, TASK_CORE_SECONDS, now_seconds)
         used[job] += TASK_CORE_SECONDS
     return used
 
@@ -55,7 +55,7 @@ def test_core_seconds_follow_the_plan_and_stand_in_both_books() -> None:
     desk = desk_of(JobDescription("a", weight=3.0), JobDescription("b"))
     used = worked_off(desk, "ab", 4.0)
     assert used["a"] == pytest.approx(3.0, abs=2 * TASK_CORE_SECONDS)
-    status = desk.status(2.0, CORES, {})
+    status = desk.accounts.status(2.0, CORES, {})
     assert {job.id: job.attained_core_seconds for job in status.jobs} == pytest.approx(dict(used))
     assert [job.share_cores for job in status.jobs] == [1.5, 0.5]
 
@@ -63,8 +63,8 @@ def test_core_seconds_follow_the_plan_and_stand_in_both_books() -> None:
 def test_a_change_counts_from_the_next_task() -> None:
     desk = desk_of(JobDescription("a", weight=3.0), JobDescription("b"))
     worked_off(desk, "ab", 4.0)
-    desk.set_weight("b", 9.0)
-    assert desk.is_due(2.0, CORES)
+    desk.accounts.set_weight("b", 9.0)
+    assert desk.accounts.is_due(2.0, CORES)
     assert worked_off(desk, "ab", 4.0, 2.0)["b"] == pytest.approx(3.0, abs=2 * TASK_CORE_SECONDS)
 
 
@@ -74,18 +74,18 @@ def test_a_plan_holds_until_something_changes() -> None:
     assert desk.share_out(0.0, CORES) == ()
     plan = desk.plan
     assert plan.cores_by_job() == {"a": CORES}
-    assert not desk.is_due(0.9 * EPOCH_SECONDS, CORES)
-    desk.report("a", StepReport(0, 0.5, 0.1, 0.1, is_final=False))
-    assert desk.is_due(0.9 * EPOCH_SECONDS, CORES)
+    assert not desk.accounts.is_due(0.9 * EPOCH_SECONDS, CORES)
+    desk.accounts.report("a", StepReport(0, 0.5, 0.1, 0.1, is_final=False))
+    assert desk.accounts.is_due(0.9 * EPOCH_SECONDS, CORES)
     desk.share_out(0.1, CORES)
-    desk.policy = Fair()
-    assert desk.is_due(0.1, CORES)
+    desk.accounts.policy = Fair()
+    assert desk.accounts.is_due(0.1, CORES)
     assert desk.plan is not plan
 
 
 def test_a_paused_job_is_not_planned_for_and_keeps_its_turn() -> None:
     desk = desk_of(JobDescription("a"), JobDescription("b"))
-    desk.set_waiting("a", False)
+    desk.accounts.set_waiting("a", False)
     desk.share_out(0.0, CORES)
     assert desk.plan.ids == ("b",)
     assert desk.turns.next(["a"]) == "a"  # what it has submitted still runs
@@ -123,8 +123,8 @@ def test_late_words_about_a_job_that_left_change_nothing() -> None:
     desk.leave("a")
     desk.share_out(0.0, CORES)
     desk.turns.settle("a", charged, 1.0)
-    desk.charge("a", 1.0, 0.1)
-    desk.report("a", StepReport(0, 0.5, 0.1, 0.1, is_final=False))
-    desk.set_weight("a", 2.0)
-    assert not desk.is_due(0.1, CORES)
-    assert desk.status(0.1, CORES, {}).jobs == ()
+    desk.accounts.charge("a", 1.0, 0.1)
+    desk.accounts.report("a", StepReport(0, 0.5, 0.1, 0.1, is_final=False))
+    desk.accounts.set_weight("a", 2.0)
+    assert not desk.accounts.is_due(0.1, CORES)
+    assert desk.accounts.status(0.1, CORES, {}).jobs == ()

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.scheduling.shares import FairShares
+from relaqs.scheduling.virtual_time import FairShares
 
 FIRST_SHARE = 0.01  # of its rows, after which a query shows its first answer
 _STREAM = 3  # of the seed, beside those of the jobs

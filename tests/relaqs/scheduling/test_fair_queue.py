@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.fair import FairQueue
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, FairShares
 
 
 def serve(queue: FairQueue[float], until_core_seconds: float) -> Counter[str]:

@@ -7,8 +7,8 @@ import pytest
 
 from relaqs.jobs.job import JobDescription
 from relaqs.prediction.series import WINDOW
-from relaqs.scheduling.forecasts import LEAST_CORE_SECONDS, refresh, steps_ahead
-from relaqs.scheduling.ledger import Account
+from relaqs.scheduling.accounts import Account
+from relaqs.scheduling.forecast import LEAST_CORE_SECONDS, refresh, steps_ahead
 from relaqs.sharing.outlook import fit_quality_curves
 from relaqs.sharing.view import Jobs, Kind
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, HEAD_START_SECONDS, FairShares
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, HEAD_START_SECONDS, FairShares
 
 Costs = dict[str, float]
 
