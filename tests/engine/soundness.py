@@ -78,8 +78,7 @@ def _too_sure(plan: OnlinePlan, estimate: Estimate) -> Iterator[str]:
     for place, column in enumerate(estimate.approximate):
         output = plan.outputs[column.position]
         opaque = output.kind is OutputKind.OPAQUE and not plan.groups_are_local
-        whole = isinstance(plan, AroundPlan) and plan.whole[column.position]
-        if (opaque or whole) and estimate.certified[:, place].any():
+        if opaque and estimate.certified[:, place].any():
             yield f"at {estimate.fraction:.3f} {column.name} is certified"
 
 

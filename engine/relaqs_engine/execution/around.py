@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,6 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
 from relaqs_bootstrap.intervals import bounded_interval
 from relaqs_bootstrap.selection import selection_factor
-from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
@@ -22,7 +21,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
-from relaqs_engine.execution.membership import FEW_ROWS_TAIL, STRICT_CONFIDENCE
+from relaqs_engine.execution.membership import STRICT_CONFIDENCE
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.ranked_rows import ranked_rows
@@ -36,6 +35,7 @@ from relaqs_engine.plans.outputs import OutputKind
 # over 10 rows held 92 % of the time.
 MIN_ROWS = 30
 _ROUNDING = 1e-9
+_MADE_UP = 4  # so many answers of made-up estimates: a value that is the same in all depends on none
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,8 @@ class AroundEstimator:
             drawn = variants_of(self._plan, draw, parts, point.num_rows)
             if drawn is None:
                 return found, found
-            moved = self._moved(draw, drawn, parts, point)
+            tables = {i: part.table() for i, part in enumerate(parts)} | drawn.tables
+            moved = self._moved(draw, tables, drawn.count, point)
             spreads.append(_spread(found.value, moved, drawn, rows))
         if not spreads:
             return found, found
@@ -281,17 +282,73 @@ class AroundEstimator:
         read = min(part.so_far.scan.fraction for part in parts if part.so_far is not None)
         asked = self._request.confidence
         levels = (asked, max(asked, STRICT_CONFIDENCE))
-        usual, strict = (self._of_spreads(found, spreads, rows, moves, read, each) for each in levels)
+        whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
+        all_are_met = all(map(_has_all_groups, parts))
+        missing = whole & (self._asks_the_unsure(found.value, parts, point) if all_are_met else whole)
+        usual, strict = (
+            self._of_spreads(found, spreads, rows, moves, missing, read, each) for each in levels
+        )
+        if all_are_met and not (usual.standard_error > 0.0).all():
+            fixed = self._fixed(found.value, parts, point)
+            usual, strict = usual.or_fixed(fixed), strict.or_fixed(fixed)
         return usual, strict
 
-    def _moved(self, draw: Draw, drawn: DrawnVariants, parts: Sequence[Part], point: pa.Table) -> FloatArray:
-        """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs)."""
+    def _asks_the_unsure(self, values: FloatArray, parts: Sequence[Part], point: pa.Table) -> BoolArray:
+        """Return which values depend on a group of few rows, or on an estimate that is NULL so far.
+
+        An average over groups leaves out what is NULL, and a group of few rows counts as much as another.
+        """
+        unsure = [_unsure(part) for part in parts]
+        if not any(each.any() for each in unsure):
+            return np.zeros(values.shape, dtype=bool)
+        return ~self._stays(values, parts, unsure, point)
+
+    def _fixed(self, values: FloatArray, parts: Sequence[Part], point: pa.Table) -> BoolArray:
+        """Return which values depend on no estimate, such as the growth of the first month, which is NULL.
+
+        Values that choose by a comparison are none: it may come out alike for all made-up estimates.
+        """
+        chosen = [margin.output for margin in self._plan.rows.margins]
+        outputs = self._plan.outputs
+        judged = [i < len(outputs) and outputs[i].certifiable and i not in chosen for i in self._positions]
+        fixed = np.array(judged, dtype=bool)
+        everything = [np.ones(part.rows.num_rows, dtype=bool) for part in parts]
+        return np.asarray(fixed & self._stays(values, parts, everything, point))
+
+    def _stays(
+        self, values: FloatArray, parts: Sequence[Part], which: Sequence[BoolArray], point: pa.Table
+    ) -> BoolArray:
+        """Return which values are the same whatever the estimates in some rows of the parts are.
+
+        Args:
+            values: of all outputs, shape (rows, outputs).
+            parts: the answers so far.
+            which: the rows of each part whose estimates are made up.
+            point: the answer.
+        """
+        draw = next(each for each in self._plan.draws if not is_final(each, parts))
+        numbers = np.random.default_rng(0)
         tables = {
-            f"part_{i}": drawn.tables[i] if i in drawn.tables else p.table() for i, p in enumerate(parts)
+            i: part.made_up(_MADE_UP if i in draw.parts else 1, rows, numbers)
+            for i, (part, rows) in enumerate(zip(parts, which, strict=True))
         }
-        with self._cursor.registered(shown=_shown(point), **tables):
+        others = self._moved(draw, tables, _MADE_UP, point)
+        same = (others == values) | (np.isnan(others) & np.isnan(values))
+        return np.asarray(same.all(axis=0))
+
+    def _moved(self, draw: Draw, tables: Mapping[int, pa.Table], count: int, point: pa.Table) -> FloatArray:
+        """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs).
+
+        Args:
+            draw: which parts vary.
+            tables: the answers of all parts, those of the draw in so many variants.
+            count: of variants.
+            point: the answer.
+        """
+        named = {f"part_{i}": table for i, table in tables.items()}
+        with self._cursor.registered(shown=_shown(point), **named):
             table = self._cursor.table(draw.replicate)
-        moved = np.full((drawn.count, point.num_rows, len(self._positions)), np.nan)
+        moved = np.full((count, point.num_rows, len(self._positions)), np.nan)
         index = integers(table.column("variant")), integers(table.column("place"))
         for place, i in enumerate(self._positions):
             moved[(*index, place)] = doubles(table.column(f"v{i}"))
@@ -316,6 +373,7 @@ class AroundEstimator:
         spreads: Sequence[_Spread],
         rows: np.ndarray,
         moves: FloatArray,
+        missing: BoolArray,
         read: float,
         confidence: float,
     ) -> CellIntervals:
@@ -326,6 +384,7 @@ class AroundEstimator:
             spreads: of each draw.
             rows: the joined rows behind each row.
             moves: the most that one row could move each value. Where it is infinite, the spreads say how far.
+            missing: which outputs a group may change that was not met yet.
             read: the least share that was read of a table.
             confidence: of both sides of an interval.
         """
@@ -349,14 +408,16 @@ class AroundEstimator:
         most = np.where(np.isfinite(moves), moves, influence) * self._request.row_weight
         bounded = most <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
-        whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
+        outputs = self._plan.outputs
+        never = np.array([i < len(outputs) and not outputs[i].certifiable for i in self._positions])
         doubt = intervals.doubt
         for unsure, why in (
             (~varies, Reason.ALIKE),
             (~bounded, Reason.LARGE_ROW),
             ((rows < MIN_ROWS)[:, None], Reason.FEW_ROWS),
             (~np.isfinite(found.value), Reason.NO_NUMBER),
-            (whole, Reason.NEVER),
+            (missing, Reason.GROUPS_MISSING),
+            (never, Reason.NEVER),
         ):
             doubt = np.where(unsure, why, doubt)
         # A total of few rows. Its tables had at least the share `read` of it.
@@ -396,14 +457,21 @@ def _shown(point: pa.Table) -> pa.Table:
 
 
 def _has_all_groups(part: Part) -> bool:
-    """Whether a group of the part that was not seen would be far smaller than any that was."""
+    """Whether every group of the part was met, or one that was not would be far smaller than any that was."""
     if not part.plan.is_estimated or part.plan.has_one_row:
         return True
-    seen = part.plan.shows_every_group and not part.plan.groups_are_local
-    if part.so_far is None or part.estimator is None or not seen:
+    if part.so_far is None or part.estimator is None or not part.plan.shows_every_group:
         return False
-    enough = part.estimator.rows_of_unit * enough_to_be_met(part.so_far.scan.fraction, FEW_ROWS_TAIL)
-    return bool((part.row_counts >= enough).all())
+    return part.estimator.has_met_every_group(part.row_counts, part.so_far.scan.fraction)
+
+
+def _unsure(part: Part) -> BoolArray:
+    """Return which rows of a part have few rows behind them, or an estimate that is NULL so far."""
+    if part.so_far is None:
+        return np.zeros(part.rows.num_rows, dtype=bool)
+    few = np.asarray(part.row_counts < MIN_ROWS) & (not part.plan.has_one_row)
+    values = part.so_far.found.value[:, : len(estimated_positions(part.plan))]
+    return few | np.isnan(values).any(axis=1)
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import counted_interval, distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
@@ -26,7 +27,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
 from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
-from relaqs_engine.execution.membership import Membership, Places
+from relaqs_engine.execution.membership import FEW_ROWS_TAIL, Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.reasons import Reason
@@ -41,8 +42,10 @@ from relaqs_engine.plans.names import (
     DISTINCT_ONCE,
     DISTINCT_SEEN,
     DISTINCT_TWICE,
+    ROWS,
     SCALE,
     SCALE_PARAMETER,
+    STATE,
     UNIT_SCALE_PARAMETER,
 )
 from relaqs_engine.plans.outputs import OutputKind
@@ -133,6 +136,43 @@ class Estimator:
     def rows_of_unit(self) -> float:
         """Return the most joined rows that one sampling unit may have."""
         return float(self._leading.max_unit_rows)
+
+    def has_met_every_group(self, row_counts: FloatArray, fraction: float) -> bool:
+        """Whether no group is missing that is as large as any of those met, of which all are given.
+
+        Where the manifest has how many values the keys have, a smaller one is not missing either.
+
+        Args:
+            row_counts: the joined rows seen of each group, shape (groups,).
+            fraction: the share of the rows that was read.
+        """
+        groups = self._plan.groups
+        if groups.are_local or len(row_counts) < groups.fewest:
+            return False
+        if groups.most is not None and len(row_counts) >= groups.most:
+            return True
+        least, known_are_met = self._least_rows(float(np.min(row_counts, initial=np.inf)))
+        return known_are_met and least >= self.rows_of_unit * enough_to_be_met(fraction, FEW_ROWS_TAIL)
+
+    def _least_rows(self, least: float) -> tuple[float, bool]:
+        """Return the least rows of a group that nothing is known of, and whether all known keys were met.
+
+        The first and the last month may have few rows. They are known, and say nothing of how large others
+        are.
+
+        Args:
+            least: the least rows of any group.
+        """
+        known, keys = self._plan.groups.keys, self._plan.columns.keys
+        if not known:
+            return least, True
+        is_known = [f"({key} IS NOT DISTINCT FROM ({value}))" for key, value in known]
+        met = ", ".join(f"coalesce(bool_or({each}), false)" for each in is_known)
+        groups = f"SELECT {', '.join(keys)}, sum({ROWS}) AS n FROM {STATE} GROUP BY {', '.join(keys)}"
+        [(others, *are_met)] = self._cursor.rows(
+            f"SELECT min(n) FILTER (NOT ({' OR '.join(is_known)})), {met} FROM ({groups})"
+        )
+        return least if others is None or len(keys) > 1 else float(others), all(are_met)
 
     def kurtosis(self, scan: Scan) -> float:
         """Return the kurtosis of what a row adds to a group."""

@@ -104,6 +104,11 @@ class CellIntervals:
             np.where(known, 0.0, self.standard_error),
         )
 
+    def or_fixed(self, fixed: BoolArray) -> CellIntervals:
+        """Return the intervals with the named cells as values that are certain, be it that they are NULL."""
+        found = self.or_known(fixed)
+        return replace(found, doubt=np.where(fixed & np.isnan(self.value), Reason.NONE, found.doubt))
+
     @classmethod
     def known(cls, value: FloatArray) -> CellIntervals:
         """Return values that are final, because every row of their groups has been seen."""

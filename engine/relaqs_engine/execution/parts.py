@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles
 from relaqs_engine.execution.estimator import Estimator, SoFar
@@ -63,6 +63,17 @@ class Part:
         for place, i in enumerate(estimated_positions(self.plan)):
             table = table.set_column(i, f"c{i}", arrow_or_null(cells[:, :, place].ravel()))
         return table
+
+    def made_up(self, count: int, which: BoolArray, numbers: np.random.Generator) -> pa.Table:
+        """Return so many variants in which the estimates of some rows are positive numbers of any size.
+
+        A final answer stays as it is.
+        """
+        if self.so_far is None:
+            return self.repeated(count)
+        cells = np.stack([self.estimates[i] for i in estimated_positions(self.plan)], axis=1)
+        made_up = numbers.lognormal(0.0, 3.0, (count, *cells.shape))
+        return self.variants(np.where(which[:, None], made_up, cells))
 
     def with_moves(self, moves: FloatArray) -> pa.Table:
         """Return the table with what one row could move each estimate, shape (rows, outputs), beside it."""

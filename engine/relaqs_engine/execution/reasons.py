@@ -38,6 +38,7 @@ class Reason(IntEnum):
     BOUND = 23  # a MIN or MAX so far: it is shown as the bound that it is
     LARGE_UNIT = 24
     UNLIKE_ROW_GROUPS = 25
+    GROUPS_MISSING = 26
 
 
 _MORE = "reading on helps"
@@ -66,6 +67,7 @@ _TEXTS = {
     Reason.UNDECIDED: f"it depends on a comparison of estimates that are still too close; {_MORE}",
     Reason.FAR_OUT: f"too few values on one side of it were read so far; {_MORE}",
     Reason.MANY_GROUPS: "quantiles of so many groups have no intervals; those of fewer groups have",
+    Reason.GROUPS_MISSING: f"a group that was not met yet, or has few rows so far, could change it; {_MORE}",
     Reason.FEW_UNITS: f"the rows of one cluster key could have all of these values; {_MORE}",
 }
 

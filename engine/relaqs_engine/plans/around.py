@@ -127,7 +127,7 @@ class AroundPlan(OnlinePlan):
         rows: what is known of its rows.
         sources: sources[i] are the (part, output) from which output i takes its interval.
         added: outputs of parts that are added up, each as the (part, output) that make one column.
-        whole: whole[i]: output i stays uncertified until the end, as its `never_certified` says.
+        whole: whole[i]: output i depends on which groups there are, so all of them must have been met.
     """
 
     mode = Mode.MERGEABLE

@@ -55,13 +55,17 @@ class GroupFacts:
         are_local: each group's rows lie in one partition, so that a group seen is complete.
         sets: of how many sets of keys groups stand beside each other, as in ROLLUP, the empty set left aside.
             0 where GROUP BY has one.
-        most: more groups than there can be. None where that is not known.
+        most: as many groups as there can be. None where that is not known.
+        fewest: as many groups as there are at least.
+        keys: values of group keys that some group has for certain, each as the key's name and its SQL.
     """
 
     expected: int = 1
     are_local: bool = False
     sets: int = 0
     most: int | None = None
+    fewest: int = 0
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

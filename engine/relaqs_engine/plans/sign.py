@@ -36,6 +36,8 @@ _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
 _FEW = 3.0
 _NEVER_NEGATIVE = (exp.Sqrt, exp.Abs, exp.Exp)
+# Window functions that take the value of another row, or a default where there is none.
+NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 
 
 def sign_of_bounds(lowest: float | None, highest: float | None) -> Sign:
@@ -70,6 +72,9 @@ def sign_of(expression: exp.Expr, of_column: SignOfColumn) -> Sign:
             return _of_product(sign(expression.left), sign(expression.right))
         case exp.Case() | exp.Coalesce() | exp.Greatest() | exp.Least():
             return reduce(Sign.__or__, map(sign, _alternatives(expression)), Sign.NONE)
+    if isinstance(expression, NEIGHBOURS):
+        default = expression.args.get("default")
+        return sign(expression.this) | (Sign.NONE if default is None else sign(default))
     if (call := call_of(expression)) is not None:
         is_as_argument = call.law.value == "argument" and len(call.arguments) in call.law.arguments
         return sign(call.arguments[0]) if is_as_argument else _OF_LAW.get(call.law.value, Sign.EITHER)

@@ -82,7 +82,7 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         rows=_rows(draft, carved, level, outputs),
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
         added=level.added,
-        whole=tuple(bool(value.trust.why_never) for value in level.values),
+        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
     )
 
 

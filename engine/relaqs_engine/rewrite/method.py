@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from relaqs_engine.bounds.dates import ColumnLookup
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, DistinctCount, GroupEnds, Layout
+from relaqs_engine.layouts.number_types import WHOLE_NUMBERS
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import EndsByGroup, ErrorBars, Method, ValuesByGroup
@@ -32,6 +33,7 @@ MANY_GROUPS = 10_000
 _BLOCK_ROWS = 64 * 1024
 _FEWEST_BLOCKS = 16
 _MOST_ENDS = 500  # of expressions in groups that are worked out: each takes some ten microseconds
+_EXACT_TYPES = WHOLE_NUMBERS | {"DATE", "TIMESTAMP", "VARCHAR"}  # the manifest has their ends as they are
 _ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
 
 
@@ -52,7 +54,10 @@ def choose_method(draft: Draft) -> Draft:
     'none'
     """
     sets = sum(len(each) > 1 for each in draft.grouping_sets)
-    groups = GroupFacts(_expected_groups(draft), groups_are_complete(draft), sets, _most_groups(draft))
+    groups = GroupFacts(
+        *(_expected_groups(draft), groups_are_complete(draft), sets, _most_groups(draft)),
+        *(_fewest_groups(draft), tuple(_known_keys(draft))),
+    )
     method = _method(draft, groups)
     known = tuple(_known_outputs(draft))
     bars = ErrorBars(
@@ -87,8 +92,7 @@ def _method(draft: Draft, groups: GroupFacts) -> Method:
 
 
 def _counts_every_row(draft: Draft) -> bool:
-    plain = len(draft.sources) == 1 and not draft.sources[0].is_derived
-    return plain and not draft.conjuncts and not draft.keys
+    return _all_rows_count(draft) and not draft.keys
 
 
 def _known_totals(draft: Draft) -> Iterator[tuple[str, float]]:
@@ -325,14 +329,59 @@ def groups_of(draft: Draft, keys: Sequence[exp.Expr]) -> int:
 
 
 def _most_groups(draft: Draft) -> int | None:
-    """Return more groups than there can be, by the statistics of the keys. None where some key has none."""
+    """Return as many groups as there can be, by the statistics of the keys. None where some key has none."""
     most = 1
     for key in draft.keys:
-        known = draft.source(key.table).column(key.name) if isinstance(key, exp.Column) else None
-        if known is None or not known.distinct_count or draft.grouping_sets:
+        source = draft.source(key.table) if isinstance(key, exp.Column) else None
+        known = None if source is None else source.column(key.name)
+        if source is None or known is None or not known.distinct_count or draft.grouping_sets:
             return None
-        most *= 1 + ceil(known.distinct_count / NEARLY_ALL)  # NULL is no value
+        if (counted := _values_counted(known)) is not None:
+            most *= counted + int(source.nullable and not known.null_count)
+        else:
+            most *= 1 + ceil(known.distinct_count / NEARLY_ALL)  # NULL is no value
     return most
+
+
+def _fewest_groups(draft: Draft) -> int:
+    """Return as many groups as there are at least: those of the key with most values, if all rows count."""
+    if not _all_rows_count(draft):
+        return 0
+    columns = [draft.sources[0].column(key.name) for key in draft.keys if isinstance(key, exp.Column)]
+    return max((_values_counted(column) or 0 for column in columns if column is not None), default=0)
+
+
+def _known_keys(draft: Draft) -> Iterator[tuple[str, str]]:
+    """Yield values that keys surely have, by their names, as SQL: those of the ends of the columns.
+
+    The first month of a table often has the rows of one day, and may be missed when all others were met.
+    """
+    for i, key in enumerate(draft.keys if _all_rows_count(draft) else ()):
+        columns = {column.name for column in key.find_all(exp.Column)}
+        known = draft.sources[0].column(columns.pop()) if len(columns) == 1 else None
+        if known is None or known.type not in _EXACT_TYPES or key.find(exp.Query):
+            continue
+        for end in {known.minimum, known.maximum, *([None] if known.null_count else [])}:
+            if end is not None or known.null_count:
+                value = exp.cast(exp.convert(None if end is None else str(end)), known.type, dialect=DIALECT)
+                of_end = key.transform(
+                    lambda node, value=value: value if isinstance(node, exp.Column) else node
+                )
+                yield f"k{i}", of_end.sql(DIALECT)
+
+
+def _all_rows_count(draft: Draft) -> bool:
+    """Whether each row of one table is in some group, and in one only."""
+    plain = len(draft.sources) == 1 and not draft.sources[0].is_derived
+    return plain and not draft.conjuncts and not draft.grouping_sets
+
+
+def _values_counted(column: Column) -> int | None:
+    """Return how many values a column has, NULL as one of them. None where they were not all counted."""
+    known = column.distinct
+    if known is None or known.relative_error or known.least != known.most:
+        return None
+    return round(known.most) + int(column.null_count > 0)
 
 
 def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:

@@ -1,9 +1,9 @@
 """How far the estimate of an expression over answers can be trusted, by what it is computed from.
 
 - A smooth function of estimates (a sum, ratio, running total or share of a total) has an interval of its own.
-  It comes from leaving one block out through the whole query. It is certified only if groups that were not
-  seen yet cannot change it by more than their rows would. A total over groups is a total over rows, so it may
-  be certified. A mean over groups is not.
+  It comes from leaving one block out through the whole query. A total over groups is a total over rows, so
+  that groups that were not met yet change it by no more than their rows. A mean over groups and what a window
+  takes from the row before may be anything then, so they are certified once every group was surely met.
 - What it is divided by must not come near zero. A sum of gains and losses may, and then the ratio may be
   anything.
 - Ranks, counts and extremes over groups are shown as values so far, without an interval.
@@ -21,7 +21,7 @@ from math import inf, isfinite
 from sqlglot import exp
 
 from relaqs_engine.bounds.casts import cast_step, loses_large_numbers
-from relaqs_engine.plans.sign import Sign, bends, sign_of
+from relaqs_engine.plans.sign import NEIGHBOURS, Sign, bends, sign_of
 from relaqs_engine.rewrite.rounded import rounding_step
 from relaqs_engine.sql.aggregates import Merge, call_of
 
@@ -31,7 +31,7 @@ class Trust(IntEnum):
 
     KEY = 0  # no estimate: a function of group keys and constants
     OWN = 1  # a smooth function of sums over rows
-    WHOLE = 2  # smooth, if no group is missing
+    WHOLE = 2  # smooth, once every group was met
     BENT = 3  # smooth, if no divisor is near zero
     NONE = 4
 
@@ -52,10 +52,7 @@ BENDS = (
 )
 """Why what `bends` is not certified."""
 
-_WHY_NEVER = {
-    Trust.WHOLE: "it depends on which groups there are, and a group that was not met yet would change it",
-    Trust.BENT: BENDS,
-}
+_WHY_NEVER = {Trust.BENT: BENDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,6 @@ _SMOOTH = (
 )
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist, exp.Ntile)
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
-_NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 
 def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value:
@@ -218,7 +214,7 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
     worst = max(inner, default=Trust.KEY)
     if worst is Trust.KEY and isinstance(node, exp.AggFunc):
         return Trust.NONE
-    if worst is Trust.OWN and _is_bent(node, names, grouped):
+    if worst in (Trust.OWN, Trust.WHOLE) and _is_bent(node, names, grouped):
         return Trust.BENT
     return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
 
@@ -364,8 +360,13 @@ def _windowed(window: exp.Window, names: Names) -> Trust:
     ):
         return Trust.NONE
     function = window.this
-    if isinstance(function, _NEIGHBOURS) and not function.args.get("default"):
-        return _if_whole(function.this, names)
+    if isinstance(function, NEIGHBOURS):
+        fixed = all(
+            trust_in(each, names) is Trust.KEY
+            for each in function.iter_expressions()
+            if each is not function.this
+        )
+        return _if_whole(function.this, names) if fixed else Trust.NONE
     trust = _summed(function, names)
     return max(trust, Trust.WHOLE) if _counts_rows(window) else trust
 
