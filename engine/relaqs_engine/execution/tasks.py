@@ -9,7 +9,7 @@ from math import prod
 from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Layout, counted_together
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout, counted_together
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS, scan_core_seconds
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.folded import FoldedPlan, ResultShape, StreamScan
@@ -17,6 +17,7 @@ from relaqs_engine.plans.schedule import (
     BATCH_SHARE,
     BATCH_SHARE_OF_MANY_GROUPS,
     BLOCK_SHARE,
+    BLOCKED_ROWS,
     MiniBatch,
     mini_batches,
     partition_order,
@@ -24,6 +25,7 @@ from relaqs_engine.plans.schedule import (
 from relaqs_engine.plans.streams import Stream
 from relaqs_engine.rewrite.method import MANY_GROUPS
 
+FEW_BLOCK_ROWS = 16_384  # groups times blocks that a task may return of any mini-batch
 VALUE_BYTES = 16  # of a column in a row of a partial result: a decimal, or a short text
 
 
@@ -96,7 +98,7 @@ def scheduled_batches(
         result_bytes=result_bytes_per_partition(plan, catalog),
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
-        block_share=BLOCK_SHARE if plan.method is Method.REPLICATES else 0.0,
+        block_share=block_share(plan, catalog),
         soon_partitions=soon_partitions(plan, catalog),
     )
 
@@ -115,7 +117,7 @@ def batches_together(
         result_bytes=max(result_bytes_per_partition(plan, catalog) for plan in plans),
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if many_groups else BATCH_SHARE,
-        block_share=BLOCK_SHARE,
+        block_share=min((block_share(plan, catalog) for plan in plans), default=BLOCK_SHARE) or BLOCK_SHARE,
         soon_partitions=min(soon_partitions(plan, catalog) for plan in plans),
     )
 
@@ -144,6 +146,15 @@ def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tu
     held = {i: [each.partitions[i].row_count > 0 for each in leading] for i in order}
     first = [i for i in order if all(held[i])][:1]
     return (*first, *(i for i in order if any(held[i]) and i not in first))
+
+
+def block_share(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return the share of the table whose partial results are kept per block, 0 where no bars come from them."""
+    if plan.method is not Method.REPLICATES:
+        return 0.0
+    if plan.expected_groups * BLOCK_COUNT > FEW_BLOCK_ROWS:
+        return BLOCK_SHARE
+    return max(BLOCK_SHARE, min(1.0, BLOCKED_ROWS / max(leading_stream(plan, catalog).row_count, 1)))
 
 
 def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:

@@ -28,8 +28,10 @@ BATCH_SHARE = 1 / 10
 BATCH_SHARE_OF_MANY_GROUPS = 1 / 4
 # What the partial results of a mini-batch may take: two of them are in memory, the one folded and the next.
 BATCH_RESULT_BYTES = 256 << 20
-# The share of the table, from its start, whose partials are kept per block.
+# The share of the table, from its start, whose partials are kept per block, and the rows for which they are at
+# least: blocks of all sizes make error bars that vary much where values are skewed.
 BLOCK_SHARE = 0.06
+BLOCKED_ROWS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def mini_batches(
         batch_share: the largest share of the partitions in one mini-batch.
         block_share: the share of the partitions, from the start, whose partials are kept for each block. The
             first mini-batch always is, unless this is 0. Later, each task's partial is a block of its own,
-            for nothing.
+            for nothing. So it is in the last mini-batch, after which there are no error bars.
         soon_partitions: how many partitions are read so soon that an estimate is worth its cost only once
             twice as much was read. In a rest of so many, each mini-batch is as large as all before it.
 
@@ -130,7 +132,9 @@ def mini_batches(
     done, result = 0, []
     for index, size in enumerate(sizes):
         chunk = tuple(order[done : done + size])
-        by_block = block_share > 0.0 and (index == 0 or done + size <= len(order) * block_share)
+        is_last = index == len(sizes) - 1
+        is_early = done + size <= len(order) * block_share and not is_last
+        by_block = block_share > 0.0 and (index == 0 or is_early)
         is_end = done + size > len(order) * (1 - TAPER_SHARE)
         limit = min(per_task, -(-size // 2)) if is_end else per_task
         result.append(MiniBatch(index, _tasks(chunk, limit), by_block))
