@@ -176,7 +176,7 @@ class Estimator:
 
     def kurtosis(self, scan: Scan) -> float:
         """Return the kurtosis of what a row adds to a group."""
-        return scan.kurtosis(self._plan.bars.most_unit_rows)
+        return scan.kurtosis(self._plan.bars)
 
     @property
     def scanned_fraction(self) -> float:

@@ -167,6 +167,8 @@ class IntervalEstimator:
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
         unit_rows = self._unit_rows(groups, scan)
         influence = self._possible_influence(groups, gradient, unit_rows)
+        if self._plan.bars.rows_are_of_units:
+            influence = influence + self._influence_on_scale(groups, gradient, scan)
         outliers = self._of_totals(groups.outliers)
         observed = self._of_totals(groups.sums) + outliers * (1.0 - 1.0 / scan.scale)
         found = confidence_intervals(
@@ -224,7 +226,9 @@ class IntervalEstimator:
     def _unit_ceiling(self) -> FloatArray:
         """Return the most one sampling unit can add to each total, NaN where a join may multiply rows."""
         alone = not self._plan.hoists and self._plan.bars.joins_one_stream
-        most = [_most_of_unit(column, self._leading.max_unit_rows) for column in self._totals]
+        largest = self._leading.max_unit_rows
+        rows = min(largest, self._plan.bars.most_unit_rows or largest)
+        most = [_most_of_unit(column, rows) for column in self._totals]
         return np.array(most) * (1.0 if alone else np.nan)
 
     def _unit_rows(self, groups: ShownGroups, scan: Scan) -> FloatArray:
@@ -255,6 +259,17 @@ class IntervalEstimator:
             of_units = (middle, (below, above), rows, self._counted_by)
             influence = np.fmin(influence, largest_influence_of_unit(gradient, *of_units))
         return np.where(self._is_certifiable, influence, np.nan)
+
+    def _influence_on_scale(self, groups: ShownGroups, gradient: FloatArray, scan: Scan) -> FloatArray:
+        """Return the most that one unread unit can move each cell because it has many rows of the table.
+
+        It moves the scale by its share of the rows that were read. Where joined rows are rows of the table,
+        what it adds to a total is always more. A row that is made of a unit counts as one.
+        """
+        sampled = np.nan_to_num(groups.sums - groups.outliers / scan.scale)
+        with np.errstate(invalid="ignore"):
+            by_scale = np.where(gradient == 0.0, 0.0, gradient * sampled[:, None, :]).sum(axis=2)
+        return np.asarray(np.abs(by_scale) * self._leading.max_unit_rows / scan.rows)
 
     def _added_by_a_unit(
         self, column: BasisColumn, groups: ShownGroups, rows: FloatArray

@@ -140,7 +140,7 @@ class RefinedVariance:
         matched = groups.rows.astype(np.int64)
         if self._plan.groups_are_local:  # what varies is the stages: their rows are the sample
             matched = np.full_like(matched, min(int(stage.groups.rows[0]) for stage in stages.values()))
-        kurtosis = scan.kurtosis(self._plan.bars.most_unit_rows)
+        kurtosis = scan.kurtosis(self._plan.bars)
         return jackknife_variance(cells, replicates, rows, matched, scan.fraction, kurtosis)
 
     def _needed(self) -> dict[str, Replicates] | None:

@@ -142,7 +142,7 @@ class StageState:
         cells = self._evaluate(groups, np.concatenate([rest, groups.sums[None]]), scales)
         values, value = cells[:-1, :, :1], cells[-1, :, :1]
         matched = groups.rows.astype(np.int64)
-        kurtosis = scan.kurtosis(plan.bars.most_unit_rows)
+        kurtosis = scan.kurtosis(plan.bars)
         found = jackknife_variance(value, values, rows[occupied], matched, scan.fraction, kurtosis)
         variance = found.variance[0, 0]
         error = float(np.sqrt(variance)) if matched[0] >= MIN_ROWS else float("nan")

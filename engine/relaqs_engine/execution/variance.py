@@ -48,7 +48,7 @@ from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import FEW_UNIT_ROWS, Layout
-from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import MergePlan
 
 # The most cells times blocks that are evaluated one by one. Beyond it, cells are linearised: one variant for
@@ -120,13 +120,15 @@ class Scan:
     def scale(self) -> float:
         return self.population_rows / self.rows
 
-    def kurtosis(self, most_unit_rows: int | None) -> float:
-        """Return the kurtosis of what a row adds to a group in which a unit has so many rows at most.
+    def kurtosis(self, bars: ErrorBars) -> float:
+        """Return the kurtosis of what a joined row adds to a group.
 
-        A group that has a tenth of the largest unit is taken to have a tenth of each. Half of what counts
-        would have, N·Σm⁴/(Σm²)², measured best: with more of it the few large blocks speak alone.
+        A group that has a tenth of the largest unit is taken to have a tenth of each. Where a row is made of
+        a unit, it stands for the unit's rows. Half of what counts would have, N·Σm⁴/(Σm²)², measured best:
+        with more of it the few large blocks speak alone.
         """
-        share = min(1.0, (most_unit_rows or self.max_unit_rows) / self.max_unit_rows)
+        rows = self.population_rows / self.population_units if bars.rows_are_of_units else self.max_unit_rows
+        share = min(1.0, (bars.most_unit_rows or self.max_unit_rows) / rows)
         return max(TYPICAL_KURTOSIS, 0.5 * self.unit_kurtosis_rows * share)
 
 
@@ -157,7 +159,7 @@ class VarianceEstimator:
         gradient = self._gradient(groups, cells, scan)
         variance = linearised_variance(
             *(gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction),
-            scan.kurtosis(self._plan.bars.most_unit_rows),
+            scan.kurtosis(self._plan.bars),
         )
         return variance, gradient
 
@@ -233,7 +235,7 @@ class VarianceEstimator:
             scan.block_rows[occupied],
             groups.rows.astype(np.int64),
             scan.fraction,
-            scan.kurtosis(self._plan.bars.most_unit_rows),
+            scan.kurtosis(self._plan.bars),
         )
         return variance, differences(moved[len(rest) :], cells, steps)
 

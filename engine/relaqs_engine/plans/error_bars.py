@@ -92,6 +92,8 @@ class ErrorBars:
         least_row_groups: where row groups of plain files are the units, a group is certified if it is in
             nearly all row groups that were read, and these are so many at least. 0 where they are not.
         ends_by_group: ends of what is summed that are those of a group.
+        rows_are_of_units: a joined row is made of all rows of a sampling unit, as in a derived table
+            that groups by the cluster key.
         leaves_units_out: the rows of outlier units are counted apart, and other units are sampled.
     """
 
@@ -105,6 +107,7 @@ class ErrorBars:
     known_outputs: tuple[tuple[int, DistinctCount], ...] = ()
     most_unit_rows: int | None = None
     least_row_groups: int = 0
+    rows_are_of_units: bool = False
     leaves_units_out: bool = False
     ends_by_group: tuple[EndsByGroup, ...] = ()
 

@@ -39,6 +39,7 @@ and these modules hold the rest:
         shared_columns  the columns that USING shares, for `flatten`
         first_of_each   DISTINCT ON as GROUP BY, for `flatten`
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
+        units           what a unit adds to a group, and what is known of a derived table of units
         moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
         so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         listed_values   MEDIAN, MODE, LIST and others of all values or rows, for `split_aggregates`

@@ -30,13 +30,30 @@ class AcrossPartitionsError(NotOnlineError):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyBeside:
+    """A key by which a derived table groups beside the cluster key.
+
+    Attributes:
+        output: the name of its output in lower case, "" where it is none.
+        values: more values than it has, NULL among them. None where that is not known.
+    """
+
+    output: str
+    values: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One relation of the FROM clause. layout: None for a derived table over static tables.
 
     nullable: an outer join may fill this source with NULLs. streams: it is sampled by this plan. is_derived:
     a derived table; with a layout, one whose rows lie in the partition of that layout's cluster key.
     key_columns: the columns of this source that hold the cluster key, none where it is not there.
-    block_alias: inside a derived table, the source whose blocks its groups have.
+    Of a derived table with a layout alone:
+    block_alias: inside of it, the source whose blocks its groups have.
+    columns: what is known of its columns (see `rewrite/units.py`).
+    keys_beside: the keys by which it groups beside the cluster key.
+    grouping_sets: how often it groups.
     """
 
     alias: str
@@ -47,12 +64,14 @@ class Source:
     is_derived: bool = False
     key_columns: tuple[str, ...] = ()
     block_alias: str = ""
+    columns: tuple[Column, ...] = ()
+    keys_beside: tuple[KeyBeside, ...] = ()
+    grouping_sets: int = 1
 
     def column(self, name: str) -> Column | None:
-        """Return a column's statistics, None for a derived table's."""
-        if self.layout is None or self.is_derived:
-            return None
-        return next((c for c in self.layout.columns if c.name.lower() == name.lower()), None)
+        """Return a column's statistics, None where nothing is known of it."""
+        stored = self.layout.columns if self.layout is not None and not self.is_derived else self.columns
+        return next((c for c in stored if c.name.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)

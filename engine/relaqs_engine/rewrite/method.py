@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import ceil, prod
@@ -23,6 +23,7 @@ from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.selectivity import values_named
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.parse import DIALECT
 
@@ -69,8 +70,9 @@ def choose_method(draft: Draft) -> Draft:
         distinct=_known_values(draft),
         distinct_by=_known_values_by_group(draft),
         known_outputs=known,
-        most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
         ends_by_group=tuple(_ends_by_group(draft)),
+        rows_are_of_units=any(source.is_derived for source in draft.streams),
+        most_unit_rows=prod(rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
     positions = [i for i, _ in known]
@@ -279,35 +281,6 @@ def _joined_tables(draft: Draft) -> Iterator[str]:
         for table in tables_in(source.node):
             if draft.catalog.table(table.name).is_sampled:
                 yield draft.catalog.table(table.name).table
-
-
-def _rows_of_unit(draft: Draft, source: Source) -> int:
-    """Return the most rows of a source that a sampling unit has in one group."""
-    sampled = (draft.catalog.table(table.name) for table in tables_in(source.node))
-    most = prod(layout.max_unit_rows for layout in sampled if layout.is_sampled)
-    columns = source.layout.columns if source.layout and not source.is_derived else ()
-    return rows_in_a_group(draft, source, most, {each.name: each.most_unit_rows for each in columns})
-
-
-def rows_in_a_group(draft: Draft, source: Source, most: int, parts: Mapping[str, int | None]) -> int:
-    """Return the most rows of a source that a sampling unit has in one group.
-
-    Rows of a group agree in each key, so a column that is a key bounds them. An outer join may put a unit's
-    rows that met none into the group of NULL, and a grouping set may leave a key out.
-
-    Args:
-        draft: the query.
-        source: a relation of its FROM.
-        most: the rows of the largest unit.
-        parts: the most rows of a unit with one value, by column. None where that is not known.
-    """
-    if source.is_derived or source.nullable or draft.grouping_sets:
-        return most
-    named = {name.lower(): rows for name, rows in parts.items() if rows}
-    keys = [
-        key.name.lower() for key in draft.keys if isinstance(key, exp.Column) and key.table == source.alias
-    ]
-    return min([most, *(named[key] for key in keys if key in named)])
 
 
 def _has_moments(draft: Draft) -> bool:

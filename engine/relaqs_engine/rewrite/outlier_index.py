@@ -25,13 +25,14 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import Column, OtherUnits
+from relaqs_engine.layouts.manifest import Column, OtherUnits, OutlierUnits
 from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
 from relaqs_engine.plans.basis import Basis, BasisColumn, UnitSum
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
-from relaqs_engine.rewrite.draft import Draft, Source
-from relaqs_engine.rewrite.method import rows_in_a_group
+from relaqs_engine.rewrite.draft import Draft, Source, tables_in
+from relaqs_engine.rewrite.sources import query_inside
+from relaqs_engine.rewrite.units import of_derived_table, rows_in_a_group, sums_of, unit_sum
 from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.parse import DIALECT
 
@@ -57,22 +58,21 @@ def read_outliers_apart(draft: Draft) -> Draft:
     units = source.layout.outlier_units
     keys = units.keys if units else ()
     names = {column.name.lower() for column in skewed}
-    draft = replace(
-        draft, basis=tuple(_among_inliers(column, draft, source, names) for column in draft.basis)
-    )
+    of_sample = _of_sample(draft, source, names, units)
+    draft = replace(draft, basis=tuple(_among_inliers(each, draft, of_sample) for each in draft.basis))
     if units is not None:
         apart = {each.name.lower() for each in source.layout.columns if each.has_outliers} - names
         draft = _with_other_units(draft, source, units.others, apart, leaves_out=bool(keys))
     tests = [outlier_condition(skewed, source.alias)] if skewed else []
-    tests += [unit_condition(source.layout, keys, source.alias)] if keys else []
+    alias = source.block_alias if source.is_derived else source.alias
+    tests += [unit_condition(source.layout, keys, alias)] if keys else []
     if not tests:
         return draft
-    assert draft.scan is not None
     condition = sqlglot.parse_one(" OR ".join(tests), dialect=DIALECT)
     return replace(
         draft,
-        scan=draft.scan.where(exp.not_(condition.copy())),
-        outlier_scan=draft.scan.where(condition),
+        scan=_where(draft.scan, source, exp.not_(condition.copy())),
+        outlier_scan=_where(draft.scan, source, condition),
         outlier_columns=tuple(column.name for column in skewed),
     )
 
@@ -86,11 +86,8 @@ def _with_other_units(
     """
     parts = {column.column: column.most_unit_rows for column in others.columns}
     most = rows_in_a_group(draft, source, others.max_unit_rows, parts)
-    sums = {
-        each.column.lower(): UnitSum(each.middle, each.above, each.below, each.squares)
-        for each in others.columns
-        if each.middle is not None and each.column.lower() not in unknown
-    }
+    known = {} if source.is_derived else sums_of(others)
+    sums = {name: each for name, each in known.items() if name not in unknown}
     return replace(
         draft,
         bars=replace(draft.bars, most_unit_rows=most, leaves_units_out=leaves_out),
@@ -98,20 +95,40 @@ def _with_other_units(
     )
 
 
+def _where(scan: exp.Select, source: Source, condition: exp.Expr) -> exp.Select:
+    """Return the scan of those rows of a source that meet a condition, which a derived table asks inside."""
+    if not source.is_derived:
+        return scan.where(condition)
+    scan = scan.copy()
+    derived = next(each for each in scan.find_all(exp.Subquery) if each.alias == source.alias)
+    derived.this.where(condition, copy=False)
+    return scan
+
+
 def _indexed_stream(draft: Draft) -> Source | None:
     """Return the one stream, if it may have an outlier index and the query sums over its rows."""
     keeps_values = draft.distinct is not None or draft.of_values
     if draft.bars.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
         return None
-    if len(draft.streams) != 1 or draft.local_tables or draft.shared:
+    if not draft.bars.joins_one_stream or len(draft.streams) != 1 or draft.shared:
         return None
     (source,) = draft.streams
-    return source if not source.is_derived and not source.nullable else None
+    return None if source.nullable or _is_asked_about(draft, source) else source
+
+
+def _is_asked_about(draft: Draft, source: Source) -> bool:
+    """Whether a subquery reads sampled rows beside those of a source."""
+    if not source.is_derived or source.layout is None:
+        return bool(draft.local_tables)
+    read = [draft.catalog.table(each.name).table for each in tables_in(draft.select)]
+    return read.count(source.layout.table) > 1 or draft.local_tables != {source.layout.table}
 
 
 def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
     """Return the columns with outliers that occur in a sum."""
     assert source.layout is not None
+    if source.is_derived:  # a row of it is made of all rows of a unit, wherever their values lie
+        return []
     if source.layout.outliers is None or any(column.counts_units for column in draft.basis):
         return []
     used = {
@@ -131,18 +148,30 @@ def _aggregate(column: BasisColumn) -> exp.Expr:
     return call.node
 
 
-def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: set[str]) -> BasisColumn:
-    """Return the column with the bounds of the rows that are no outliers."""
+def _of_sample(draft: Draft, source: Source, skewed: set[str], units: OutlierUnits | None) -> Source:
+    """Return the source with what is known of the rows that are left in the sample.
+
+    skewed: the columns whose outliers are not.
+    """
+    assert source.layout is not None
+    if source.is_derived:
+        inner = query_inside(draft, source.node)
+        return replace(source, columns=of_derived_table(inner, units.others)) if units else source
+    columns = (
+        each.without_outliers() if each.name.lower() in skewed else each for each in source.layout.columns
+    )
+    return replace(source, layout=replace(source.layout, columns=tuple(columns)))
+
+
+def _among_inliers(column: BasisColumn, draft: Draft, of_sample: Source) -> BasisColumn:
+    """Return the column with the bounds of the rows that are left in the sample."""
     if column.kind not in _SUMMED:
         return column
 
-    def inlier_ends(each: exp.Column) -> Column | None:
-        found = draft.source(each.table).column(each.name)
-        if found is None or each.table != source.alias or each.name.lower() not in skewed:
-            return found
-        return found.without_outliers()
+    def known(each: exp.Column) -> Column | None:
+        return (of_sample if each.table == of_sample.alias else draft.source(each.table)).column(each.name)
 
-    bounds = bounds_of_a_row(_aggregate(column), inlier_ends)
+    bounds = bounds_of_a_row(_aggregate(column), known)
     return replace(column, lowest=bounds.lowest, highest=bounds.highest)
 
 
@@ -153,56 +182,5 @@ def _unit_sums(column: BasisColumn, source: Source, sums: Mapping[str, UnitSum])
     aggregate = _aggregate(column)
     values = [aggregate.this, *([aggregate.expression] if isinstance(aggregate, exp.CovarPop) else [])]
     values = values * 2 if column.is_square else values
-    found = [_unit_sum(value, source, sums) for value in values]
+    found = [unit_sum(value, source.alias, sums) for value in values]
     return tuple(each for each in found if each is not None) if None not in found else ()
-
-
-def _unit_sum(value: exp.Expr, source: Source, sums: Mapping[str, UnitSum]) -> UnitSum | None:
-    """Return what a unit's rows add to the sum of a column, or of a + b · column."""
-    value = value.unnest()
-    match value:
-        case exp.Column():
-            return sums.get(value.name.lower()) if value.table == source.alias else None
-        case exp.Cast() if value.to.is_type("double"):
-            return _unit_sum(value.this, source, sums)
-        case exp.Neg():
-            return _scaled(_unit_sum(value.this, source, sums), -1.0)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
-            return _unit_sum_of_two(value, source, sums)
-    return None
-
-
-def _unit_sum_of_two(value: exp.Binary, source: Source, sums: Mapping[str, UnitSum]) -> UnitSum | None:
-    """Return the same of a column and a number, with an operation between them."""
-    left, right = _number(value.left), _number(value.right)
-    if right is not None:
-        return _unit_sum_with(type(value), _unit_sum(value.left, source, sums), right)
-    if left is None or isinstance(value, exp.Div):
-        return None
-    found = _unit_sum(value.right, source, sums)
-    if isinstance(value, exp.Sub):
-        return _unit_sum_with(exp.Add, _scaled(found, -1.0), left)
-    return _unit_sum_with(type(value), found, left)
-
-
-def _unit_sum_with(operation: type[exp.Binary], found: UnitSum | None, number: float) -> UnitSum | None:
-    """Return what units' rows add to a sum where each value is combined with a number on its right."""
-    if found is None:
-        return None
-    if operation is exp.Add or operation is exp.Sub:
-        return found.moved(number if operation is exp.Add else -number)
-    if operation is exp.Mul:
-        return found.times(number)
-    return found.times(1.0 / number) if number else None
-
-
-def _scaled(found: UnitSum | None, factor: float | None) -> UnitSum | None:
-    return None if found is None or factor is None else found.times(factor)
-
-
-def _number(value: exp.Expr) -> float | None:
-    """Return the number that is written out, None for anything else."""
-    value = value.unnest()
-    if isinstance(value, exp.Neg) and (inner := _number(value.this)) is not None:
-        return -inner
-    return float(value.this) if isinstance(value, exp.Literal) and not value.is_string else None

@@ -25,6 +25,8 @@ from relaqs_engine.rewrite.draft import (
     revive_rows,
     tables_in,
 )
+from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.units import keys_beside, of_derived_table
 from relaqs_engine.sql.parse import DIALECT
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
@@ -139,7 +141,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
     one_level = isinstance(select, exp.Select) and len(list(select.find_all(exp.Query))) == 1
     if not one_level or group is None or select.args.get("distinct") or relates_all_rows(select):
         raise refusal
-    inner = choose_streams(replace(draft, tree=select))
+    inner = query_inside(draft, node)
     if any(
         source.layout is not None and source.layout.is_sampled and not source.streams
         for source in inner.sources
@@ -160,8 +162,16 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
                 is_derived=True,
                 key_columns=complete,
                 block_alias=source.alias,
+                columns=of_derived_table(inner),
+                keys_beside=keys_beside(inner, frozenset().union(*(grouped[key] for key in keys))),
+                grouping_sets=len(group_keys(select)[1]) or 1,
             )
     raise refusal
+
+
+def query_inside(draft: Draft, derived: exp.Expr) -> Draft:
+    """Return the query inside of a derived table, with its own sources."""
+    return choose_streams(replace(draft, tree=derived.this))
 
 
 def groups_are_complete(draft: Draft) -> bool:

@@ -43,6 +43,11 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
         "out by the columns that join them"
         for name in map(_said_name, met_several_times(draft))
     ]
+    of_all += [
+        f"a group of {_said_name(source.alias)} may become any number of rows, which then count all at once"
+        for source in draft.streams
+        if source.is_derived and source.node.find(exp.UDTF, exp.Explode)
+    ]
     reasons = {
         output: why
         for output in draft.outputs
@@ -124,7 +129,8 @@ def _unbounded(column: BasisColumn, sources: Sequence[Source]) -> str:
     summed = sqlglot.parse_one(column.sql, dialect=DIALECT)
     named = {source.alias: source for source in sources}
     for each in summed.find_all(exp.Column):
-        known = named[each.table].column(each.name) if each.table in named else None
+        source = named.get(each.table)
+        known = None if source is None or source.is_derived else source.column(each.name)
         if known is not None and known.type in ("DOUBLE", "FLOAT") and None in (known.minimum, known.maximum):
             return f"{known.name} has NaN, infinity or no values, so nothing bounds what a row adds"
     call = summed.find(exp.AggFunc)

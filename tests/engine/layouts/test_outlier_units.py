@@ -8,12 +8,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts import append, compact, outlier_units, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import unit_condition
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.sql.binder import Binder
 from scipy.stats import binom
 
 import relaqs
+from benchmarks.replay import Replay, Truth, nearest_batches
 from tests.few_and_many import few_and_many
 
 
@@ -174,3 +180,119 @@ def test_answers_that_count_them_apart_end_as_duckdb_s_and_hold(tmp_path: Path, 
                             held += row[f"{name}_low"] <= value <= row[f"{name}_high"]
     assert certified > 300
     assert binom.cdf(held, certified, 0.90) > 1e-3  # 95 % of them hold, and those of one order move together
+
+
+OF_USERS = {
+    "n": "count(*)",
+    "m": "count(paid) FILTER (paid > 50)",
+    "s": "sum(paid)",
+    "t": "sum(2 * paid - 50) / count(*)",
+    "w": "sum(skewed)",
+    "d": "max(day) - min(day)",
+    "days": "count(DISTINCT day)",
+    "a": "avg(paid)",
+    "sd": "stddev(paid)",
+    "c": "any_value(country)",
+    "q": "median(skewed)",
+}
+
+
+@pytest.mark.parametrize("kind", ["numbers", "with NULL"])
+@pytest.mark.parametrize("where", ["", "WHERE day < 20"])
+def test_rows_that_are_made_of_units_lie_within_their_bounds(tmp_path: Path, kind: str, where: str) -> None:
+    table = visits(KEYS[kind])
+    layout = shuffle(table, tmp_path / "visits", partitions=16, cluster_by="user")
+    catalog = Catalog.open(tmp_path)
+    assert layout.outlier_units is not None
+    others = f"NOT ({unit_condition(layout, layout.outlier_units.keys)})"
+    inside = ", ".join(f"{value} AS {name}" for name, value in OF_USERS.items())
+    sums = ", ".join(f"sum({name}) AS {name}" for name in OF_USERS)
+    sql = f'SELECT {sums} FROM (SELECT "user" AS u, {inside} FROM visits {where} GROUP BY "user")'
+    plan = plan_query(sql, catalog, Binder(catalog))
+    assert isinstance(plan, MergePlan)
+    assert plan.leaves_units_out
+    assert plan.bars.most_unit_rows == 1
+    assert not any(output.never_certified for output in plan.outputs)
+    found = duckdb.sql(f'SELECT {inside} FROM "table" {where or "WHERE true"} AND {others} GROUP BY "user"')
+    ends = {name: found.aggregate(f"min({name}), max({name})").fetchall()[0] for name in OF_USERS}
+    totals = dict(zip(OF_USERS, (output.total for output in plan.outputs), strict=True))
+    bounds = {column.name: column for column in plan.columns.basis}
+    for name, (least, most) in ends.items():
+        column = bounds[totals[name] or ""]
+        assert column.lowest is not None
+        assert column.highest is not None
+        assert column.lowest <= least
+        assert most <= column.highest
+    if not where:
+        assert bounds[totals["n"] or ""].highest == layout.outlier_units.others.max_unit_rows
+
+
+NUMBERS_OF_USERS = (
+    "SELECT avg(n) AS v, avg(s) AS w FROM (SELECT {of} FROM events GROUP BY u)",
+    "WITH of_user AS (SELECT {of} FROM events GROUP BY u HAVING count(*) > 1) "
+    "SELECT avg(CASE WHEN n > 3 THEN 1 ELSE 0 END) AS v, stddev(n) AS w FROM of_user",
+    "SELECT c, avg(n) AS v, count(*) AS w FROM (SELECT {of}, any_value(country) AS c FROM events GROUP BY u) "
+    "GROUP BY c",
+    "SELECT country, avg(n) AS v, avg(s) AS w FROM (SELECT {of}, country FROM events WHERE day < 20 "
+    "GROUP BY u, country) GROUP BY country",
+)
+
+
+@few_and_many("orders", 6, 24)
+@pytest.mark.parametrize("sizes", ["log-normal", "Pareto"])
+def test_numbers_by_user_are_certified_and_hold(tmp_path: Path, sizes: str, orders: int) -> None:
+    """Cells of one order move together, so that a query's cells of an order at one share count as one."""
+    rng = np.random.default_rng(7)
+    rows = rng.lognormal(1.3, 1.1, 4_000) if sizes == "log-normal" else rng.pareto(1.3, 4_000) + 1.0
+    user = rng.permutation(np.repeat(np.arange(4_000), np.clip(rows, 1, 1_000).astype(int)))
+    events = pa.table(
+        {
+            "u": user,
+            "country": user * 7 % 3,
+            "day": rng.integers(0, 30, len(user)),
+            "paid": np.round(rng.uniform(10.0, 50.0, len(user)), 2),
+        }
+    )
+    shuffle(events, tmp_path / "events", partitions=64, cluster_by="u")
+    held = certified = looks = 0.0
+    for query in NUMBERS_OF_USERS:
+        sql = query.format(of="u, count(*) AS n, sum(paid) AS s")
+        replay = Replay(sql, Catalog.open(tmp_path))
+        truth = Truth.of(replay.plan, duckdb.sql(sql).to_arrow_table())
+        for order in range(orders):
+            wanted = nearest_batches(replay.batches(order), (0.1, 0.5))
+            for _, estimate in replay.estimates(order, IntervalRequest(), lambda i, at=wanted: i in at):
+                look = truth.look(estimate)[1]
+                looks += 1
+                if look.certified.any():
+                    certified += 1
+                    held += (look.certified & look.held).sum() / look.certified.sum()
+        replay.close()
+    assert certified > (0.9 if sizes == "log-normal" else 0.6) * looks
+    assert binom.cdf(round(held), round(certified), 0.90) > 1e-3  # 95 % of them hold
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_variance_of_users_of_very_unlike_size_is_what_their_numbers_vary_by(
+    tmp_path: Path, share: float
+) -> None:
+    """Over 24 orders. Small blocks have none of the largest users, so that they say little.
+
+    Of normal errors, Σ(error / standard error)² has 24 degrees of freedom at most, since orders share their
+    layout. Its root mean is below √(χ²(24) / 24) = 1.47 in 99.9 of 100, for standard errors that are right.
+    """
+    rng = np.random.default_rng(3)
+    rows = np.clip(rng.pareto(1.3, 6_000) + 1.0, 1, 200).astype(int)
+    events = pa.table({"u": rng.permutation(np.repeat(np.arange(6_000), rows))})
+    shuffle(events, tmp_path / "events", partitions=64, cluster_by="u")
+    sql = "SELECT avg(n) AS v FROM (SELECT u, count(*) AS n FROM events GROUP BY u)"
+    replay = Replay(sql, Catalog.open(tmp_path))
+    ((true,),) = duckdb.sql(sql).fetchall()
+    errors = []
+    for order in range(24):
+        (wanted,) = nearest_batches(replay.batches(order), (share,))
+        for _, estimate in replay.estimates(order, IntervalRequest(), lambda i, at=wanted: i == at):
+            (row,) = estimate.table.to_pylist()
+            errors.append((row["v"] - true) / (row["v_high"] - row["v_low"]) * 2 * 1.96)
+    replay.close()
+    assert np.sqrt(np.mean(np.square(errors))) < 1.47
