@@ -68,6 +68,7 @@ def read_outliers_apart(draft: Draft) -> Draft:
     tests += [unit_condition(source.layout, keys, alias)] if keys else []
     if not tests:
         return draft
+    assert draft.scan is not None
     condition = sqlglot.parse_one(" OR ".join(tests), dialect=DIALECT)
     return replace(
         draft,
@@ -157,6 +158,8 @@ def _of_sample(draft: Draft, source: Source, skewed: set[str], units: OutlierUni
     if source.is_derived:
         inner = query_inside(draft, source.node)
         return replace(source, columns=of_derived_table(inner, units.others)) if units else source
+    if not skewed:
+        return source
     columns = (
         each.without_outliers() if each.name.lower() in skewed else each for each in source.layout.columns
     )
