@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.cluster_observer import Asked, Observed, Planned, Ran
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import fill_evenly
 
 LEAST_SHARE = 1e-9  # of a job with no share, which is due what nobody else asks for
 LEAST_CORE_SECONDS = 1e-9  # below which a task is over

@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.slot_views import random_view
-from relaqs.gangs.gangs import Gangs
+from relaqs.gangs.view import Gangs
 from relaqs.slot_policies.exact_utilisation import least_sum, least_sums
-from relaqs.slot_policies.ones.draws import BetaQuantiles, Draws
-from relaqs.slot_policies.ones.evolution import Evolution, RowsLeft, random_schedules
+from relaqs.slot_policies.ones.evolution import BetaQuantiles, Draws, Evolution, RowsLeft, random_schedules
 from relaqs.slot_policies.ones.utilisation import SlotSeconds, rows_left, scores, slot_rows
 
 FloatArray = NDArray[np.float64]

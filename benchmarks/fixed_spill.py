@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_lab.group_policies.spill import spilled_shares
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet
+from relaqs_lab.group_policies.arrangement import spilled_shares
+from relaqs_lab.groups import Fleet, Subtasks, SubtaskTimes
 from relaqs_lab.records.comparison import Figure
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes
 from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, TABLE, GroupedJob, harmony_jobs

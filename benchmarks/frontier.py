@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_lab.cli.comparison import policy_label, signed
+from relaqs_lab.cli.policy_tables import policy_label, signed
 from relaqs_lab.cli.studies import run_cases
 from relaqs_lab.records.comparison import REFERENCE, Figure, compare, seconds_to
 from relaqs_lab.records.schedule_run import REDUCTIONS, ScheduleRun

@@ -9,13 +9,12 @@ from typing import Any
 
 from relaqs_lab.cli.policy_tables import both_parts
 from relaqs_lab.cli.studies import kept_or_computed
-from relaqs_lab.records.gang_comparison import GANG_MEASURES, relative, share_within
-from relaqs_lab.records.gang_run import GangRun
-from relaqs_lab.records.side_by_side import policy_rows
+from relaqs_lab.records.comparison import policy_rows
+from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun, relative, share_within
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import GangCase, Table2, run_gang_case
-from relaqs_lab.simulation.machines.published import SOON_SECONDS
 from relaqs_lab.simulation.machines.simulator import Timing
+from relaqs_lab.simulation.machines.table2 import SOON_SECONDS
 
 CHECKPOINT, LIVE, SLOW = 20.0, 1.0, 30.0  # seconds a rescale
 AT_EVENTS, ROUND_SECONDS = 30.0, 600.0

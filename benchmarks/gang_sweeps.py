@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relaqs_lab.cli.policy_tables import both_parts
-from relaqs_lab.records.gang_comparison import GANG_MEASURES
-from relaqs_lab.records.gang_run import GangRun
-from relaqs_lab.records.side_by_side import policy_rows
+from relaqs_lab.records.comparison import policy_rows
+from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun
 from relaqs_lab.simulation.machines.faults import Faults
-from relaqs_lab.simulation.machines.gang_study import Table2
-from relaqs_lab.simulation.machines.known_passes import KnownPasses
+from relaqs_lab.simulation.machines.gang_study import KnownPasses, Table2
 from relaqs_lab.simulation.machines.table2 import ARRIVAL_SECONDS
 from rich.box import SIMPLE_HEAD
 from rich.console import Console

@@ -26,9 +26,7 @@ from relaqs_lab.group_policies.considered import considered
 from relaqs_lab.group_policies.group_model import Bound, GroupModel
 from relaqs_lab.group_policies.harmony import Harmony
 from relaqs_lab.group_policies.prefixes import PrefixSearch, Refinement
-from relaqs_lab.groups.plan import GroupPlan, TurnTaking
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, GroupView
+from relaqs_lab.groups import Fleet, GroupPlan, GroupView, Subtasks, SubtaskTimes, TurnTaking
 from relaqs_lab.simulation.grouped.queries import EndlessQueries
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes, sharing
 from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, harmony_jobs

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_lab.group_policies.group_model import GroupModel
-from relaqs_lab.groups.subtasks import Subtasks
+from relaqs_lab.groups import Subtasks
 
 PLACES = 12  # groups at most, where they are annealed
 HOT, COLD = 1e-2, 1e-6  # in units of u

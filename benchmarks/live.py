@@ -29,7 +29,7 @@ from relaqs.policies import chosen_policy
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 from relaqs.sharing.view import Kind
 
 FloatArray = NDArray[np.float64]

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_lab.records.outcome import Decisions, Outcome
 from relaqs_lab.records.schedule_run import ScheduleRun
-from relaqs_lab.records.trace import Trace, TraceTable
+from relaqs_lab.records.trace import Decisions, Outcome, Trace, TraceTable
 from relaqs_lab.simulation.study import load, record_of
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.steps import steps_of_query

@@ -205,8 +205,8 @@ class FixedGangs:
     Args:
         slots_most: what a job gets at most.
 
-    >>> from relaqs.gangs.gangs import Gang, Gangs
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang, Gangs
+    >>> from relaqs.gangs.view import Nodes
     >>> sizes = {"first": 1, "second": 2, "third": 1}
     >>> jobs = [Gang(id, at, rows_most=32.0 * sizes[id], slot_rows_least=32.0) for at, id in enumerate(sizes)]
     >>> view = SlotView(9.0, Nodes.equal(1, slots=2), Gangs.of(jobs, nodes=1))

@@ -51,7 +51,7 @@ from benchmarks.policies_live import query_job
 from benchmarks.record import circumstances, headline, write
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.plugin import RelaqsPlugin
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPolicy
 from relaqs.jobs.job import StepReport
 from relaqs.memory import machine_memory_bytes
 from relaqs.policies import DEFAULT_POLICY

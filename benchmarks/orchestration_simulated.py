@@ -26,9 +26,8 @@ from typing import Literal
 
 import numpy as np
 from relaqs_lab.records.comparison import Figure
-from relaqs_lab.simulation.machines.convergence import Convergence
 from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
-from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
+from relaqs_lab.simulation.machines.workloads import Convergence, ElasticJob, GangWorkload, Trainable
 from rich.console import Console
 from rich.table import Table
 
@@ -37,8 +36,8 @@ from benchmarks.orchestration_jobs import Drawn, FixedGangs, Template, targets, 
 from benchmarks.orchestration_live import ELASTIC, FIXED, session_on_cluster, warm_up
 from benchmarks.record import circumstances, headline, write
 from relaqs.executors.dask.slot_offers import SLOT_EPOCH_SECONDS
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPolicy
+from relaqs.gangs.view import Nodes
 from relaqs.slot_policies.registry import chosen_slot_policy
 from relaqs.training import TrainingRun
 

@@ -19,15 +19,14 @@ from typing import Any
 from relaqs_lab.cli.placed import scenario_of
 from relaqs_lab.cli.policy_tables import both_parts
 from relaqs_lab.cli.studies import kept_or_computed
-from relaqs_lab.records.placed_comparison import PLACED_MEASURES
-from relaqs_lab.records.placed_run import PlacedRun
-from relaqs_lab.records.side_by_side import over_seeds
+from relaqs_lab.records.comparison import over_seeds
+from relaqs_lab.records.placed_run import PLACED_MEASURES, PlacedRun
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from relaqs.placed_policies.priority import PartPriority
+from relaqs.placed_policies.mlf_h import PartPriority
 
 NODES, DEVICES = 10, 4
 WIDTH = 140  # columns

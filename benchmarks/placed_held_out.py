@@ -21,12 +21,11 @@ from pathlib import Path
 import numpy as np
 from relaqs_lab.cli.policy_tables import both_parts
 from relaqs_lab.learning.lessons import Lessons, learn
-from relaqs_lab.records.placed_comparison import PLACED_MEASURES
-from relaqs_lab.records.side_by_side import over_seeds
-from relaqs_lab.simulation.early_stops import EarlyStops
-from relaqs_lab.simulation.placed.models import ALGORITHMS, Algorithm
+from relaqs_lab.records.comparison import over_seeds
+from relaqs_lab.records.placed_run import PLACED_MEASURES
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.workload import ALGORITHMS, Algorithm, Scenario
+from relaqs_lab.simulation.workload import EarlyStops
 from rich.console import Console
 from rich.table import Table
 

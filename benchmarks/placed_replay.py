@@ -23,11 +23,8 @@ from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_lab.simulation.placed.curves import LearningCurve
-from relaqs_lab.simulation.placed.models import Algorithm
-from relaqs_lab.simulation.placed.moves import MoveCosts
-from relaqs_lab.simulation.placed.simulator import PlacedRules, simulate_placed
-from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload
+from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules, simulate_placed
+from relaqs_lab.simulation.placed.workload import Algorithm, LearningCurve, PlacedJob, PlacedWorkload
 from relaqs_lab.simulation.workload import poisson_arrivals
 from rich.console import Console
 from rich.table import Table
@@ -37,8 +34,7 @@ from benchmarks.placed_live import KINDS, ModelKind, on_workers, verdict, wareho
 from benchmarks.placed_seen import NotedPlacements, SentTurns
 from benchmarks.record import circumstances, headline, write
 from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.resources import DEVICES, NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.view import DEVICES, NodeResources, PlacedView
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.placed_policies.taking_turns import TakingTurns
 from relaqs.sharing.view import Kind

@@ -19,8 +19,7 @@ from benchmarks.cluster_observer import NAME, Asked, Observed, Observer
 from relaqs.executors.dask.names import KEY_PREFIX, job_of
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.job import Task
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.plan import PlacedPlan, PlacedPolicy
 from relaqs.parts.view import PlacedView
 from relaqs.training.elastic.turn_job import PLACED
 from relaqs.training.parted.cut import Part

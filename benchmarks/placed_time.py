@@ -25,21 +25,18 @@ from functools import partial
 
 import numpy as np
 from relaqs_lab.cli.placed import scenario_of
-from relaqs_lab.simulation.early_stops import EarlyStops
-from relaqs_lab.simulation.placed.moves import MoveCosts
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
-from relaqs_lab.simulation.placed.simulator import simulate_placed
-from relaqs_lab.simulation.placed.states import PlacedStates
+from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.workload import EarlyStops
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.scheduling_time import cpu_ms
 from relaqs.executors.leases import slot_name
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import DEVICES, NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPolicy
+from relaqs.parts.view import DEVICES, NodeResources, PlacedView
 from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.mlf_rl import MlfRl

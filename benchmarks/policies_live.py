@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from relaqs_lab.cli.comparison import tables
+from relaqs_lab.cli.policy_tables import tables
 from relaqs_lab.records.schedule_run import ScheduleRun
 from relaqs_lab.simulation.workload import poisson_arrivals
 from relaqs_tpch.queries import QUERIES, query

@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from relaqs.gangs.nodes import Nodes
+from relaqs.gangs.view import Nodes
 from relaqs.slot_policies.registry import make_slot_policy
 
 PUBLISHED_SECONDS = {  # workloads 1 to 8

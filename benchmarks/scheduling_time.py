@@ -24,7 +24,7 @@ from rich.table import Table
 from relaqs.policies import POLICIES, Utility
 from relaqs.sharing.greedy import allocate_greedily
 from relaqs.sharing.outlook import fit_quality_curves
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 from relaqs.sharing.view import Jobs, Kind, View
 
 FloatArray = NDArray[np.float64]

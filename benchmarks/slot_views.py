@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 
 
 def random_gang(name: str, random: np.random.Generator, **more: Any) -> Gang:

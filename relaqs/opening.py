@@ -29,12 +29,12 @@ from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-    from relaqs.gangs.policy import SlotPolicy
+    from relaqs.gangs.plan import SlotPolicy
 
 
 def connect(

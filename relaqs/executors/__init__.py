@@ -12,12 +12,12 @@ from relaqs.arguments import ArgumentError
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.executor import Executor
 from relaqs.policies import DEFAULT_POLICY
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-    from relaqs.gangs.policy import SlotPolicy
+    from relaqs.gangs.plan import SlotPolicy
 
 
 __all__ = ["Executor", "ThreadExecutor", "open_executor"]

@@ -21,12 +21,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.executors.leases import worker_of
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.policy import SlotPolicy
-from relaqs.gangs.view import FINISHED_COLUMNS, SlotView
-from relaqs.slot_policies.equal_slots import EqualSlots
+from relaqs.gangs.plan import SlotPlan, SlotPolicy
+from relaqs.gangs.view import FINISHED_COLUMNS, Gang, Gangs, Nodes, SlotView
+from relaqs.slot_policies.arrival_order import EqualSlots
 
 POINTS_KEPT = 400  # of the ways of gangs that ended
 SLOTS_KNOWN = 1 << 14  # whose machines are remembered

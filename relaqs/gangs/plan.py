@@ -1,8 +1,9 @@
-"""What a slot policy decides: the slots of each gang on each node, and its batch."""
+"""What a slot policy decides, the slots of each gang on each node and its batch; the door to every policy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
@@ -22,8 +23,8 @@ class SlotPlan:
         node_slots: the slots that could be given, shape (N,).
         memory: what the policy wants to be handed with the next view.
 
-    >>> from relaqs.gangs.gangs import Gang, Gangs
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang, Gangs
+    >>> from relaqs.gangs.view import Nodes
     >>> view = SlotView(0.0, Nodes.equal(2, slots=4), Gangs.of([Gang("a"), Gang("b")], nodes=2))
     >>> plan = SlotPlan.of(view, np.array([[4, 1], [0, 0]]), np.array([320.0, 0.0]))
     >>> plan.slots_by_id(), plan.nodes_of_ranks(0).tolist()
@@ -65,3 +66,25 @@ class SlotPlan:
     def nodes_of_ranks(self, gang: int) -> IntArray:
         """Return the position of the node of each rank of a job, shape (slots,): node by node, packed."""
         return np.repeat(np.arange(len(self.node_slots)), self.slots_by_node[gang])
+
+
+@runtime_checkable
+class SlotPolicy(Protocol):
+    """A pure function from what is known to who holds which slots: equal views give equal plans.
+
+    It reads no clock and no file, and draws no random numbers: a policy that searches draws them from its
+    seed. What it wants to remember travels as `SlotPlan.memory`, a frozen value that can be pickled.
+
+    Tests hold laws for every slot policy of this package (`tests/relaqs/slot_policies/test_laws.py`). A slot
+    has one job at most, and a node's slots are never exceeded. A batch is within its job's limits. The order
+    of the jobs in the view changes nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that settings, records and messages know it by."""
+        ...
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        """Return who holds which slots until the next plan."""
+        ...

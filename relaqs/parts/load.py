@@ -8,9 +8,7 @@ from typing import cast
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.parts.parts import WAITS
-from relaqs.parts.resources import CORES, DEVICES, RESOURCES
-from relaqs.parts.view import PlacedView
+from relaqs.parts.view import CORES, DEVICES, RESOURCES, WAITS, PlacedView
 
 ROUNDING = 1e-9
 EVERY_NODE = slice(None)

@@ -1,15 +1,15 @@
-"""What a placed policy decides: where each part is, and which jobs end now."""
+"""What a placed policy decides: where each part is, and which jobs end now; and the door to every policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, IntArray
 
-from relaqs.parts.parts import WAITS
-from relaqs.parts.view import PlacedView
+from relaqs.parts.view import WAITS, PlacedView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,3 +59,20 @@ def planned_in_order(view: PlacedView, plan: Callable[[PlacedView], PlacedPlan])
     stops = np.zeros(len(jobs), dtype=np.bool_)
     stops[jobs] = made.stops
     return PlacedPlan.of(view, node, device, stops)
+
+
+@runtime_checkable
+class PlacedPolicy(Protocol):
+    """A pure function from what is known to where parts are: equal views give equal plans.
+
+    Tests hold laws for every placed policy of this package (`tests/relaqs/placed_policies/test_laws.py`).
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that settings, records and messages know it by."""
+        ...
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        """Return where each part is until the next plan, and which jobs end now."""
+        ...

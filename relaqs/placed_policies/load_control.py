@@ -8,12 +8,10 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray
 
 from relaqs.parts.load import Load
-from relaqs.parts.parts import WAITS
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPlan, PlacedPolicy
+from relaqs.parts.view import WAITS, PlacedView
 from relaqs.placed_policies.mlf_rl import MlfRl
-from relaqs.placed_policies.overload import cluster_load
+from relaqs.placed_policies.queue_walk import cluster_load
 
 
 @dataclass(frozen=True, slots=True)

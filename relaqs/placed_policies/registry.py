@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.plan import PlacedPolicy
 from relaqs.plugins import Plugins
 from relaqs.policies.by_name import policy_by_name
 
@@ -13,8 +13,8 @@ PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
         "mlfs": "relaqs.placed_policies.load_control:Mlfs",
         "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
         "mlf_rl": "relaqs.placed_policies.mlf_rl:MlfRl",
-        "fair": "relaqs.placed_policies.fair:FairDevices",
-        "slack_index": "relaqs.placed_policies.slack_index:SlackIndex",
+        "fair": "relaqs.placed_policies.whole_jobs:FairDevices",
+        "slack_index": "relaqs.placed_policies.whole_jobs:SlackIndex",
     },
 )
 

@@ -6,11 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relaqs.parts.parts import WAITS
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import CORES, DEVICES
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPlan, PlacedPolicy
+from relaqs.parts.view import CORES, DEVICES, WAITS, PlacedView
 
 HALVINGS = 20  # of what parts ask for, until all find room
 

@@ -31,14 +31,11 @@ if TYPE_CHECKING:
     from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
     from relaqs.policies.utility import Utility, UtilityFunction
     from relaqs.policies.weighted_fair import WeightedFair
-    from relaqs.sharing.division import Contest, divide, without_quality
-    from relaqs.sharing.fill import fill_evenly, fill_in_order
+    from relaqs.sharing.division import Contest, divide, fill_evenly, fill_in_order, without_quality
     from relaqs.sharing.goals import Stop
-    from relaqs.sharing.history import History, Observation
     from relaqs.sharing.outlook import fit_quality_curves
-    from relaqs.sharing.plan import Plan
-    from relaqs.sharing.policy import Policy
-    from relaqs.sharing.view import Jobs, JobView, Kind, View
+    from relaqs.sharing.plan import Plan, Policy
+    from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -85,7 +82,7 @@ __getattr__, __dir__ = on_first_use(
         "DEFAULT_POLICY": "relaqs.policies.registry",
         "Fair": "relaqs.policies.fair",
         "Fifo": "relaqs.policies.fifo",
-        "History": "relaqs.sharing.history",
+        "History": "relaqs.sharing.view",
         "Index": "relaqs.policies.index",
         "JobView": "relaqs.sharing.view",
         "Jobs": "relaqs.sharing.view",
@@ -95,10 +92,10 @@ __getattr__, __dir__ = on_first_use(
         "MaxMin": "relaqs.policies.max_min",
         "MaxSum": "relaqs.policies.max_sum",
         "Milestones": "relaqs.policies.milestones",
-        "Observation": "relaqs.sharing.history",
+        "Observation": "relaqs.sharing.view",
         "POLICIES": "relaqs.policies.registry",
         "Plan": "relaqs.sharing.plan",
-        "Policy": "relaqs.sharing.policy",
+        "Policy": "relaqs.sharing.plan",
         "PolicyError": "relaqs.policies.by_name",
         "ShortestRemainingTime": "relaqs.policies.shortest_remaining_time",
         "Stop": "relaqs.sharing.goals",
@@ -108,8 +105,8 @@ __getattr__, __dir__ = on_first_use(
         "WeightedFair": "relaqs.policies.weighted_fair",
         "chosen_policy": "relaqs.policies.registry",
         "divide": "relaqs.sharing.division",
-        "fill_evenly": "relaqs.sharing.fill",
-        "fill_in_order": "relaqs.sharing.fill",
+        "fill_evenly": "relaqs.sharing.division",
+        "fill_in_order": "relaqs.sharing.division",
         "fit_quality_curves": "relaqs.sharing.outlook",
         "make_policy": "relaqs.policies.registry",
         "why_cores_moved": "relaqs.policies.registry",

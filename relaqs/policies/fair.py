@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import fill_evenly
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 

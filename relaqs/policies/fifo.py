@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.sharing.division import Contest, check_share, divide
-from relaqs.sharing.fill import fill_in_order
+from relaqs.sharing.division import Contest, check_share, divide, fill_in_order
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.sharing.division import Contest, check_share, divide
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import Contest, check_share, divide, fill_evenly
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 

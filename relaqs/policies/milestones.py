@@ -38,8 +38,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.sharing.division import Contest, check_share, divide, without_quality
 from relaqs.sharing.greedy import allocate_greedily
-from relaqs.sharing.hopes import Hopes
-from relaqs.sharing.outlook import Outlook
+from relaqs.sharing.outlook import Hopes, Outlook
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 

@@ -13,7 +13,7 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.plugins import Plugins
 from relaqs.policies.by_name import PolicyError, policy_by_name
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 
 POLICIES: Plugins[type[Policy]] = Plugins(
     "relaqs.policies",

@@ -9,8 +9,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.prediction.curves import Curves
-from relaqs.sharing.division import Contest, check_share, divide, without_quality
-from relaqs.sharing.fill import fill_in_order
+from relaqs.sharing.division import Contest, check_share, divide, fill_in_order, without_quality
 from relaqs.sharing.outlook import fit_quality_curves, step_costs
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import Jobs, View

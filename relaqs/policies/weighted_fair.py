@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import fill_evenly
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 

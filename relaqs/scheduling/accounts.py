@@ -20,10 +20,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import fill_evenly
 from relaqs.sharing.goals import AccuracySoFar, Stop
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.view import JobView, Kind
+from relaqs.sharing.view import History, JobView, Kind, Observation
 
 WINDOW_SECONDS = 1.0
 

@@ -31,8 +31,7 @@ from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.scheduling.accounts import Account, cores_most_of
 from relaqs.scheduling.forecast import KIND_WORDS, curves_of, job_statuses, refresh
 from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairShares
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Plan, Policy
 from relaqs.sharing.view import Jobs, Kind, View
 
 EPOCH_SECONDS = 0.5

@@ -8,15 +8,12 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+from relaqs.gangs.packing import packed_on_whole_nodes
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
-from relaqs.gangs.whole_nodes import packed_on_whole_nodes
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.configurations import largest_sum
-from relaqs.slot_policies.goodput import best_batch
-from relaqs.slot_policies.ones.progress import Predictor, Progress, by_ended_jobs
-from relaqs.slot_policies.ones.utilisation import known_speed
-from relaqs.slot_policies.sia import Sia, SlotOptions
+from relaqs.slot_policies.ones.utilisation import Predictor, Progress, by_ended_jobs, known_speed
+from relaqs.slot_policies.sia import Sia, SlotOptions, best_batch, largest_sum
 
 LEAST_BETA = 1.5  # the mean of 1/Y is infinite at 1
 
@@ -53,8 +50,8 @@ class CompletionRate:
     Source: the order and what depends on it are those of Berg, Vesilo and Harchol-Balter, heSRPT, 2020, for
     jobs of known lengths that speed up alike. The rest: Jayaram Subramanya et al., Sia, SOSP 2023.
 
-    >>> from relaqs.gangs.gangs import Gang, Gangs
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang, Gangs
+    >>> from relaqs.gangs.view import Nodes
     >>> speed = (0.01, 0.001, 0.05, 0.0, 0.1, 0.0, 1.0)
     >>> jobs = [Gang(name, rows_done=rows, speed=speed) for name, rows in (("short", 1e4), ("long", 1e6))]
     >>> view = SlotView(0.0, Nodes.equal(1, slots=1), Gangs.of(jobs, nodes=1))

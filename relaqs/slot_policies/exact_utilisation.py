@@ -12,8 +12,14 @@ from relaqs.gangs.packing import packed
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.ones.progress import Predictor, Progress, by_ended_jobs
-from relaqs.slot_policies.ones.utilisation import SlotSeconds, rows_left, slot_rows
+from relaqs.slot_policies.ones.utilisation import (
+    Predictor,
+    Progress,
+    SlotSeconds,
+    by_ended_jobs,
+    rows_left,
+    slot_rows,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,8 @@ class ExactUtilisation:
     Args:
         predictor: tells the passes that jobs still need.
 
-    >>> from relaqs.gangs.gangs import Gang, Gangs
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang, Gangs
+    >>> from relaqs.gangs.view import Nodes
     >>> jobs = [Gang("short", rows_done=1e4, rows_most=64.0), Gang("long", rows_done=1e6, rows_most=64.0)]
     >>> view = SlotView(0.0, Nodes.equal(1, slots=2), Gangs.of(jobs, nodes=1))
     >>> ExactUtilisation().plan(view).slots_by_id()

@@ -6,7 +6,7 @@ by an entry point in the group `relaqs.slot_policies`: see `relaqs/plugins.py`.
 
 from __future__ import annotations
 
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPolicy
 from relaqs.plugins import Plugins
 from relaqs.policies.by_name import PolicyError, policy_by_name
 
@@ -18,8 +18,8 @@ SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
         "exact_utilisation": "relaqs.slot_policies.exact_utilisation:ExactUtilisation",
         "completion_rate": "relaqs.slot_policies.completion_rate:CompletionRate",
         "sia": "relaqs.slot_policies.sia:Sia",
-        "one_at_a_time": "relaqs.slot_policies.one_at_a_time:OneAtATime",
-        "equal_slots": "relaqs.slot_policies.equal_slots:EqualSlots",
+        "one_at_a_time": "relaqs.slot_policies.arrival_order:OneAtATime",
+        "equal_slots": "relaqs.slot_policies.arrival_order:EqualSlots",
     },
 )
 

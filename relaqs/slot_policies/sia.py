@@ -1,4 +1,8 @@
-"""Sia: one configuration for each job, those with the best goodput together, by a program that is solved."""
+"""Sia: one configuration for each job, those with the best goodput together, by a program that is solved.
+
+A configuration is a number of slots that leaves nodes whole. Its goodput is what slots are worth to a job
+that chooses its own batch: useful rows a second, by slots and by nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,145 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.gangs.gangs import Gangs
+from relaqs.gangs.packing import packed_on_whole_nodes
 from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
-from relaqs.gangs.whole_nodes import packed_on_whole_nodes
+from relaqs.gangs.speed import efficiency, fewest_pieces, rows_per_second, split_batch
+from relaqs.gangs.view import Gangs, Nodes, SlotView
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.configurations import configurations, largest_sum
-from relaqs.slot_policies.goodput import best_batch, unmeasured_batch
+
+
+def configurations(nodes: Nodes) -> IntArray:
+    """Return the numbers of slots that a job may have, rising: powers of two within a node, then whole nodes.
+
+    Where nodes differ, whole nodes are the largest ones. Jobs with such numbers fit side by side without
+    leaving pieces that no job can use, if the nodes are alike and have a power of two of slots.
+
+    Source: Jayaram Subramanya et al., Sia, SOSP 2023: the valid configurations of one kind of GPU.
+
+    >>> configurations(Nodes.equal(3, slots=8)).tolist()
+    [1, 2, 4, 8, 16, 24]
+    """
+    usable = np.sort(nodes.usable_slots)[::-1]
+    parts = 2 ** np.arange(int(usable.max(initial=0)).bit_length())
+    within = parts[parts <= usable.max(initial=0)]
+    return np.unique(np.concatenate([within, np.cumsum(usable[usable > 0])])).astype(np.int64)
+
+
+def largest_sum(job: IntArray, slots: IntArray, worth: FloatArray, jobs: int, total: int) -> IntArray:
+    """Return the slots of each job, shape (J,), with the largest sum of worth; 0 is worth 0.
+
+    Each job takes one of its options or none. With slots of one kind, the integer program of Sia is a
+    knapsack, which a table over the slots solves exactly: options × total additions. Of choices that are
+    worth the same, the one is taken in which earlier jobs have slots, and fewer of them.
+
+    Args:
+        job: whose option it is, rising, shape (P,).
+        slots: that the option takes, at least 1, shape (P,).
+        worth: of the option, shape (P,).
+        jobs: J.
+        total: how many slots there are.
+
+    >>> options = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([2.0, 2.5, 3.0])
+    >>> largest_sum(*options, jobs=2, total=3).tolist(), largest_sum(*options, jobs=2, total=2).tolist()
+    ([1, 2], [0, 2])
+    """
+    useful = (worth > 0) & (slots <= total)
+    job, slots, worth = job[useful], slots[useful], worth[useful]
+    ends = np.cumsum(np.bincount(job, minlength=jobs)).tolist()
+    sums, taken = np.zeros(total + 1), np.zeros((jobs, total + 1), dtype=np.int64)
+    for own, (first, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        before, sums = sums, sums.copy()
+        for size, value in zip(slots[first:end].tolist(), worth[first:end].tolist(), strict=True):
+            with_it = before[: total + 1 - size] + value
+            better = with_it > sums[size:]
+            sums[size:][better] = with_it[better]
+            taken[own, size:][better] = size
+    return _traced_back(taken, total)
+
+
+def _traced_back(taken: IntArray, total: int) -> IntArray:
+    """Return the slots of each job. taken: by job, of so many slots for it and those before, (J, C + 1)."""
+    chosen = np.zeros(len(taken), dtype=np.int64)
+    for own in range(len(taken) - 1, -1, -1):
+        chosen[own] = taken[own, total]
+        total -= int(chosen[own])
+    return chosen
+
+
+BATCHES_TRIED = 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goodput:
+    """The best of each job on 1, 2, … slots: rows a second times what a row is worth, and the batch for it.
+
+    Attributes:
+        useful_rows: a second, shape (E, 2, C + 1): on one node or on several, by slots; 0 where impossible.
+        batch_rows: shape (E, 2, C + 1).
+    """
+
+    useful_rows: FloatArray
+    batch_rows: FloatArray
+
+    @classmethod
+    def of(cls, gangs: Gangs, slots_most: int) -> Goodput:
+        """Return the goodput of jobs with known speeds; those of others are NaN.
+
+        Args:
+            gangs: the jobs. Where the noise is unknown, rows of larger batches are taken to count alike.
+            slots_most: C.
+        """
+        job = np.arange(len(gangs))[:, None, None]
+        slots = np.arange(slots_most + 1)[None, None, :]
+        nodes = np.array([1, 2])[None, :, None]
+        possible = (slots >= nodes) & (slots <= gangs.slots_most[:, None, None])
+        useful, rows = best_batch(gangs, job, slots, nodes)
+        return cls(np.where(possible, useful, 0.0), np.where(possible, rows, 0.0))
+
+    def batch_of(self, slots_by_node: IntArray) -> FloatArray:
+        """Return the best batch of each job in a placement, shape (E,), 0 without slots."""
+        slots, across = slots_by_node.sum(axis=1), ((slots_by_node > 0).sum(axis=1) > 1).astype(np.int64)
+        return np.asarray(self.batch_rows[np.arange(len(slots)), across, slots])
+
+
+def best_batch(
+    gangs: Gangs, job: IntArray, slots: IntArray, nodes: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the most useful rows a second that jobs make on so many slots, and the batch with which they do.
+
+    Both have the shape to which the arguments broadcast. Useful rows are NaN where a job's speed is unknown.
+
+    Args:
+        gangs: the jobs. Where the noise is unknown, rows of larger batches are taken to count alike.
+        job: positions in `gangs`.
+        slots: how many a job has.
+        nodes: how many machines these are on.
+    """
+    job, slots, nodes = job[..., None], slots[..., None], nodes[..., None]
+    batch = _batches(gangs, job, slots)
+    start, noise, most = gangs.start_rows[job], gangs.noise_rows[job], gangs.rows_most[job]
+    split = split_batch(batch, slots, gangs.slot_rows_most[job], most, fewest_pieces(batch, slots, start))
+    rate = rows_per_second(gangs.speed[job], slots, nodes, split.slot_rows, split.pieces)
+    worth = np.where(np.isnan(noise), 1.0, efficiency(np.maximum(split.batch_rows, start), start, noise))
+    useful = rate * worth
+    best = np.argmax(np.where(np.isnan(useful), -1.0, useful), axis=-1)[..., None]
+    rows = np.broadcast_to(split.batch_rows, useful.shape)
+    return np.take_along_axis(useful, best, axis=-1)[..., 0], np.take_along_axis(rows, best, axis=-1)[..., 0]
+
+
+def unmeasured_batch(gangs: Gangs, slots: IntArray) -> FloatArray:
+    """Return the batch of jobs whose speed is unknown: the first one, or the least for their slots, (E,)."""
+    return np.asarray(np.maximum(gangs.start_rows, gangs.slot_rows_least * np.maximum(slots, 1)))
+
+
+def _batches(gangs: Gangs, job: IntArray, slots: IntArray) -> FloatArray:
+    """Return the batches that are tried, evenly spread by ratio, on a last axis of BATCHES_TRIED."""
+    least = np.maximum(gangs.start_rows[job], gangs.slot_rows_least[job] * np.maximum(slots, 1))
+    most = np.maximum(gangs.rows_most[job], 1.0)
+    most = np.where(np.isinf(most), least * 1024.0, most)
+    ratio = np.maximum(most / least, 1.0)
+    return np.asarray(least * ratio ** np.linspace(0.0, 1.0, BATCHES_TRIED))
+
 
 TINY = 1e-12  # useful rows a second, where a job makes none on one slot
 
@@ -51,8 +187,8 @@ class Sia:
     Source: Jayaram Subramanya et al., Sia, SOSP 2023, section 3; p = −0.5 and λ = 1.1 are those of its
     evaluation.
 
-    >>> from relaqs.gangs.gangs import Gang
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang
+    >>> from relaqs.gangs.view import Nodes
     >>> speed = (0.1, 0.01, 1e-3, 1e-8, 1e-3, 1e-8, 1.0)
     >>> jobs = [Gang(name, speed=speed, noise_rows=1e4, held=(1,), rows_most=512.0) for name in "abc"]
     >>> view = SlotView(900.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))

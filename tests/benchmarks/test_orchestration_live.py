@@ -19,9 +19,7 @@ from benchmarks import orchestration_live, record
 from benchmarks.orchestration_jobs import Drawn, FixedGangs, templates
 from benchmarks.orchestration_live import Asked, Way, asked
 from benchmarks.policies_live import query_job
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 
 SMALLEST = ["--jobs", "2", "--queries", "1", "--kinds", "1", "--arrival", "0.1", "--seeds", "0"]
 

@@ -9,9 +9,13 @@ import pytest
 from click.testing import CliRunner
 from relaqs_lab.records.grouped_run import QUERY_NUMBERS, GroupedRun
 from relaqs_lab.records.store import RecordFile
-from relaqs_lab.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs, run_grouped_case
-from relaqs_lab.simulation.grouped.reproduction import cases_of_claims
-from relaqs_lab.simulation.grouped.studies import STUDIES
+from relaqs_lab.simulation.grouped.studies import (
+    STUDIES,
+    GroupedCase,
+    HarmonyJobs,
+    cases_of_claims,
+    run_grouped_case,
+)
 
 from relaqs.cli import program
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from relaqs_engine.layouts.sealed import SEAL, seal
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
-from relaqs_lab.simulation.validation import agreement
+from relaqs_lab.simulation.study import agreement
 from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_lab.records.outcome import Decisions, Outcome
+from relaqs_lab.records.trace import Decisions, Outcome
 from relaqs_lab.simulation import Options, synthetic_workload
 from relaqs_lab.simulation.simulator import simulate
 from relaqs_tpch.metered_executor import Held

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Plan, Policy
 from relaqs.sharing.view import View
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from relaqs_lab.records.outcome import Outcome
 from relaqs_lab.records.schedule_run import Ran, ScheduleRun
-from relaqs_lab.records.trace import TraceTable
+from relaqs_lab.records.trace import Outcome, TraceTable
 from relaqs_lab.simulation.study import load, record_of
 
 from relaqs.executors import open_executor

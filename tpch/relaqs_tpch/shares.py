@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_lab.records.outcome import Decisions, Outcome
+from relaqs_lab.records.trace import Decisions, Outcome
 
 from relaqs_tpch.metered_executor import Held
 

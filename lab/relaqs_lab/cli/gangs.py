@@ -13,9 +13,8 @@ from relaqs.cli.parameters import numbers
 from relaqs.slot_policies.registry import make_slot_policy
 from relaqs_lab.cli.policy_tables import FigureColumn, named_policies, print_policies, seeds_of
 from relaqs_lab.cli.studies import kept_or_computed
-from relaqs_lab.records.gang_comparison import GANG_MEASURES
-from relaqs_lab.records.gang_run import GangRun
-from relaqs_lab.records.side_by_side import by_setting, policy_rows
+from relaqs_lab.records.comparison import by_setting, policy_rows
+from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import AdaptDl, GangCase, Table2, run_gang_case
 from relaqs_lab.simulation.machines.simulator import Timing

@@ -11,12 +11,11 @@ from relaqs.cli.parameters import numbers
 from relaqs_lab.cli.policy_tables import FigureColumn, both_parts, console, print_policies, seeds_of
 from relaqs_lab.cli.shared_cores import core_policies
 from relaqs_lab.cli.studies import kept_or_computed
-from relaqs_lab.records.comparison import Figure
+from relaqs_lab.records.comparison import Figure, by_setting, policy_rows
 from relaqs_lab.records.goal_run import GOAL_MEASURES, GoalRun
-from relaqs_lab.records.side_by_side import by_setting, policy_rows
-from relaqs_lab.simulation.early_stops import EarlyStops
-from relaqs_lab.simulation.goal_study import CONTROL, DeadlineRule, GoalCase, run_goal_case
 from relaqs_lab.simulation.simulator import Options
+from relaqs_lab.simulation.study import CONTROL, DeadlineRule, GoalCase, run_goal_case
+from relaqs_lab.simulation.workload import EarlyStops
 
 GOAL_POLICY_NAMES = "fair,index,shortest_remaining_time,deadlines,load_control:index,load_control:deadlines"
 ARRIVAL = "150"

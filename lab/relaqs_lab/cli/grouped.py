@@ -22,12 +22,16 @@ from relaqs_lab.cli.policy_tables import (
 )
 from relaqs_lab.cli.studies import kept_or_computed
 from relaqs_lab.group_policies.registry import make_group_policy
-from relaqs_lab.records.grouped_comparison import compare_grouped
-from relaqs_lab.records.grouped_run import GroupedRun
-from relaqs_lab.records.side_by_side import by_setting
-from relaqs_lab.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs, run_grouped_case
-from relaqs_lab.simulation.grouped.reproduction import Claim, cases_of_claims
-from relaqs_lab.simulation.grouped.studies import STUDIES
+from relaqs_lab.records.comparison import by_setting
+from relaqs_lab.records.grouped_run import GroupedRun, compare_grouped
+from relaqs_lab.simulation.grouped.studies import (
+    STUDIES,
+    Claim,
+    GroupedCase,
+    HarmonyJobs,
+    cases_of_claims,
+    run_grouped_case,
+)
 
 GROUP_POLICY_NAMES = "isolated,shortest_first,colocated,muri,harmony,harmony_progress"
 MIXES = {

@@ -22,14 +22,12 @@ from relaqs_lab.cli.policy_tables import (
     seeds_of,
 )
 from relaqs_lab.cli.studies import kept_or_computed
-from relaqs_lab.records.placed_comparison import PLACED_MEASURES
-from relaqs_lab.records.placed_run import PlacedRun
-from relaqs_lab.records.side_by_side import by_setting, policy_rows, ratio_to
-from relaqs_lab.simulation.early_stops import EarlyStops
-from relaqs_lab.simulation.placed.moves import MoveCosts
+from relaqs_lab.records.comparison import by_setting, policy_rows, ratio_to
+from relaqs_lab.records.placed_run import PLACED_MEASURES, PlacedRun
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
-from relaqs_lab.simulation.placed.simulator import PlacedRules
+from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules
 from relaqs_lab.simulation.placed.workload import SCENARIOS, Scenario, read_philly
+from relaqs_lab.simulation.workload import EarlyStops
 
 PRIVILEGED = "mlfs"  # it stops jobs early by its own rule
 LEARNED = ("mlf_rl", "mlfs")  # they have weights

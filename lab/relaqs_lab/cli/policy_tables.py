@@ -1,11 +1,16 @@
-"""What `relaqs simulate` prints of policies side by side: a table for people, or rows for other programs."""
+"""Tables of policies side by side, as `relaqs simulate` and `relaqs tpch schedule` print them.
+
+A table for people, or rows for other programs. A report shows the same.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -13,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.policies.by_name import PolicyError
-from relaqs_lab.records.comparison import Figure
-from relaqs_lab.records.side_by_side import PolicyRow, PolicyRun
+from relaqs.policies.registry import ALIASES
+from relaqs_lab.records.comparison import Figure, PolicyRow, PolicyRun, Row, compare, settings
+from relaqs_lab.records.schedule_run import REDUCTIONS, ScheduleRun
 from relaqs_lab.records.store import json_value
 
 WIDTH = 120  # columns of a table where no terminal says how many there are
@@ -132,3 +138,110 @@ def seeds_of(runs: Sequence[PolicyRun]) -> str:
     """Return how many seeds runs have, in words."""
     seeds = len({run.seed for run in runs})
     return f"{seeds} seed{'' if seeds == 1 else 's'}"
+
+
+CAPTION = (
+    "error: the integral of a job's true error over time, where the error before the first result, and at "
+    "worst, is 1; s to x %: from a job's arrival until its error is reduced by x % for good; means over jobs "
+    "and seeds, changes relative to fair sharing (± standard error over seeds). crossing: the last reduction "
+    "before the policy falls behind fair sharing. worst job: its time to 90 % relative to fair's."
+)
+HEADINGS = (
+    "policy", "error, s", *(f"s to {level:.0%}" for level in REDUCTIONS), "crossing", "worst job", "ms a plan"
+)  # fmt: skip
+
+
+def tables(runs: Sequence[ScheduleRun]) -> Iterator[Table]:
+    """Yield one table a setting: a row for each policy."""
+    for group in settings(runs):
+        yield _table(compare(group), title_of(group))
+
+
+def title_of(runs: Sequence[ScheduleRun]) -> str:
+    """Return what a setting is, in a line; or several that differ in arrivals alone. Loads are means."""
+    run, seeds = runs[0], {each.seed for each in runs}
+    loads: dict[str, list[float]] = {}
+    for each in runs:
+        loads.setdefault(f"{each.arrival_seconds:g}", []).append(each.load)
+    cap = "" if math.isinf(run.cores_most) else f", at most {run.cores_most:g} a job"
+    every = "given arrivals" if math.isnan(run.arrival_seconds) else f"one every {either(list(loads))} s"
+    load = either([f"{sum(values) / len(values):.2g}" for values in loads.values()])
+    counted = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return (
+        f"{run.source}: {len(run.jobs.names):,} jobs, {every}, {run.capacity_cores:,.0f} cores{cap}, "
+        f"load {load} ({run.workload}), {counted}"
+    )
+
+
+def either(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: "10, 40 or 120"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _table(rows: Sequence[Row], title: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
+    for heading in HEADINGS:
+        is_name = heading == HEADINGS[0]
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
+    for row in rows:
+        table.add_row(*cells(row))
+    return table
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as people read it, one text for each of HEADINGS; some have two lines."""
+    reduced = [both(seconds, change) for seconds, change in zip(row.reduced, row.reduced_change, strict=True)]
+    return (
+        policy_label(row.policy),
+        both(row.error_seconds, row.error_change),
+        *reduced,
+        percent(row.crossing),
+        "–" if math.isnan(row.worst_job.mean) else f"{row.worst_job.mean:.2f} ×",
+        "–" if math.isnan(row.decision_ms.mean) else f"{row.decision_ms.mean:.2f}",
+    )
+
+
+def policy_label(name: str) -> str:
+    """Return a policy's name, with its other one where it is the default."""
+    others = [alias for alias, meant in ALIASES.items() if meant == name]
+    return f"{name} ({', '.join(others)})" if others else name
+
+
+def both(value: Figure, change: Figure) -> str:
+    """Return a number, and in a second line by how much it differs from fair sharing's."""
+    if math.isnan(value.mean):
+        return "–"
+    return f"{value.mean:,.4g}\n{signed(change)}".rstrip()
+
+
+def signed(change: Figure) -> str:
+    is_nothing = change.mean == 0 and not change.standard_error > 0
+    if math.isnan(change.mean) or is_nothing:
+        return ""
+    spread = "" if math.isnan(change.standard_error) else f" ± {change.standard_error * 100:.0f}"
+    return f"{change.mean * 100:+.0f}{spread} %".replace("-", "−")
+
+
+def percent(figure: Figure) -> str:
+    return "–" if math.isnan(figure.mean) else f"{figure.mean:.0%}"
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """Return a row for other programs."""
+    return {
+        "policy": row.policy,
+        "seeds": [run.seed for run in row.runs],
+        "error_seconds": row.error_seconds.mean,
+        "error_change": row.error_change.mean,
+        **{
+            f"seconds_to_{level:.0%}"[:-1]: each.mean
+            for level, each in zip(REDUCTIONS, row.reduced, strict=True)
+        },
+        **{
+            f"change_to_{level:.0%}"[:-1]: each.mean
+            for level, each in zip(REDUCTIONS, row.reduced_change, strict=True)
+        },
+        "crossing": row.crossing.mean,
+        "worst_job": row.worst_job.mean,
+        "decision_ms": row.decision_ms.mean,
+    }

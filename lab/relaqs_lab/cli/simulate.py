@@ -357,7 +357,7 @@ def simulate(context: click.Context, /, **options: Any) -> None:
     _refuse_what_does_not_belong(context, study)
     asked = SimulationOptions(**options)
     if asked.validate is not None:
-        from relaqs_lab.cli.validate import validate
+        from relaqs_lab.cli.shared_cores import validate
 
         validate(asked.validate, asked.output)
         return

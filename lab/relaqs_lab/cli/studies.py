@@ -16,12 +16,11 @@ import click
 from relaqs.cli.parameters import command_words
 from relaqs.cli.progress import progress_bar
 from relaqs.executors.threads import usable_cores
-from relaqs_lab.cli.comparison import plain, tables, title_of
-from relaqs_lab.cli.policy_tables import console, print_json
+from relaqs_lab.cli.policy_tables import console, plain, print_json, tables, title_of
 from relaqs_lab.records import RecordFile, ScheduleRun, circumstances
 from relaqs_lab.records.comparison import compare, settings
-from relaqs_lab.simulation.early_stops import EarlyStops
 from relaqs_lab.simulation.study import Case, run_case
+from relaqs_lab.simulation.workload import EarlyStops
 
 
 class KeyedCase(Protocol):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from relaqs.plugins import Plugins
 from relaqs.policies.by_name import policy_by_name
-from relaqs_lab.groups.policy import GroupPolicy
+from relaqs_lab.groups import GroupPolicy
 
 GROUP_POLICIES: Plugins[type[GroupPolicy]] = Plugins(
     "relaqs.group_policies",
     "group policy",
     own={
         "harmony": "relaqs_lab.group_policies.harmony:Harmony",
-        "harmony_progress": "relaqs_lab.group_policies.harmony_progress:HarmonyProgress",
-        "isolated": "relaqs_lab.group_policies.isolated:Isolated",
-        "shortest_first": "relaqs_lab.group_policies.isolated:ShortestFirst",
-        "colocated": "relaqs_lab.group_policies.colocated:Colocated",
-        "muri": "relaqs_lab.group_policies.muri:Muri",
+        "harmony_progress": "relaqs_lab.group_policies.harmony:HarmonyProgress",
+        "isolated": "relaqs_lab.group_policies.baselines:Isolated",
+        "shortest_first": "relaqs_lab.group_policies.baselines:ShortestFirst",
+        "colocated": "relaqs_lab.group_policies.baselines:Colocated",
+        "muri": "relaqs_lab.group_policies.baselines:Muri",
     },
 )
 

@@ -8,11 +8,9 @@ from itertools import combinations
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs_lab.group_policies.arrangement import Arrangement
+from relaqs_lab.group_policies.arrangement import Arrangement, least_machines
 from relaqs_lab.group_policies.prefixes import PrefixSearch
-from relaqs_lab.group_policies.spill import least_machines
-from relaqs_lab.groups.subtasks import Subtasks
-from relaqs_lab.groups.view import Fleet, Group, GroupView, Lost
+from relaqs_lab.groups import Fleet, Group, GroupView, Lost, Subtasks
 
 _BUNCH_OF = 20  # waiting jobs, the oldest, whose pairs are compared with a job that ended
 

@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.placed_policies.scoring import ScoringNetworks
-from relaqs_lab.learning.episodes import Choice, Episode, EpisodeSetting, shown_by_mlf_h, tried
-from relaqs_lab.learning.returns import Aims, returns_from
+from relaqs.placed_policies.mlf_rl import ScoringNetworks
+from relaqs_lab.learning.episodes import (
+    Aims,
+    Choice,
+    Episode,
+    EpisodeSetting,
+    returns_from,
+    shown_by_mlf_h,
+    tried,
+)
 from relaqs_lab.learning.torch_scoring import NetworkLearner
 from relaqs_lab.simulation.placed.workload import Scenario
 

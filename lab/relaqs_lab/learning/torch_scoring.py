@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES
-from relaqs.placed_policies.scoring import HIDDEN, ScoringNetwork, ScoringNetworks
+from relaqs.placed_policies.mlf_rl import HIDDEN, JOB_FEATURES, NODE_FEATURES, ScoringNetwork, ScoringNetworks
 from relaqs_lab.learning.episodes import Choice
 
 LARGEST_GRADIENT = 1.0  # its length is cut to this

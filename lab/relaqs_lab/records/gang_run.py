@@ -1,16 +1,21 @@
-"""The record of elastic jobs that shared machines under one slot policy."""
+"""The record of elastic jobs that shared machines under one slot policy, and its measures.
+
+What is told of elastic jobs under slot policies, so that policies can be compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.records import fields as read
+from relaqs_lab.records.comparison import Figure, ratio_to
 from relaqs_lab.records.schedule_run import RunSource
+from relaqs_lab.records.store import column, number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +41,7 @@ class GangTimes:
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> GangTimes:
         columns = [each.name for each in fields(cls) if each.name != "names"]
-        times = cls(
-            tuple(map(str, content["names"])), **{name: read.column(content, name) for name in columns}
-        )
+        times = cls(tuple(map(str, content["names"])), **{name: column(content, name) for name in columns})
         count = len(times.names)
         if not count or any(len(getattr(times, name)) != count for name in columns):
             raise ValueError("the columns of the jobs have different lengths, or none")
@@ -67,7 +70,7 @@ class SlotSeries:
 
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> SlotSeries:
-        series = cls(read.column(content, "until_seconds"), read.column(content, "held"))
+        series = cls(column(content, "until_seconds"), column(content, "held"))
         if len(series.until_seconds) != len(series.held):
             raise ValueError("the columns of the slots over time have different lengths")
         return series
@@ -138,7 +141,7 @@ class GangRun:
             circumstances=dict(content["circumstances"]),
             lost_share=float(content.get("lost_share", 0.0)),
             slots=SlotSeries.of_record(slots) if (slots := content.get("slots")) is not None else None,
-            **{name: read.number(content, name) for name in _NUMBERS},
+            **{name: number(content, name) for name in _NUMBERS},
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -148,3 +151,43 @@ class GangRun:
 
 
 _NUMBERS = ("used_share", "decision_ms_mean", "decision_ms_most")
+
+
+GANG_MEASURES: dict[str, Callable[[GangRun], float]] = {
+    "completion_seconds": lambda run: float(run.jobs.completion_seconds.mean()),
+    "completion_seconds_median": lambda run: float(np.median(run.jobs.completion_seconds)),
+    "completion_seconds_p99": lambda run: float(np.percentile(run.jobs.completion_seconds, 99)),
+    "longest_seconds": lambda run: float(run.jobs.completion_seconds.max()),
+    "executed_seconds": lambda run: float(run.jobs.executed_seconds.mean()),
+    "queuing_seconds": lambda run: float(run.jobs.queuing_seconds.mean()),
+    "makespan_seconds": lambda run: run.makespan_seconds,
+    "used_share": lambda run: run.used_share,
+    "lost_share": lambda run: run.lost_share,
+    "rescales": lambda run: float(run.jobs.rescales.mean()),
+    "decision_ms": lambda run: run.decision_ms_mean,
+}
+"""What is told of a run: one number each. NaN where a job did not end."""
+
+
+def relative(
+    runs: Sequence[GangRun], reference: Sequence[GangRun], measure: str = "completion_seconds"
+) -> Figure:
+    """Return the mean over seeds of a number of some runs relative to other runs of the same seeds."""
+    return ratio_to(reference, runs, GANG_MEASURES[measure])
+
+
+def share_within(runs: Sequence[GangRun], seconds: float) -> Figure:
+    """Return the share of the jobs that ended so many seconds after they came at most."""
+    return Figure.of([float((run.jobs.completion_seconds <= seconds).mean()) for run in runs])
+
+
+def wilcoxon_p(runs: Sequence[GangRun], reference: Sequence[GangRun]) -> float:
+    """Return the two-sided p of the signed-rank test over a seed's jobs, the middle one of all seeds.
+
+    A pair is a job's time from arrival to end under both. NaN where no seed has both, or a job did not end.
+    """
+    from scipy.stats import wilcoxon
+
+    theirs = {run.seed: run.jobs.completion_seconds for run in reference}
+    pairs = [(run.jobs.completion_seconds, theirs[run.seed]) for run in runs if run.seed in theirs]
+    return float(np.median([wilcoxon(a, b).pvalue for a, b in pairs])) if pairs else math.nan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from relaqs_lab.records import fields as read
+from relaqs_lab.records.store import number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,7 +15,7 @@ class GoalRun:
     """What came of the runs of one simulation: means over runs, shares of runs.
 
     Attributes:
-        stop: who could stop runs (`relaqs_lab.simulation.goal_study`).
+        stop: who could stop runs (`relaqs_lab.simulation.study`).
         load: the core-seconds asked for relative to what there is while runs arrive.
         completion_seconds: from arrival to end, or to the stop.
         deadlines_met: the share of runs that were over by their deadline. urgent_met: of the urgent ones.
@@ -61,7 +61,7 @@ class GoalRun:
             workload=str(content["workload"]),
             stop=str(content["stop"]),
             circumstances=dict(content["circumstances"]),
-            **{name: read.number(content, name) for name in NUMBERS},
+            **{name: number(content, name) for name in NUMBERS},
         )
 
     def as_record(self) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""The record of jobs that shared machines in groups under one policy."""
+"""The record of jobs that shared machines in groups under one policy, and its measures.
+
+What is told of jobs that shared machines in groups, and policies of groups side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.records import fields as read
+from relaqs_lab.records.comparison import Figure, PolicyRow, by_policy, policy_rows, ratio_to
+from relaqs_lab.records.store import column, number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,11 +96,11 @@ class GroupedRun:
             seed=int(content["seed"]),
             workload=str(content["workload"]),
             machines=int(content["machines"]),
-            arrival_seconds=read.column(content, "arrival_seconds"),
-            completion_seconds=read.column(content, "completion_seconds"),
+            arrival_seconds=column(content, "arrival_seconds"),
+            completion_seconds=column(content, "completion_seconds"),
             circumstances=dict(content["circumstances"]),
-            **{name: read.number(content, name) for name in GROUPED_NUMBERS},
-            **{name: read.number(content, name) for name in QUERY_NUMBERS if name in content},
+            **{name: number(content, name) for name in GROUPED_NUMBERS},
+            **{name: number(content, name) for name in QUERY_NUMBERS if name in content},
         )
         if not len(run.arrival_seconds) or len(run.arrival_seconds) != len(run.completion_seconds):
             raise ValueError("the columns of the jobs have different lengths, or none")
@@ -123,3 +127,35 @@ GROUPED_NUMBERS = (
 
 QUERY_NUMBERS = ("query_seconds_mean", "query_time_ratio", "query_error_ratio", "query_share")
 """Those that tell of queries. Records from before there were any lack them."""
+
+
+GROUPED_MEASURES: dict[str, Callable[[GroupedRun], float]] = {
+    "completion_seconds": lambda run: run.completion_mean,
+    "makespan_seconds": lambda run: run.makespan_seconds,
+    "use": lambda run: run.use,
+    "waited_most_hours": lambda run: run.waited_most_seconds / 3600,
+    **{name: lambda run, name=name: float(getattr(run, name)) for name in (*GROUPED_NUMBERS, *QUERY_NUMBERS)},  # type: ignore[misc]
+}
+"""What is told of a run: one number each. NaN where a job did not end."""
+
+GAINS = {"completion_gain": "completion_seconds", "makespan_gain": "makespan_seconds"}
+"""Figures that say how many times as long the first policy took: a measure by its figure's name."""
+
+
+def compare_grouped(runs: Sequence[GroupedRun]) -> list[PolicyRow]:
+    """Return one row a policy over the runs of one setting; GAINS compare others with the first one."""
+    own = by_policy(runs)
+    first = next(iter(own.values()))
+    return [
+        replace(
+            row,
+            figures=row.figures
+            | {name: gain(own[row.policy], first, measure) for name, measure in GAINS.items()},
+        )
+        for row in policy_rows(runs, GROUPED_MEASURES)
+    ]
+
+
+def gain(runs: Sequence[GroupedRun], reference: Sequence[GroupedRun], measure: str) -> Figure:
+    """Return how many times a measure of other runs is that of these, the mean over the seeds of both."""
+    return ratio_to(runs, reference, GROUPED_MEASURES[measure])

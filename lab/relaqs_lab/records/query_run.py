@@ -10,7 +10,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.sharing.view import Kind
-from relaqs_lab.records import fields as read
+from relaqs_lab.records.store import column, number
 from relaqs_lab.records.trace import Pipeline, Trace
 
 LEAST_CORE_SECONDS = 1e-9  # of a step too quick to measure
@@ -63,7 +63,7 @@ class Steps:
         known = {**unknown, **content}
         steps = cls(
             **{
-                each.name: read.column(known, each.name, np.inf if each.name == "quality" else np.nan)
+                each.name: column(known, each.name, np.inf if each.name == "quality" else np.nan)
                 for each in fields(cls)
             }
         )
@@ -171,14 +171,14 @@ class QueryRun:
             name=str(content["name"]),
             kind=Kind[str(content["kind"]).upper()],
             data=str(content["data"]),
-            scale=read.number(content, "scale"),
+            scale=number(content, "scale"),
             seed=int(content["seed"]),
             run=int(content["run"]),
             threads=int(content["threads"]),
             mode=str(content["mode"]),
             steps=Steps.of_record(content["steps"]),
-            core_seconds=read.number(content, "core_seconds"),
-            duckdb_seconds=read.number(content, "duckdb_seconds"),
+            core_seconds=number(content, "core_seconds"),
+            duckdb_seconds=number(content, "duckdb_seconds"),
             equals_duckdb=bool(content["equals_duckdb"]),
             circumstances=dict(content["circumstances"]),
         )

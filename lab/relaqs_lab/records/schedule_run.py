@@ -10,9 +10,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.sharing.view import Kind
-from relaqs_lab.records import fields as read
-from relaqs_lab.records.outcome import GROUPS, LEVELS, Outcome
 from relaqs_lab.records.query_run import Steps
+from relaqs_lab.records.store import array, column, number
+from relaqs_lab.records.trace import GROUPS, LEVELS, Outcome
 
 RunSource = Literal["live", "simulated"]
 
@@ -55,8 +55,8 @@ class JobTimes:
         times = cls(
             names=tuple(map(str, content["names"])),
             kinds=tuple(Kind[str(kind).upper()] for kind in content["kinds"]),
-            reduced_seconds=np.array([read.array(row) for row in content["reduced_seconds"]]),
-            **{name: read.column(content, name) for name in columns},
+            reduced_seconds=np.array([array(row) for row in content["reduced_seconds"]]),
+            **{name: column(content, name) for name in columns},
         )
         count = len(times.names)
         if not count or any(len(getattr(times, each.name)) != count for each in fields(cls)):
@@ -105,10 +105,10 @@ class RunSeries:
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> RunSeries:
         columns = ("at_seconds", "mean_error", "mean_progress", "jobs", "used_share")
-        thirds = np.array([read.array(row) for row in content["third_shares"]])
+        thirds = np.array([array(row) for row in content["third_shares"]])
         if thirds.shape[0] != len(GROUPS):
             raise ValueError(f"third_shares has {thirds.shape[0]} rows; {len(GROUPS)} are expected")
-        known = {name: read.column(content, name) for name in columns}
+        known = {name: column(content, name) for name in columns}
         if {len(each) for each in known.values()} != {thirds.shape[-1]} or not thirds.size:
             raise ValueError("the columns of the series have different lengths, or none")
         return cls(**known, third_shares=thirds)
@@ -189,7 +189,7 @@ class ScheduleRun:
 
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> ScheduleRun:
-        levels = read.column(content, "mean_level_seconds")
+        levels = column(content, "mean_level_seconds")
         if content["source"] not in ("live", "simulated") or len(levels) != len(LEVELS):
             raise ValueError(f"the source is {content['source']!r} with {len(levels)} levels")
         return cls(
@@ -197,14 +197,14 @@ class ScheduleRun:
             policy=str(content["policy"]),
             seed=int(content["seed"]),
             workload=str(content["workload"]),
-            cores_most=read.number(content, "cores_most", np.inf),
+            cores_most=number(content, "cores_most", np.inf),
             jobs=JobTimes.of_record(content["jobs"]),
             mean_level_seconds=levels,
             series=RunSeries.of_record(content["series"]),
             plans=int(content["plans"]),
             ran=tuple(Ran.of_record(each) for each in content["ran"]),
             circumstances=dict(content["circumstances"]),
-            **{name: read.number(content, name) for name in _NUMBERS},
+            **{name: number(content, name) for name in _NUMBERS},
         )
 
     def as_record(self) -> dict[str, Any]:

@@ -10,10 +10,15 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.sharing.view import Kind
 from relaqs_lab.records import QueryRun
-from relaqs_lab.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
-from relaqs_lab.report.style import (
+from relaqs_lab.report.exhibit import (
+    NOT_GIVEN,
     SERIES,
+    Exhibit,
+    Finding,
+    Missing,
     Palette,
+    commands_of,
+    in_percent,
     picture,
     plain_numbers,
     shared_legend,

@@ -11,29 +11,31 @@ import numpy as np
 from relaqs.slot_policies.registry import SLOT_POLICIES
 from relaqs_lab.cli.gangs import CAPTION, COLUMNS, title_of_gangs
 from relaqs_lab.cli.policy_tables import both_parts, policy_cells
-from relaqs_lab.records.comparison import Figure
-from relaqs_lab.records.gang_comparison import GANG_MEASURES, relative, share_within, wilcoxon_p
-from relaqs_lab.records.gang_run import GangRun
-from relaqs_lab.records.side_by_side import PolicyRow, by_setting, policy_rows
+from relaqs_lab.records.comparison import Figure, PolicyRow, by_setting, policy_rows
+from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun, relative, share_within, wilcoxon_p
 from relaqs_lab.report.exhibit import (
     NOT_GIVEN,
+    SERIES,
     Exhibit,
     Finding,
     Missing,
+    Palette,
     Part,
     PolicyTable,
     PolicyTables,
     commands_of,
+    picture,
+    plain_numbers,
+    shared_legend,
 )
-from relaqs_lab.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
-from relaqs_lab.simulation.machines.published import (
+from relaqs_lab.simulation.machines.table2 import (
     ONES_LESS_THAN,
     ONES_LONGEST_SECONDS,
     ONES_SOON_SHARE,
     PUBLISHED,
     SOON_SECONDS,
+    TABLE2_NAME,
 )
-from relaqs_lab.simulation.machines.table2 import TABLE2_NAME
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,20 @@ from relaqs.prediction import (
 from relaqs.sharing.view import Kind
 from relaqs_lab.records import QueryRun
 from relaqs_lab.report.alone import measured_on
-from relaqs_lab.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
-from relaqs_lab.report.style import SERIES, Palette, legend_below, picture, plain_numbers, shared_legend
+from relaqs_lab.report.exhibit import (
+    NOT_GIVEN,
+    SERIES,
+    Exhibit,
+    Finding,
+    Missing,
+    Palette,
+    commands_of,
+    in_percent,
+    legend_below,
+    picture,
+    plain_numbers,
+    shared_legend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

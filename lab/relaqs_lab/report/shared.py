@@ -1,4 +1,7 @@
-"""Exhibits of jobs that shared a cluster, live or simulated (thesis 4.6 to 4.8)."""
+"""Exhibits of jobs that shared a cluster, live or simulated (thesis 4.6 to 4.8).
+
+Above them stands the table of policies in each setting of the records.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,59 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.policies import POLICIES
-from relaqs_lab.cli.comparison import either, policy_label, signed, title_of
+from relaqs_lab.cli.policy_tables import CAPTION, HEADINGS, cells, either, policy_label, signed, title_of
 from relaqs_lab.records import ScheduleRun
 from relaqs_lab.records.comparison import REFERENCE, Row, compare, settings
-from relaqs_lab.records.outcome import GROUPS, LEVELS
-from relaqs_lab.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, Part, commands_of, in_percent
-from relaqs_lab.report.policies import SOURCE, policy_tables, table_title
-from relaqs_lab.report.style import SERIES, Palette, picture, shared_legend
+from relaqs_lab.records.trace import GROUPS, LEVELS
+from relaqs_lab.report.exhibit import (
+    NOT_GIVEN,
+    SERIES,
+    Exhibit,
+    Finding,
+    Missing,
+    Palette,
+    Part,
+    PolicyTable,
+    PolicyTables,
+    commands_of,
+    in_percent,
+    picture,
+    shared_legend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+SOURCE = "ReLAQS thesis, figures 4.6 to 4.8, and SLAQ: in numbers"
+
+
+def policy_tables(groups: Sequence[Sequence[ScheduleRun]], source: str) -> PolicyTables:
+    """Return one table a setting.
+
+    Args:
+        groups: the runs of each, see `settings`.
+        source: of the runs.
+    """
+    return PolicyTables(
+        name=f"policies-{source}",
+        title=table_title(source),
+        source=SOURCE,
+        caption=CAPTION,
+        headings=HEADINGS,
+        tables=tuple(
+            PolicyTable(
+                title=title_of(group),
+                rows=tuple(cells(row) for row in compare(group)),
+                commands=commands_of([run.circumstances for run in group]),
+            )
+            for group in groups
+        ),
+    )
+
+
+def table_title(source: str) -> str:
+    return f"Policies side by side, {source}"
+
 
 THESIS_CHANGES = {0.7: "−47 %", 0.9: "−21 %"}  # of the time, by ReLAQS, in THESIS_SETTING
 THESIS_SETTING = (256, 12, 120)  # cores, queries, seconds between arrivals

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relaqs.sharing.view import Kind
-from relaqs_lab.cli.comparison import policy_label, signed
+from relaqs_lab.cli.policy_tables import policy_label, signed
 from relaqs_lab.records import ScheduleRun
 from relaqs_lab.records.comparison import REFERENCE, compare, settings
-from relaqs_lab.report.exhibit import Exhibit, Finding, Missing, commands_of
+from relaqs_lab.report.exhibit import (
+    Exhibit,
+    Finding,
+    Missing,
+    Palette,
+    commands_of,
+    picture,
+    plain_numbers,
+    shared_legend,
+)
 from relaqs_lab.report.shared import in_order, mean_over, most_alike, names_of, sentence, styles
-from relaqs_lab.report.style import Palette, picture, plain_numbers, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,17 @@ simulator's own, no thread and no Dask. Nothing here decides who gets a core. A 
 that is filled here.
 """
 
-from relaqs_lab.records.outcome import LEVELS, Outcome
-from relaqs_lab.records.trace import Pipeline, Trace
-from relaqs_lab.simulation.families import FAMILIES, query_trace, training_trace
+from relaqs_lab.records.trace import LEVELS, Outcome, Pipeline, Trace
 from relaqs_lab.simulation.simulator import Options, Run, simulate
-from relaqs_lab.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
+from relaqs_lab.simulation.workload import (
+    FAMILIES,
+    Workload,
+    poisson_arrivals,
+    query_trace,
+    synthetic_workload,
+    training_trace,
+    workload_of,
+)
 
 __all__ = [
     "FAMILIES",

@@ -29,8 +29,7 @@ from itertools import pairwise
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.records.outcome import steps_for_good
-from relaqs_lab.records.trace import TraceTable
+from relaqs_lab.records.trace import TraceTable, steps_for_good
 from relaqs_lab.simulation.workload import Workload
 
 Priority = Callable[[int, float], float]

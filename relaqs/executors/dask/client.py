@@ -60,12 +60,12 @@ from relaqs.executors.dask.names import KEY_PREFIX
 from relaqs.executors.dask.peer_agent import install_agents
 from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.leases import slots_of, worker_of
-from relaqs.gangs.gangs import Gang
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPolicy
+from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 from relaqs.slot_policies.registry import chosen_slot_policy
 
 CONNECT_SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.names import SESSION_TOPIC
-from relaqs.gangs.gangs import Gang
+from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, StepReport
 
 if TYPE_CHECKING:

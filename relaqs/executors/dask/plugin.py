@@ -97,7 +97,7 @@ from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.sharing_clients import SharingClients
 from relaqs.executors.dask.slot_offers import SlotOffers
-from relaqs.gangs.gangs import Gang
+from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, JobStatus
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk

@@ -20,9 +20,8 @@ from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.messages import SlotsOffered
 from relaqs.executors.leases import slots_of
 from relaqs.executors.slot_desk import DeskFacts, SlotCount, SlotDesk, planned
-from relaqs.gangs.gangs import Gang
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPlan, SlotPolicy
+from relaqs.gangs.view import Gang
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from relaqs.gangs.gangs import Gang
+from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import JobDescription, StepReport, Task
 from relaqs.training.elastic.membership import Membership

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from relaqs.executors.leases import worker_of
-from relaqs.gangs.gangs import Gang
+from relaqs.gangs.view import Gang
 from relaqs.prediction.throughput import Measured, fit_speed
 from relaqs.training.elastic.membership import Membership
 from relaqs.training.elastic.order import Order, pieces_of_step

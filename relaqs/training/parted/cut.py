@@ -9,7 +9,7 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from relaqs.arguments import ArgumentError
-from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.plan import PlacedPolicy
 from relaqs.training.arguments import check_count
 
 

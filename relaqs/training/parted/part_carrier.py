@@ -34,7 +34,7 @@ from relaqs.executors.leases import worker_of
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.jobs.threads import background_thread
-from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.plan import PlacedPolicy
 from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.elastic.membership import RankAddress

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.plan import PlacedPolicy
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by

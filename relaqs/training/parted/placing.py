@@ -13,11 +13,8 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.leases import worker_of
-from relaqs.parts.parts import WAITS, Parts
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPlan, PlacedPolicy
+from relaqs.parts.view import WAITS, NodeResources, Parts, PlacedView
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.taking_turns import TakingTurns
 from relaqs.training.parted.cut import ModelCut, Part

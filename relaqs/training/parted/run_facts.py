@@ -10,7 +10,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.parts.jobs import PlacedJobs
+from relaqs.parts.view import PlacedJobs
 from relaqs.sharing.goals import Stop
 
 NO_DEADLINE_SECONDS = 24 * 3600.0  # ahead, of a run without one: MLFS draws none that is later (section 4.1)

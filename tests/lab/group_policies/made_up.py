@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from relaqs_lab.groups.subtasks import Phase, Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, Group, GroupView, Lost
+from relaqs_lab.groups import Fleet, Group, GroupView, Lost, Phase, Subtasks, SubtaskTimes
 
 
 def random_subtasks(count: int, seed: int, *, fixed: float = 0.0) -> Subtasks:

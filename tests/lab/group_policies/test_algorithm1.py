@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from relaqs_lab.group_policies.arrangement import least_machines, spilled_shares
 from relaqs_lab.group_policies.considered import considered
-from relaqs_lab.group_policies.exchange import exchanged
-from relaqs_lab.group_policies.fill import filled
-from relaqs_lab.group_policies.group_count import group_counts
-from relaqs_lab.group_policies.group_model import GroupModel
-from relaqs_lab.group_policies.machines import Ratio, apportioned
-from relaqs_lab.group_policies.prefixes import PrefixSearch
-from relaqs_lab.group_policies.spill import least_machines, spilled_shares
-from relaqs_lab.groups.subtasks import Phase, Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet
+from relaqs_lab.group_policies.group_model import GroupModel, group_counts
+from relaqs_lab.group_policies.prefixes import PrefixSearch, Ratio, apportioned, exchanged, filled
+from relaqs_lab.groups import Fleet, Phase, Subtasks, SubtaskTimes
 from scipy.optimize import linprog
 
 from tests.lab.group_policies.made_up import random_subtasks

@@ -6,12 +6,17 @@ from functools import cache
 
 import numpy as np
 import pytest
-from relaqs_lab.group_policies.colocated import Colocated
+from relaqs_lab.group_policies.baselines import (
+    Colocated,
+    Isolated,
+    Muri,
+    ShortestFirst,
+    efficiency,
+    machines_alone,
+    matched,
+)
 from relaqs_lab.group_policies.group_model import GroupModel
-from relaqs_lab.group_policies.isolated import Isolated, ShortestFirst, machines_alone
-from relaqs_lab.group_policies.muri import Muri, efficiency, matched
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, Group, GroupView
+from relaqs_lab.groups import Fleet, Group, GroupView, Subtasks, SubtaskTimes
 
 from tests.lab.group_policies.made_up import random_subtasks
 

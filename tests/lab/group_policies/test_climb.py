@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_lab.group_policies.arrangement import Arrangement
-from relaqs_lab.group_policies.better_groups import better
-from relaqs_lab.group_policies.climb import WAITS, climbed
-from relaqs_lab.group_policies.goal import Goal
-from relaqs_lab.group_policies.group_model import GroupModel
+from relaqs_lab.group_policies.arrangement import WAITS, Arrangement, better, climbed
+from relaqs_lab.group_policies.group_model import Goal, GroupModel
 from relaqs_lab.group_policies.harmony import Harmony
 from relaqs_lab.group_policies.prefixes import PrefixSearch
-from relaqs_lab.groups.view import Fleet, GroupView
+from relaqs_lab.groups import Fleet, GroupView
 
 from benchmarks.grouping_oracles import annealed, best_of_prefixes
 from tests.lab.group_policies.made_up import random_subtasks

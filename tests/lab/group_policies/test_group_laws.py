@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_lab.group_policies.registry import GROUP_POLICIES, make_group_policy
-from relaqs_lab.groups.plan import GroupPlan
-from relaqs_lab.groups.policy import GroupPolicy
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, GroupView
+from relaqs_lab.groups import Fleet, GroupPlan, GroupPolicy, GroupView, Subtasks, SubtaskTimes
 
 from relaqs.policies.by_name import PolicyError
 from tests.lab.group_policies.made_up import any_group_view, random_subtasks

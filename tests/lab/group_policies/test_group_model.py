@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from relaqs_lab.group_policies.arrangement import Arrangement
 from relaqs_lab.group_policies.group_model import Bound, GroupModel, GroupTimes
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet
+from relaqs_lab.groups import Fleet, Subtasks, SubtaskTimes
 
 from tests.lab.group_policies.made_up import random_subtasks
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from relaqs_lab.group_policies.harmony_progress import HarmonyProgress, density, held_up, values
+from relaqs_lab.group_policies.harmony import HarmonyProgress, density, held_up, values
 from relaqs_lab.group_policies.registry import make_group_policy
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, GroupView
+from relaqs_lab.groups import Fleet, GroupView, Subtasks, SubtaskTimes
 
 from relaqs.policies.registry import PolicyError
 from tests.lab.group_policies.made_up import random_subtasks

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from relaqs_lab.group_policies.considered import Settled
 from relaqs_lab.group_policies.harmony import Harmony
-from relaqs_lab.group_policies.settled import Settled
-from relaqs_lab.groups.plan import GroupPlan
-from relaqs_lab.groups.subtasks import Phase
-from relaqs_lab.groups.view import Fleet, GroupView, Lost
+from relaqs_lab.groups import Fleet, GroupPlan, GroupView, Lost, Phase
 
 from tests.lab.group_policies.made_up import random_subtasks
 

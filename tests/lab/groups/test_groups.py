@@ -6,9 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from relaqs_lab.groups.plan import GroupPlan, UnplannableError
-from relaqs_lab.groups.subtasks import Subtasks, SubtaskTimes
-from relaqs_lab.groups.view import Fleet, Group, GroupView, Lost
+from relaqs_lab.groups import (
+    Fleet,
+    Group,
+    GroupPlan,
+    GroupView,
+    Lost,
+    Subtasks,
+    SubtaskTimes,
+    UnplannableError,
+)
 
 TWO = Subtasks.of([SubtaskTimes("a", 60.0, 4.0, input_bytes=8e9), SubtaskTimes("b")])
 

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from relaqs_lab.learning import lessons
-from relaqs_lab.learning.episodes import Choice, Episode, EpisodeSetting, shown_by_mlf_h, tried
+from relaqs_lab.learning.episodes import (
+    Aims,
+    Choice,
+    Episode,
+    EpisodeSetting,
+    returns_from,
+    shown_by_mlf_h,
+    tried,
+)
 from relaqs_lab.learning.lessons import Lessons, learn
-from relaqs_lab.learning.returns import Aims, returns_from
 from relaqs_lab.learning.torch_scoring import NetworkLearner
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
 from relaqs_lab.simulation.placed.simulator import PlacedOutcome
 from relaqs_lab.simulation.placed.workload import Scenario
 
 from relaqs.cli import program
-from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES
-from relaqs.placed_policies.scoring import ScoringNetworks, read_networks
+from relaqs.placed_policies.mlf_rl import JOB_FEATURES, NODE_FEATURES, ScoringNetworks, read_networks
 
 FEW = EpisodeSetting(Scenario("paper", jobs=16, devices=32, load=4.0), nodes=8, stops=True)
 QUICK = Lessons(settings=(FEW,), shown=1, imitation_steps=20, updates=1, trials=2, checks=1, check_every=1)

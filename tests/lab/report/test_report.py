@@ -15,17 +15,15 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from relaqs_engine.layouts.sealed import SEAL, seal
-from relaqs_lab.cli.comparison import HEADINGS, cells
+from relaqs_lab.cli.policy_tables import HEADINGS, cells
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_lab.records.comparison import compare, settings
-from relaqs_lab.records.gang_comparison import relative
-from relaqs_lab.records.gang_run import GangRun
+from relaqs_lab.records.gang_run import GangRun, relative
 from relaqs_lab.report.alone import rank_correlation
-from relaqs_lab.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
+from relaqs_lab.report.exhibit import COLOURS, NOT_GIVEN, Exhibit, Finding, Part, PolicyTables, picture
 from relaqs_lab.report.gangs import gangs
 from relaqs_lab.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
 from relaqs_lab.report.shared import in_order, shared, styles
-from relaqs_lab.report.style import COLOURS, picture
 from relaqs_lab.simulation import Options
 from relaqs_lab.simulation.study import Case, JobMix, run_case
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from relaqs_lab.simulation import synthetic_workload
-from relaqs_lab.simulation.columns import JobColumns
+from relaqs_lab.simulation.simulator import JobColumns
 
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Index, LeastAttainedService, MaxSum, ShortestRemainingTime
 from relaqs.scheduling import Allocator
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 from relaqs.sharing.view import Kind
 
 CORES = 16.0

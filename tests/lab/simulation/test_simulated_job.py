@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_lab.records.outcome import Outcome
 from relaqs_lab.records.query_run import Steps
-from relaqs_lab.records.trace import Pipeline, Trace
+from relaqs_lab.records.trace import Outcome, Pipeline, Trace
 from relaqs_lab.simulation import Options, simulate, workload_of
 
 from relaqs.policies import Fair, Fifo

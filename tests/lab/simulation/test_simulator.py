@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from relaqs_lab.records.outcome import Decisions, Outcome
 from relaqs_lab.records.schedule_run import RunSeries
-from relaqs_lab.records.trace import Trace
+from relaqs_lab.records.trace import Decisions, Outcome, Trace
 from relaqs_lab.simulation import (
     Options,
     poisson_arrivals,
@@ -21,8 +20,7 @@ from relaqs_lab.simulation import (
 from relaqs_lab.simulation.workload import Workload
 
 from relaqs.policies import Fair, Fifo, Index
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Plan, Policy
 from relaqs.sharing.view import Kind, View
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from relaqs.executors.slot_desk import SlotDesk, planned
-from relaqs.gangs.gangs import Gang
 from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
-from relaqs.slot_policies.equal_slots import EqualSlots
+from relaqs.gangs.view import Gang, SlotView
+from relaqs.slot_policies.arrival_order import EqualSlots
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 
 SLOTS = tuple(f"tcp://{host}:{port}/0" for host in ("a", "b") for port in (1, 2, 3, 4))

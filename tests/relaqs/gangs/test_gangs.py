@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.gangs.batches import efficiency, split_batch
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.packing import packed
 from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.speed import rows_per_second, step_seconds
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.speed import efficiency, rows_per_second, split_batch, step_seconds
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 
 SPEED = (0.1, 0.002, 0.05, 0.01, 0.2, 0.02, 2.0)
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.packing import packed
-from relaqs.gangs.whole_nodes import packed_on_whole_nodes
+from relaqs.gangs.packing import packed, packed_on_whole_nodes
+from relaqs.gangs.view import Nodes
 
 SLOTS = 8
 SIZES = [1, 2, 4, 8, 16, 24]

@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from relaqs.parts.jobs import PlacedJobs
-from relaqs.parts.parts import Parts
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.view import NodeResources, Parts, PlacedJobs, PlacedView
 
 HOUR = 3600.0
 

@@ -14,8 +14,7 @@ from relaqs.parts.load import Load
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.load_control import PlacedLoadControl
-from relaqs.placed_policies.mlf_h import MlfH
-from relaqs.placed_policies.priority import PartPriority
+from relaqs.placed_policies.mlf_h import MlfH, PartPriority
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.placed_policies.taking_turns import TakingTurns
 from tests.relaqs.placed_policies.made_up import any_placed_view, shuffled

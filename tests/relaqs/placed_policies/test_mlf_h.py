@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from relaqs.parts.load import Load
-from relaqs.parts.parts import Parts
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.descendants import with_descendants
-from relaqs.placed_policies.ideal import host_distances, mover_distances
+from relaqs.parts.view import NodeResources, Parts, PlacedView
 from relaqs.placed_policies.load_control import PlacedLoadControl
-from relaqs.placed_policies.mlf_h import MlfH
-from relaqs.placed_policies.overload import cluster_load, take_movers
-from relaqs.placed_policies.priority import PartPriority
-from relaqs.placed_policies.traffic import Traffic
+from relaqs.placed_policies.mlf_h import MlfH, PartPriority, with_descendants
+from relaqs.placed_policies.queue_walk import (
+    Traffic,
+    cluster_load,
+    host_distances,
+    mover_distances,
+    take_movers,
+)
 from tests.relaqs.placed_policies.made_up import HOUR, jobs_of, parts_of
 
 SMALL = [0.3, 1.0, 1e9, 1e6]

@@ -8,18 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from relaqs_lab.simulation.placed.moves import MoveCosts
-from relaqs_lab.simulation.placed.simulator import PlacedRules, simulate_placed
-from relaqs_lab.simulation.placed.states import PlacedStates
+from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
 
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES, NodeFeatures, job_features
-from relaqs.placed_policies.mlf_rl import ByScores, MlfRl
+from relaqs.parts.view import NodeResources, PlacedView
+from relaqs.placed_policies.mlf_rl import (
+    HIDDEN,
+    JOB_FEATURES,
+    NODE_FEATURES,
+    ByScores,
+    MlfRl,
+    NodeFeatures,
+    ScoringNetwork,
+    ScoringNetworks,
+    job_features,
+    read_networks,
+)
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.placed_policies.scoring import HIDDEN, ScoringNetwork, ScoringNetworks, read_networks
 from relaqs.policies.by_name import PolicyError
 from tests.relaqs.placed_policies.made_up import any_placed_view, jobs_of, parts_of
 

@@ -11,15 +11,12 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from benchmarks.placed_time import views
 from relaqs.parts.load import ROUNDING, Load, relative_to
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import CORES, DEVICES, NodeResources
-from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.features import NodeFeatures
-from relaqs.placed_policies.ideal import slowed_on_nodes
+from relaqs.parts.plan import PlacedPolicy
+from relaqs.parts.view import CORES, DEVICES, NodeResources, PlacedView
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
-from relaqs.placed_policies.queue_walk import QueueWalk
+from relaqs.placed_policies.mlf_rl import NodeFeatures
+from relaqs.placed_policies.queue_walk import QueueWalk, Traffic, slowed_on_nodes
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.placed_policies.traffic import Traffic
 
 
 def hosts(load: Load, part: int, limit: float) -> BoolArray:

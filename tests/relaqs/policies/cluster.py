@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from relaqs.sharing.plan import Plan, Policy
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
 
 EPOCH_SECONDS = 0.5
 WATCHED_CELLS = 10

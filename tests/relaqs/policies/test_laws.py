@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.sharing.division import FEWEST_UNITS
-from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.division import FEWEST_UNITS, fill_evenly
 from relaqs.sharing.outlook import fit_quality_curves
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.plan import Policy
 from relaqs.sharing.view import Jobs, JobView, Kind, View
 from tests.relaqs.policies.views import any_job, any_view, every_policy
 

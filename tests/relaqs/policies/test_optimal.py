@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from relaqs.policies import Index, LeastAttainedService, MaxSum
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
 
 STEPS = 12  # of every query
 UNKNOWN = 1.0  # relative error before the first result

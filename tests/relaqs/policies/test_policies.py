@@ -21,9 +21,8 @@ from relaqs.policies import (
     Utility,
     WeightedFair,
 )
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import JobView, Kind
+from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import History, JobView, Kind, Observation
 from tests.relaqs.policies.views import cores, query, training
 
 

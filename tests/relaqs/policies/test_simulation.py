@@ -18,8 +18,8 @@ from relaqs.policies import (
     Utility,
     WeightedFair,
 )
-from relaqs.sharing.fill import fill_evenly
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.division import fill_evenly
+from relaqs.sharing.plan import Policy
 from relaqs.sharing.view import Kind
 from tests.relaqs.policies.cluster import (
     EPOCH_SECONDS,

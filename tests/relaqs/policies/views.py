@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from relaqs.policies import POLICIES, Utility
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
 
 STEPS_OF_A_QUERY = 50
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair, Index, MaxSum, WeightedFair
 from relaqs.scheduling import EPOCH_SECONDS, Allocator, forecast
-from relaqs.sharing.fill import fill_evenly
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
+from relaqs.sharing.division import fill_evenly
+from relaqs.sharing.plan import Plan, Policy
 from relaqs.sharing.view import Kind, View
 
 CORES = 4.0

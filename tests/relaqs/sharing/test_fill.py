@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.sharing.fill import fill_evenly, fill_in_order
+from relaqs.sharing.division import fill_evenly, fill_in_order
 
 INF = np.inf
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from relaqs.prediction import SUBLINEAR, WINDOW, Curves
-from relaqs.sharing.history import History, Observation
 from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
 from tests.relaqs.policies.views import query, training, view
 
 

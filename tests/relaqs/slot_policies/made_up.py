@@ -8,9 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.slot_views import random_gang
-from relaqs.gangs.gangs import Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gangs, Nodes, SlotView
 
 SPEED = (0.02, 0.001, 0.01, 0.0, 0.05, 0.001, 1.5)
 

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 from relaqs.slot_policies.completion_rate import CompletionRate
 from relaqs.slot_policies.sia import Sia
 from tests.relaqs.slot_policies.made_up import SPEED, any_view

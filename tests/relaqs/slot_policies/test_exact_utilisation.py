@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation, least_sum, least_sums
 
 

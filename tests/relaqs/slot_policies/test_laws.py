@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 

@@ -9,16 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.slot_policies.ones.crossover import crossed
-from relaqs.slot_policies.ones.draws import Draws
-from relaqs.slot_policies.ones.evolution import Evolution, random_schedules
-from relaqs.slot_policies.ones.fill import filled
-from relaqs.slot_policies.ones.genome import IDLE, counts, of_places, starts_run, to_places, trimmed
-from relaqs.slot_policies.ones.mutation import preempted
-from relaqs.slot_policies.ones.refresh import refreshed
-from relaqs.slot_policies.ones.reorder import reordered
-from relaqs.slot_policies.ones.selection import best
-from relaqs.slot_policies.ones.utilisation import SlotSeconds, scores
+from relaqs.slot_policies.ones.evolution import (
+    Draws,
+    Evolution,
+    best,
+    crossed,
+    filled,
+    preempted,
+    random_schedules,
+    refreshed,
+    reordered,
+)
+from relaqs.slot_policies.ones.utilisation import (
+    IDLE,
+    SlotSeconds,
+    counts,
+    of_places,
+    scores,
+    starts_run,
+    to_places,
+    trimmed,
+)
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

@@ -8,10 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.slot_policies.ones.batch_limits import BatchLimits
-from relaqs.slot_policies.ones.genome import counts
-from relaqs.slot_policies.ones.utilisation import SlotSeconds, rows_left, scores, seconds_left
+from relaqs.gangs.view import Gang, Gangs
+from relaqs.slot_policies.ones.utilisation import (
+    BatchLimits,
+    SlotSeconds,
+    counts,
+    rows_left,
+    scores,
+    seconds_left,
+)
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "ones"
 

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from relaqs.gangs.gangs import Gang, Gangs
-from relaqs.gangs.nodes import Nodes
-from relaqs.gangs.view import SlotView
-from relaqs.slot_policies.configurations import configurations, largest_sum
-from relaqs.slot_policies.sia import Sia, SlotOptions
+from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.slot_policies.sia import Sia, SlotOptions, configurations, largest_sum
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaqs.gangs.policy import SlotPolicy
+from relaqs.gangs.plan import SlotPolicy
 from relaqs.policies import PolicyError
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 

@@ -9,17 +9,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 from relaqs_engine.errors import ClusterError
-from relaqs_lab.simulation.placed.curves import LearningCurve
-from relaqs_lab.simulation.placed.models import ALGORITHMS
-from relaqs_lab.simulation.placed.moves import MoveCosts
-from relaqs_lab.simulation.placed.states import PlacedStates
-from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload
+from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates
+from relaqs_lab.simulation.placed.workload import ALGORITHMS, LearningCurve, PlacedJob, PlacedWorkload
 
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.parts.jobs import PlacedJobs
 from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.view import NodeResources, PlacedJobs, PlacedView
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
 from relaqs.training.parted.cut import ModelCut, Part

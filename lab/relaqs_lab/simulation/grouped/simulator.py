@@ -5,21 +5,289 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.groups.plan import GroupPlan, TurnTaking
-from relaqs_lab.groups.policy import GroupPolicy
-from relaqs_lab.groups.subtasks import Subtasks
-from relaqs_lab.groups.view import Fleet, Group, GroupView, Lost
-from relaqs_lab.simulation.grouped.outcome import GroupedOutcome
-from relaqs_lab.simulation.grouped.queries import QueryLoad, QueryPool
-from relaqs_lab.simulation.grouped.running import RunningGroup
-from relaqs_lab.simulation.grouped.states import GroupedJobState, Means, Place, noisy
-from relaqs_lab.simulation.grouped.turns import IterationSeconds
+from relaqs_lab.groups import (
+    Fleet,
+    Group,
+    GroupPlan,
+    GroupPolicy,
+    GroupView,
+    Lost,
+    Phase,
+    Subtasks,
+    SubtaskTimes,
+    TurnTaking,
+)
+from relaqs_lab.simulation.grouped.queries import QueriesBeside, QueryLoad, QueryOutcome, QueryPool
+from relaqs_lab.simulation.grouped.turns import IterationSeconds, Sharing, sharing
 from relaqs_lab.simulation.grouped.workload import GroupedJob
+
+_LEAST_ITERATIONS = 3  # of each job between two changes of a group, for them to be compared with the model
+
+
+@dataclass(slots=True, eq=False)
+class RunningGroup:
+    """Some machines and the jobs that share them.
+
+    Attributes:
+        number: of the group, in the order in which groups were made.
+        machines: how many it has, once it is open.
+        jobs: who is meant to be here.
+        present: who takes its machines: runs, is loaded or is saved.
+        is_open: it has its machines. Before that it waits for them.
+        is_closing: it gives its machines back when the last one has left.
+        queries: that want its cores, too.
+        version: counts changes of what happens next.
+        errors: of the model, as in `GroupedOutcome.model_errors`.
+    """
+
+    number: int
+    machines: int
+    turns: TurnTaking
+    jobs: list[int] = field(default_factory=list)
+    present: set[int] = field(default_factory=set)
+    is_open: bool = False
+    is_closing: bool = False
+    queries: QueriesBeside | None = None
+    version: int = 0
+    errors: list[float] = field(default_factory=list)
+    _lanes: Sharing | None = None
+    _needs: dict[int, IterationSeconds] = field(default_factory=dict)
+    _ends: dict[int, list[float]] = field(default_factory=dict)
+
+    @property
+    def lanes(self) -> Sharing:
+        if self._lanes is None:
+            self._lanes = sharing(self.turns, self.queries)
+        return self._lanes
+
+    def begin(
+        self, job: int, needs: IterationSeconds, planned: IterationSeconds, now: float, after_seconds: float
+    ) -> None:
+        """Let a job begin an iteration that needs so much, where it is planned to need `planned`."""
+        self.lanes.begin(job, needs, now, after_seconds)
+        if self._needs.get(job) != planned:
+            self._compare()
+            self._needs[job] = planned
+        self.version += 1
+
+    def leave(self, job: int, now: float) -> None:
+        self.lanes.leave(job, now)
+        self._compare()
+        self._needs.pop(job, None)
+        self.version += 1
+
+    def note_end(self, job: int, now: float) -> None:
+        """Note that a job has ended an iteration."""
+        self._ends.setdefault(job, []).append(now)
+
+    def predicted_seconds(self) -> float:
+        """Return T_g of who runs here by equation 1, with the disk as a third lane."""
+        needs = list(self._needs.values())
+        lanes = [
+            sum(each.comp for each in needs),
+            sum(each.pull + each.push for each in needs),
+            sum(each.reload for each in needs),
+        ]
+        return max(*lanes, max(each.alone for each in needs))
+
+    def _compare(self) -> None:
+        """Compare the longest mean iteration since the last change with the model's, and begin anew."""
+        ends = self._ends
+        self._ends = {}
+        if not self._needs or set(ends) != set(self._needs):
+            return
+        if any(len(times) <= _LEAST_ITERATIONS for times in ends.values()):
+            return
+        measured = max((times[-1] - times[0]) / (len(times) - 1) for times in ends.values())
+        self.errors.append(abs(measured - self.predicted_seconds()) / measured)
+
+
+class Place(IntEnum):
+    """Where a job is."""
+
+    TO_COME = 0
+    OUTSIDE = 1  # no machine has anything of it but its rows and its last checkpoint
+    LOADED = 2  # is being loaded
+    RUNNING = 3
+    SAVED = 4  # is being saved
+    ENDED = 5
+
+
+@dataclass(slots=True, eq=False)
+class GroupedJobState:
+    """One job.
+
+    Attributes:
+        job: what it does.
+        told: by how much a policy is misled about its COMP and COMM, 1: not at all.
+        target: the group that it is meant to be in.
+        host: the group whose machines it takes now.
+        spilled: its α.
+        is_known: its times have been profiled.
+        waited_seconds: until `since_seconds`, in which no machine had anything of it.
+        loss_seconds: the integral of its loss over time, until `noted_seconds`.
+        version: counts changes of place, so that what was to happen before means nothing.
+    """
+
+    job: GroupedJob
+    told: tuple[float, float]
+    is_known: bool
+    place: Place = Place.TO_COME
+    target: RunningGroup | None = None
+    host: RunningGroup | None = None
+    spilled: float = 0.0
+    iterations_done: int = 0
+    version: int = 0
+    since_seconds: float = 0.0
+    moves: int = 0
+    paused_seconds: float = 0.0
+    running_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    loss_seconds: float = 0.0
+    noted_seconds: float = 0.0
+    end_seconds: float = np.nan
+    was_saved: bool = False
+
+    def enter(self, place: Place, now: float) -> None:
+        """Be somewhere from now on."""
+        passed = now - self.since_seconds
+        if self.place is Place.OUTSIDE:
+            self.waited_seconds += passed
+        elif self.place is Place.RUNNING:
+            self.running_seconds += passed
+        elif self.place is Place.SAVED or (self.place is Place.LOADED and self.was_saved):
+            self.paused_seconds += passed
+        self.place, self.since_seconds = place, now
+        self.version += 1
+
+    def note_loss(self, now: float) -> None:
+        """Add the loss since the last iteration ended, or since it came, to the integral."""
+        self.loss_seconds += (now - self.noted_seconds) * self.job.loss(self.iterations_done)
+        self.noted_seconds = now
+
+    def needs(
+        self, machines: int, disk_bytes_per_second: float, decode_seconds_per_byte: float
+    ) -> IterationSeconds:
+        """Return what an iteration takes on so many machines."""
+        job = self.job
+        comm = job.comm_seconds * (1.0 - 1.0 / machines)
+        read = self.spilled * job.input_bytes / machines
+        return IterationSeconds(
+            pull=job.pull_share * comm,
+            comp=job.comp_machine_seconds / machines + read * decode_seconds_per_byte,
+            push=(1.0 - job.pull_share) * comm,
+            reload=read / disk_bytes_per_second,
+        )
+
+    def seen(self, now: float, decode_seconds_per_byte: float) -> SubtaskTimes:
+        """Return what a policy sees of it."""
+        done = self.iterations_done
+        outside = now - self.since_seconds if self.place is Place.OUTSIDE else 0.0
+        phase = Phase.PROFILED if self.is_known else Phase.NEW
+        if self.target is not None:
+            phase = Phase.RUNNING
+        elif done:
+            phase = Phase.PAUSED
+        comp, comm = self.told if self.is_known else (np.nan, np.nan)
+        return SubtaskTimes(
+            self.job.name,
+            comp_machine_seconds=self.job.comp_machine_seconds * comp,
+            comm_seconds=self.job.comm_seconds * comm,
+            input_bytes=self.job.input_bytes,
+            model_bytes=self.job.model_bytes,
+            decode_seconds_per_byte=decode_seconds_per_byte,
+            arrival_seconds=self.job.arrival_seconds,
+            phase=phase,
+            iterations_left=float(self.job.iterations - done),
+            loss=self.job.loss(done),
+            loss_fall=self.job.loss(done) - self.job.loss(done + 1),
+            waited_seconds=self.waited_seconds + outside,
+        )
+
+
+def noisy(needs: IterationSeconds, factors: Sequence[float]) -> IterationSeconds:
+    """Return an iteration whose pull, COMP and push take so many times as long."""
+    pull, comp, push = factors
+    return IterationSeconds(needs.pull * pull, needs.comp * comp, needs.push * push, needs.reload)
+
+
+@dataclass(slots=True)
+class Means:
+    """Numbers that are averaged over time."""
+
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, seconds: float, **values: float) -> None:
+        self.seconds += seconds
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + seconds * value
+
+    def of(self, name: str) -> float:
+        return self.sums.get(name, 0.0) / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupedOutcome:
+    """What each of J jobs did, columns of shape (J,) in the order of arrival. Times in seconds, NaN: never.
+
+    Attributes:
+        end_seconds: on the clock of the arrivals.
+        moves: how often a job was started on machines after its first time.
+        paused_seconds: how long it was being saved and loaded.
+        running_seconds: how long it made iterations.
+        waited_seconds: how long no machine had anything of it.
+        loss_seconds: the integral of its loss over time, from its arrival to its end, where the loss is 1 at
+            the start and 0 at the end.
+        cpu_share, net_share: of all machines' time, from the first arrival to the last end, in which they
+            computed and communicated.
+        jobs_mean, groups_mean: how many jobs were in groups, and how many groups there were, on average.
+        spilled_mean: the mean α of jobs in groups.
+        model_errors: |measured − predicted| / measured of the iteration of each group, over the times between
+            changes in which each of its jobs made 3 iterations or more, shape (k,).
+        decision_seconds: what each plan took by the stopwatch, shape (plans,).
+        queries: beside the jobs. None: there were none.
+    """
+
+    names: tuple[str, ...]
+    arrival_seconds: FloatArray
+    end_seconds: FloatArray
+    moves: FloatArray
+    paused_seconds: FloatArray
+    running_seconds: FloatArray
+    waited_seconds: FloatArray
+    loss_seconds: FloatArray
+    cpu_share: float
+    net_share: float
+    jobs_mean: float
+    groups_mean: float
+    spilled_mean: float
+    model_errors: FloatArray
+    decision_seconds: FloatArray
+    queries: QueryOutcome | None = None
+
+    @property
+    def completion_seconds(self) -> FloatArray:
+        """Each job's time from arrival to end."""
+        return self.end_seconds - self.arrival_seconds
+
+    @property
+    def makespan_seconds(self) -> float:
+        """The time from the first arrival to the last end; NaN if a job did not end."""
+        return float(np.max(self.end_seconds) - self.arrival_seconds[0])
+
+    @property
+    def moving_share(self) -> float:
+        """The part of the jobs' time on machines in which they were saved and loaded again."""
+        total = float(self.paused_seconds.sum() + self.running_seconds.sum())
+        return float(self.paused_seconds.sum()) / total if total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

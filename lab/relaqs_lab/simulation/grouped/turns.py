@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from relaqs_lab.groups.plan import TurnTaking
+from relaqs_lab.groups import TurnTaking
 from relaqs_lab.simulation.grouped.queries import QueriesBeside
 
 PULL, PUSH = False, True

@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.groups.view import Fleet
+from relaqs_lab.groups import Fleet
 
 Arrivals: TypeAlias = Literal["at once", "poisson", "bursts"]
 Mix: TypeAlias = Literal["all", "computing", "communicating"]
@@ -64,7 +64,7 @@ class GroupedJob:
 
     Attributes:
         iterations: until it ends.
-        comp_machine_seconds, comm_seconds: W and N of an iteration (`relaqs_lab.groups.subtasks.Subtasks`).
+        comp_machine_seconds, comm_seconds: W and N of an iteration (`relaqs_lab.groups.Subtasks`).
         pull_share: of COMM, what PULL takes.
         input_bytes, model_bytes: of all machines together.
         loss_decay: d, where the loss falls as exp(−d · the share of the iterations); 0 is a straight line.

@@ -20,8 +20,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 
-from relaqs_lab.simulation.machines.convergence import Convergence
-from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
+from relaqs_lab.simulation.machines.workloads import Convergence, ElasticJob, GangWorkload, Trainable
 
 STAGES = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
 SLOT_ROWS_MOST = {"yolov3": 8.0}  # where memory allows fewer rows than were measured

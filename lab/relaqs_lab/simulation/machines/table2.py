@@ -1,15 +1,15 @@
 """Fifty elastic jobs as in the evaluation of ONES: its Table 2, made from a seed and without any folder.
 
-The table lists models and sizes of data: 24 jobs on parts of ImageNet, 15 on CIFAR10 and 11 of language. It
-does not say how fast a step is, how many passes a job takes, or when jobs come. These are assumptions:
+The table lists models and sizes of data: 24 jobs on parts of ImageNet, 15 on CIFAR10 and 11 of language.
+It does not say how fast a step is, how many passes a job takes, or when jobs come. These are assumptions:
 
 - ResNet18, ResNet50 and BERT are as AdaptDL measured them on up to 16 machines of 4 GPUs: seven numbers of
-  speed each, fitted to its step times, and the noise scale at eight moments of a run. The noise is that of a
-  batch four times the first one.
+  speed each, fitted to its step times, and the noise scale at eight moments of a run. The noise is that of
+  a batch four times the first one.
 - Every other model is like the measured one of its data. It computes longer by its arithmetic operations,
   and adds gradients up longer by its parameters.
-- AdaptDL's GPUs are T4s on Ethernet. The paper's are V100s on InfiniBand, and are taken to need a quarter of
-  each time. Its sentences are taken to have a quarter of the tokens.
+- AdaptDL's GPUs are T4s on Ethernet. The paper's are V100s on InfiniBand, and are taken to need a quarter
+  of each time. Its sentences are taken to have a quarter of the tokens.
 - A job makes about 40 passes, one of language 13. The last ten are above the target accuracy, as in the
   paper. Users ask for 1, 2, 4 or 8 slots, and for the first batch on each.
 - Two numbers were chosen so that Tiresias's mean times of execution and queuing are the paper's: how many
@@ -17,6 +17,11 @@ does not say how fast a step is, how many passes a job takes, or when jobs come.
 
 Source: Bian et al., Online Evolutionary Batch Size Orchestration, SC 2021, Table 2. Step times and noise:
 Qiao et al., Pollux, OSDI 2021, branch osdi21-artifact of AdaptDL, Apache-2.0.
+
+What the paper of ONES reports of the 50 jobs of its Table 2, to be put beside what is simulated.
+
+Source: Bian et al., Online Evolutionary Batch Size Orchestration, SC 2021, figure 15 and its text. It
+gives execution and queuing as changes relative to other policies; the seconds follow from these.
 """
 
 from __future__ import annotations
@@ -26,9 +31,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_lab.simulation.machines.convergence import Convergence
-from relaqs_lab.simulation.machines.rates import FittedRates
-from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
+from relaqs_lab.simulation.machines.workloads import (
+    Convergence,
+    ElasticJob,
+    FittedRates,
+    GangWorkload,
+    Trainable,
+)
 
 TABLE2_NAME = "the 50 jobs of Table 2"
 ARRIVAL_SECONDS = 2.9  # between two jobs on average
@@ -179,3 +188,26 @@ def _at_stages(values: tuple[float, ...], stages: int) -> FloatArray:
     """Return values at evenly spaced moments of a run, interpolated at as many moments as it has stages."""
     known = np.linspace(0.0, 1.0, len(values))
     return np.asarray(np.interp(np.linspace(0.0, 1.0, stages), known, values))
+
+
+SOON_SECONDS = 200.0  # the paper tells the share of jobs that are done within them
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTimes:
+    """Mean seconds of a job. mean_seconds: from arrival to end, execution and queuing together."""
+
+    mean_seconds: float
+    executed_seconds: float
+    queuing_seconds: float
+
+
+PUBLISHED = {
+    "tiresias": PublishedTimes(450, 343, 107),
+    "optimus": PublishedTimes(420, 220, 200),
+    "one_at_a_time": PublishedTimes(335, 209, 127),  # in place of a policy by reinforcement learning
+    "ones": PublishedTimes(245, 158, 87),
+}
+ONES_LESS_THAN = {"tiresias": 0.456, "optimus": 0.417}  # by which share its mean is smaller
+ONES_SOON_SHARE = 0.86
+ONES_LONGEST_SECONDS = 2000.0  # at most

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import NodeResources
+from relaqs.parts.plan import PlacedPolicy
+from relaqs.parts.view import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.policies.by_name import policy_in_words
 from relaqs_lab.records.placed_run import PlacedRun, PlacedTimes
-from relaqs_lab.simulation.early_stops import EarlyStops
 from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.workload import EarlyStops
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_lab.groups.plan import TurnTaking
+from relaqs_lab.groups import TurnTaking
 from relaqs_lab.simulation.grouped.queries import EndlessQueries
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes, Sharing, sharing
 

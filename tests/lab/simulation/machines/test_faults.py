@@ -10,7 +10,7 @@ from relaqs_lab.simulation.machines.faults import HOUR_SECONDS, Faults, FaultTim
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import GangWorkload
 
-from relaqs.gangs.nodes import Nodes
+from relaqs.gangs.view import Nodes
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 from tests.lab.simulation.machines.test_gang_simulator import BOUND, workload
 

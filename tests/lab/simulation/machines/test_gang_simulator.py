@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
 from relaqs_lab.simulation.machines.adaptdl import MeasuredRates, read_workload
-from relaqs_lab.simulation.machines.convergence import Convergence
-from relaqs_lab.simulation.machines.rates import FittedRates
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
-from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
+from relaqs_lab.simulation.machines.workloads import (
+    Convergence,
+    ElasticJob,
+    FittedRates,
+    GangWorkload,
+    Trainable,
+)
 
-from relaqs.gangs.nodes import Nodes
+from relaqs.gangs.view import Nodes
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 
 FREE = (0.1, 0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1.0)  # adding up costs nothing

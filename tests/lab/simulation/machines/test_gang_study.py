@@ -10,17 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_lab.records import RecordFile
-from relaqs_lab.records.gang_comparison import GANG_MEASURES, relative
-from relaqs_lab.records.gang_run import GangRun
-from relaqs_lab.records.side_by_side import by_setting, policy_rows
+from relaqs_lab.records.comparison import by_setting, policy_rows
+from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun, relative
 from relaqs_lab.records.store import json_value
 from relaqs_lab.simulation.machines.faults import Faults
-from relaqs_lab.simulation.machines.gang_study import GangCase, Table2, run_gang_case
-from relaqs_lab.simulation.machines.known_passes import KnownPasses
+from relaqs_lab.simulation.machines.gang_study import GangCase, KnownPasses, Table2, run_gang_case
 from relaqs_lab.simulation.machines.simulator import Timing
 from relaqs_lab.simulation.machines.table2 import table2_workload
 
-from relaqs.gangs.gangs import Gang, Gangs
+from relaqs.gangs.view import Gang, Gangs
 
 
 def ran(policy: str, seed: int = 0, **more: object) -> GangRun:

@@ -7,17 +7,25 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
-from relaqs_lab.simulation.placed.curves import LearningCurve
-from relaqs_lab.simulation.placed.models import ALGORITHMS, Algorithm
-from relaqs_lab.simulation.placed.moves import MoveCosts, NodeFault
-from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
-from relaqs_lab.simulation.placed.workload import PlacedJob, PlacedWorkload, Scenario
+from relaqs_lab.simulation.placed.simulator import (
+    MoveCosts,
+    NodeFault,
+    PlacedOutcome,
+    PlacedRules,
+    simulate_placed,
+)
+from relaqs_lab.simulation.placed.workload import (
+    ALGORITHMS,
+    Algorithm,
+    LearningCurve,
+    PlacedJob,
+    PlacedWorkload,
+    Scenario,
+)
 
 from relaqs.arguments import ArgumentError
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.policy import PlacedPolicy
-from relaqs.parts.resources import NodeResources
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPlan, PlacedPolicy
+from relaqs.parts.view import NodeResources, PlacedView
 from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 

@@ -1,15 +1,57 @@
-"""Whole jobs onto nodes, in an order: all parts of a job or none, on few nodes."""
+"""Policies that place whole jobs, all parts or none, on few nodes: fair sharing, and our slack index.
+
+`packed` serves jobs in an order, and passes over who does not fit. Policies differ in the order alone.
+
+- `FairDevices`: who has had least of the devices comes first.
+- `SlackIndex`: urgency for each device-second, for jobs that can still be in time.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.parts.load import ROUNDING, Load, relative_to
-from relaqs.parts.parts import WAITS
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.resources import CORES, DEVICES
-from relaqs.parts.view import PlacedView
+from relaqs.parts.plan import PlacedPlan, planned_in_order
+from relaqs.parts.view import CORES, DEVICES, WAITS, PlacedView
+
+
+def device_shares(view: PlacedView) -> FloatArray:
+    """Return the devices that each job uses while it runs, counted by shares; shape (J,), above 0."""
+    used = np.bincount(view.parts.job, weights=view.parts.demand[:, DEVICES], minlength=len(view.jobs))
+    return np.maximum(used, 1e-9)
+
+
+def device_seconds_left(view: PlacedView) -> FloatArray:
+    """Return what each job still needs of devices, alone, in seconds of whole devices; shape (J,)."""
+    return device_shares(view) * view.jobs.iterations_left * view.jobs.iteration_seconds
+
+
+def runs(view: PlacedView) -> BoolArray:
+    """Return which jobs have a part that is placed, shape (J,)."""
+    running = np.zeros(len(view.jobs), dtype=np.bool_)
+    running[view.parts.job[view.parts.is_placed]] = True
+    return running
+
+
+def iterations_to_accuracy(view: PlacedView) -> FloatArray:
+    """Return how many iterations each job is expected to make until it has its accuracy or ends, shape (J,).
+
+    Accuracy is taken to approach its end as a/(n + a) does: a gain g in the last n₀ iterations, after n, is
+    one of about g·(n/n₀)·m/(n + m) in the next m. A job that may not stop makes all iterations.
+    """
+    jobs = view.jobs
+    left, done = jobs.iterations_left, jobs.iterations_done
+    lacks = np.maximum(jobs.accuracy_required - jobs.accuracy, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = jobs.accuracy_gain * done / (0.1 * jobs.iterations_most)
+        needed = np.where(lacks < most, done * lacks / (most - lacks), left)
+    known = jobs.may_stop & ~np.isnan(jobs.accuracy_gain)
+    return np.where(known, np.minimum(needed, left), left)
+
 
 FITS = ("tight", "dot")
 LIMIT = 0.9  # of a device and of every resource, for all policies alike
@@ -166,3 +208,73 @@ class _Filling:
             return beside[0]
         free = np.where(hosts, load.capacity[:, CORES] - load.used[:, CORES], -1.0)
         return int(free.argmax()) if hosts.any() else WAITS
+
+
+@dataclass(frozen=True, slots=True)
+class FairDevices:
+    """Jobs in the order of the device-seconds that they have had, for each unit of weight.
+
+    A job needs all its devices at once, so that a fair share is one over time. It is counted in whole steps
+    of `step_device_seconds`. Within a step, running jobs stay, and others come by arrival. This stands for
+    the fair scheduler of Borg, under which MLFS's evaluation ran TensorFlow.
+
+    Args:
+        step_device_seconds: the smaller, the fairer, and the more jobs are preempted.
+    """
+
+    step_device_seconds: float = 3600.0
+    name: ClassVar[str] = "fair"
+
+    def __post_init__(self) -> None:
+        if not self.step_device_seconds > 0:
+            raise ValueError(f"step_device_seconds is {self.step_device_seconds}; it must be above 0")
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        return planned_in_order(view, self._planned)
+
+    def _planned(self, view: PlacedView) -> PlacedPlan:
+        jobs = view.jobs
+        step = np.floor(jobs.attained_device_seconds / jobs.weight / self.step_device_seconds)
+        return packed(view, np.lexsort([~runs(view), step]), preempts=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SlackIndex:
+    """Whole jobs by what a device-second brings: an end in time, by its urgency, or else just an end.
+
+    A job's work is the device-seconds that are left until it ends. With `accuracy_ends`, it is those until it
+    has the accuracy that its user needs, as its last gains suggest. A job that can still end by its deadline
+    counts with its urgency above the mean one, `late_share` of that if it cannot. A running job counts `stay`
+    times, and so makes way only for one that is clearly better.
+
+    Args:
+        late_share: of a job that cannot meet its deadline, relative to one that can.
+        urgency_power: 0 leaves the urgency out, 1 lets a job of urgency 10 count ten times one of 1.
+        accuracy_ends: jobs end when they have the accuracy that is needed, where a rule says so.
+        stay: how much better a job must be to take the place of another.
+    """
+
+    late_share: float = 0.5
+    urgency_power: float = 0.5
+    accuracy_ends: bool = True
+    stay: float = 1.5
+    name: ClassVar[str] = "slack_index"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.late_share <= 1 or not self.stay >= 1 or not self.urgency_power >= 0:
+            raise ValueError(
+                f"late_share is {self.late_share}, stay {self.stay} and urgency_power {self.urgency_power}; "
+                "give from 0 to 1, 1 or more, and 0 or more"
+            )
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        return planned_in_order(view, self._planned)
+
+    def _planned(self, view: PlacedView) -> PlacedPlan:
+        jobs = view.jobs
+        iterations = iterations_to_accuracy(view) if self.accuracy_ends else jobs.iterations_left
+        seconds = np.maximum(iterations, 1.0) * jobs.iteration_seconds
+        in_time = view.time_seconds + seconds <= jobs.deadline_seconds
+        worth = np.maximum(jobs.urgency, 1.0) ** self.urgency_power * np.where(in_time, 1.0, self.late_share)
+        index = worth / (seconds * device_shares(view)) * np.where(runs(view), self.stay, 1.0)
+        return packed(view, np.argsort(-index, kind="stable"), preempts=True)

@@ -1,4 +1,11 @@
-"""Pollux: slots and batches together, by what useful rows a second the jobs would have."""
+"""Slot policies of papers, to compare ours with: Tiresias, Optimus and Pollux.
+
+- Tiresias: whole gangs, those that have used little first.
+- Optimus: one more slot where it shortens the rest of a job most.
+- Pollux: slots and batches together, by what useful rows a second the jobs would have.
+
+`relaqs.slot_policies.registry` finds them by entry points, so a cluster can run them, too.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +16,162 @@ import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.gangs.gangs import Gangs
+from relaqs.gangs.packing import packed
 from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
+from relaqs.gangs.speed import fewest_pieces, split_batch, step_seconds
+from relaqs.gangs.view import Gangs, SlotView
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.goodput import Goodput, unmeasured_batch
-from relaqs.slot_policies.ones.draws import Draws
+from relaqs.slot_policies.ones.evolution import Draws
+from relaqs.slot_policies.sia import Goodput, unmeasured_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Tiresias:
+    """Each job has the slots and the batch that its user asked for, or none; two queues say who comes first.
+
+    A job begins in the first queue. Once it has used `threshold_slot_seconds` it goes to the end of the
+    second. Within a queue, the first come are served first; who does not fit is passed over. Running jobs are
+    stopped where jobs before them need the slots.
+
+    Source: Gu et al., Tiresias, NSDI 2019: discretised two-dimensional least attained service.
+
+    >>> from relaqs.gangs.view import Gang
+    >>> from relaqs.gangs.view import Nodes
+    >>> old = Gang("old", slots_asked=3, attained_slot_seconds=9e4, held=(3,))
+    >>> jobs = Gangs.of([old, Gang("new", 5.0, slots_asked=2)], nodes=1)
+    >>> Tiresias().plan(SlotView(60.0, Nodes.equal(1, slots=4), jobs)).slots_by_id()
+    {'old': 0, 'new': 2}
+    """
+
+    threshold_slot_seconds: float = 16 * 3600.0
+    name: ClassVar[str] = "tiresias"
+    reads_speeds: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.threshold_slot_seconds > 0:
+            raise ValueError(f"threshold_slot_seconds is {self.threshold_slot_seconds}; it must be above 0")
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        gangs = view.gangs
+        demoted = self._demoted(view)
+        place = {name: at for at, name in enumerate(demoted)}
+        rank = np.array([place.get(name, -1) for name in gangs.ids], dtype=np.int64)
+        order = np.lexsort([np.array(gangs.ids), gangs.arrival_seconds, rank])
+        counts = _served_in_order(asked_slots(view), order, int(view.nodes.usable_slots.sum()))
+        slots = packed(counts, gangs.held, view.nodes, order, tight=False)
+        return SlotPlan.of(view, slots, asked_rows(gangs), memory=demoted)
+
+    def _demoted(self, view: SlotView) -> tuple[str, ...]:
+        """Return the ids of the second queue, in the order in which they came to it."""
+        gangs = view.gangs
+        known = view.memory if isinstance(view.memory, tuple) else ()
+        used = gangs.attained_slot_seconds >= self.threshold_slot_seconds - 1e-6
+        by_arrival = np.lexsort([np.array(gangs.ids), gangs.arrival_seconds])
+        new = [gangs.ids[job] for job in by_arrival if used[job] and gangs.ids[job] not in known]
+        there = set(gangs.ids)
+        return (*(name for name in known if name in there), *new)
+
+
+def asked_slots(view: SlotView) -> IntArray:
+    """Return the slots that each job's user asked for, 1 if none, and at most all there are; shape (E,)."""
+    total = int(view.nodes.usable_slots.sum())
+    return np.clip(view.gangs.slots_asked, 1, max(total, 1))
+
+
+def asked_rows(gangs: Gangs) -> FloatArray:
+    """Return the batch that each job's user asked for, or the one it starts with; shape (E,)."""
+    return np.where(np.isnan(gangs.rows_asked), gangs.start_rows, gangs.rows_asked)
+
+
+def _served_in_order(asked: IntArray, order: IntArray, slots: int) -> IntArray:
+    counts = np.zeros_like(asked)
+    for job in order:
+        if asked[job] <= slots:
+            counts[job] = asked[job]
+            slots -= int(asked[job])
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Optimus:
+    """Every job first has one slot, the oldest first. Then slots go one by one where they save most time.
+
+    What a slot saves is (step with n slots − step with n + 1) × the steps that are left. The batch is the one
+    that the user asked for, so more slots compute it sooner. A simulator tells the rows that are left and the
+    steps' seconds (`needs_oracle`). Where nobody does, passes are taken to be as many as were done, and steps
+    to be as the job's speed says.
+
+    Source: Peng et al., Optimus, EuroSys 2018, section 4.1.
+
+    >>> from relaqs.gangs.view import Gang
+    >>> from relaqs.gangs.view import Nodes
+    >>> free, bound = (0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0), (0.1, 0.01, 0.5, 0.5, 0.5, 0.5, 1.0)
+    >>> jobs = [Gang("free", rows_left=1e5, speed=free), Gang("bound", rows_left=1e5, speed=bound)]
+    >>> Optimus().plan(SlotView(60.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))).slots_by_id()
+    {'free': 3, 'bound': 1}
+    """
+
+    name: ClassVar[str] = "optimus"
+    needs_oracle: ClassVar[bool] = True
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        return planned_by_arrival(view, _planned)
+
+
+def _planned(view: SlotView) -> SlotPlan:
+    gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
+    batch = asked_rows(gangs)
+    seconds = _steps_by_slots(view, batch, total) * steps_left(gangs, batch)[:, None]
+    counts = _given_one_by_one(seconds, _most(gangs, batch), total)
+    smallest_first = np.argsort(counts, kind="stable")
+    slots = packed(counts, gangs.held, view.nodes, smallest_first, tight=False)
+    return SlotPlan.of(view, slots, batch)
+
+
+def steps_left(gangs: Gangs, batch: FloatArray) -> FloatArray:
+    """Return the steps that each job still needs with this batch, shape (E,): known, or as many as done."""
+    guessed = np.maximum(gangs.rows_done, gangs.pass_rows)
+    left = np.where(np.isnan(gangs.rows_left), guessed, gangs.rows_left)
+    return np.asarray(np.maximum(left / batch, 1.0))
+
+
+def _most(gangs: Gangs, batch: FloatArray) -> IntArray:
+    most = np.floor(np.minimum(batch, gangs.rows_most) / gangs.slot_rows_least + 1e-9)
+    return np.maximum(most, 1).astype(np.int64)
+
+
+def _steps_by_slots(view: SlotView, batch: FloatArray, total: int) -> FloatArray:
+    """Return the seconds of a step of each job on 1 … total packed slots, shape (E, total)."""
+    gangs = view.gangs
+    if gangs.packed_step_seconds.shape[1] >= total:
+        return gangs.packed_step_seconds[:, :total]
+    slots = np.arange(1, total + 1)
+    nodes = -(-slots // max(int(view.nodes.usable_slots.max()), 1))
+    rows = batch[:, None]
+    pieces = fewest_pieces(rows, slots, gangs.start_rows[:, None])
+    split = split_batch(rows, slots, gangs.slot_rows_most[:, None], gangs.rows_most[:, None], pieces)
+    unknown = np.any(np.isnan(gangs.speed), axis=1)
+    speed = np.where(unknown[:, None], np.array([1e-8, 1e-3, *[1e-8] * 4, 1.0]), gangs.speed)
+    return step_seconds(speed[:, None, :], slots, nodes, split.slot_rows, split.pieces)
+
+
+def _given_one_by_one(seconds: FloatArray, most: IntArray, total: int) -> IntArray:
+    """Return the slots of each job. seconds: of the rest of a job on 1, 2, … slots, shape (E, total)."""
+    counts = np.zeros(len(most), dtype=np.int64)
+    counts[:total] = 1
+    left = total - int(counts.sum())
+    saved = np.full(seconds.shape, -np.inf)
+    saved[:, :-1] = np.nan_to_num(seconds[:, :-1] - seconds[:, 1:], nan=-np.inf)
+    saved[np.arange(1, total + 1) >= most[:, None]] = -np.inf
+    saved[counts == 0] = -np.inf
+    gain = saved[:, 0].copy()
+    while left and gain.max(initial=-np.inf) > 0:
+        job = int(np.argmax(gain))
+        counts[job] += 1
+        left -= 1
+        gain[job] = saved[job, counts[job] - 1]
+    return counts
+
 
 SlotCounts = NDArray[np.int16]  # (K, E, N): the slots of each job on each node, in K schedules
 
@@ -55,8 +212,8 @@ class Pollux:
 
     Source: Qiao et al., Pollux, OSDI 2021, section 4.2.
 
-    >>> from relaqs.gangs.gangs import Gang
-    >>> from relaqs.gangs.nodes import Nodes
+    >>> from relaqs.gangs.view import Gang
+    >>> from relaqs.gangs.view import Nodes
     >>> speed = (0.1, 0.01, 1e-3, 1e-8, 1e-3, 1e-8, 1.0)
     >>> jobs = [Gang(name, speed=speed, noise_rows=1e4, slots_seen_most=2, rows_most=512.0) for name in "ab"]
     >>> Pollux().plan(SlotView(60.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))).slots_by_id()
