@@ -1,4 +1,4 @@
-"""Policies that place the parts of models on nodes and devices: one idea a file.
+"""Policies that place the parts of models on nodes and devices.
 
 What they see and say is in `relaqs.parts`. All are pure functions of the view.
 """
