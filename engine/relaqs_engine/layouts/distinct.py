@@ -45,12 +45,13 @@ FEW_VALUES = 32_768
 """So many are all counted."""
 HASHED_VALUES = 20_000
 """About how many are counted of a column with more."""
+HASHES = 1 << 64
+"""How many there may be."""
 _FEWEST_HASHED = 13_000  # ± 2 % at the confidence that `rewrite` asks for
 _VERY_FEW_VALUES = 4_096  # of a column that is counted together with others: that takes half as long
 _FEW_ROWS = 100_000  # likewise
 _COLUMNS_AT_ONCE = 32
 COUNTED_FILES_AT_ONCE = 128  # as many as a table usually has: fewer take longer
-_HASHES = 1 << 64
 _COUNTED_TYPES = WHOLE_NUMBERS | FLOATS | {"DECIMAL", "VARCHAR", "BOOLEAN", "DATE", "TIME", "UUID"}
 _COUNTED_TYPES |= {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"}
 _FILES_AT_ONCE = 50  # DuckDB may hold all files of a statement open, and a process few
@@ -121,7 +122,7 @@ def with_counted_values(
     few = [each for each in counted if row_count <= _FEW_ROWS or each.distinct_count <= _VERY_FEW_VALUES]
     for first in range(0, len(few), _COLUMNS_AT_ONCE):
         names = [column.name for column in few[first : first + _COLUMNS_AT_ONCE]]
-        numbers = _values_below(cursor, files, names, _HASHES)
+        numbers = _values_below(cursor, files, names, HASHES)
         found |= dict(zip(names, numbers, strict=True))
     for column in counted:
         if column.name not in found:
@@ -138,11 +139,11 @@ def _counted(cursor: Cursor, files: Sequence[Path], column: Column, row_count: i
     """Return the number of values of a column, where need be by those whose hash is below a bound."""
     values = column.distinct_count
     while True:
-        bound = _HASHES if values <= FEW_VALUES else math.floor(HASHED_VALUES / values * _HASHES)
+        bound = HASHES if values <= FEW_VALUES else math.floor(HASHED_VALUES / values * HASHES)
         (found,) = _values_below(cursor, files, [column.name], bound)
-        if bound == _HASHES:
+        if bound == HASHES:
             return found
-        share, counted = bound / _HASHES, found.least
+        share, counted = bound / HASHES, found.least
         if counted >= _FEWEST_HASHED:
             number = min(counted / share, row_count - column.null_count)
             return DistinctCount(number, number, math.sqrt((1.0 - share) / counted))
@@ -155,7 +156,7 @@ def _values_below(
     """Return how many values of columns have a hash below a bound, all where the bound is beyond hashes."""
     lists = ", ".join(f"list(DISTINCT {quote_name(name)}) AS v{i}" for i, name in enumerate(names))
     hashed = ", ".join(map(quote_name, names))
-    below = f" WHERE hash({hashed}) < {bound}::UBIGINT" if bound < _HASHES else ""
+    below = f" WHERE hash({hashed}) < {bound}::UBIGINT" if bound < HASHES else ""
     into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
     for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
         table = parquet_rows(files[first : first + COUNTED_FILES_AT_ONCE])
@@ -196,8 +197,8 @@ def with_values_by_group(
     ]
     things.sort(key=lambda each: each.type == "VARCHAR")
     count = min(max(_ROWS_OF_THINGS // max(row_count, 1), 1), _MOST_THINGS)
-    bound = min(_HASHES, GROUPED_ROWS * _HASHES // max(row_count, 1))
-    found = {each.name: _by_group(cursor, files, each, groups, bound) for each in things[:count]}
+    bound = min(HASHES, GROUPED_ROWS * HASHES // max(row_count, 1))
+    found = {each.name: counted_by_group(cursor, files, each, groups, bound) for each in things[:count]}
     return tuple(replace(each, by_group=found.get(each.name, ())) for each in columns)
 
 
@@ -221,12 +222,20 @@ def _are_things(column: Column, row_count: int) -> bool:
     return is_worth_it and 0 < column.distinct_count < _MOST_SHARE * row_count
 
 
-def _by_group(
+def counted_by_group(
     cursor: Cursor, files: Sequence[Path], column: Column, groups: Sequence[Column], bound: int
 ) -> tuple[GroupCounts, ...]:
-    """Return how many values of a column have a hash below a bound, among the rows of each group."""
+    """Return how many values of a column have a hash below a bound, among the rows of each group.
+
+    Args:
+        cursor: of a database that may read the files.
+        files: of Parquet.
+        column: whose values are counted.
+        groups: the columns by which they are, with the hashes of their values.
+        bound: up to HASHES, for all values.
+    """
     value = quote_name(column.name)
-    below = f" WHERE hash({value}) < {bound}::UBIGINT" if bound < _HASHES else ""
+    below = f" WHERE hash({value}) < {bound}::UBIGINT" if bound < HASHES else ""
     keys = ", ".join(f"{quote_name(group.name)} AS g{i}" for i, group in enumerate(groups))
     into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
     for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
@@ -242,7 +251,7 @@ def _by_group(
         counted = {hashed: int(count) for hashed, count in found}
         hashes = group.distinct.hashes if group.distinct else ()
         of_each = tuple(counted.get(hashed, 0) for hashed in (*hashes, None))
-        counts.append(GroupCounts(group.name, of_each, bound / _HASHES))
+        counts.append(GroupCounts(group.name, of_each, bound / HASHES))
     cursor.run(f"DROP TABLE {_VALUES}")
     return tuple(counts)
 

@@ -50,6 +50,7 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
         unit_count=sum(partition.unit_count for partition in partitions),
         max_unit_rows=max(held.max_unit_rows, units.largest),
         typical_unit_rows=units.typical_rows(held, row_count),
+        unit_kurtosis_rows=None,
         outliers=outliers,
         outlier_units=None,
         heavy=None,

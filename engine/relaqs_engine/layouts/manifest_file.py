@@ -7,10 +7,11 @@ import math
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -371,6 +372,8 @@ def _stored_file(entry: dict[str, Any]) -> StoredFile:
     checksums = entry.pop("checksums", None)
     if checksums is not None:
         extents, columns = tuple(checksums["extents"]), tuple(checksums["columns"])
+        if not columns or len(extents) % (2 * len(columns)) or not all(map(_is_count, extents)):
+            raise TypeError(f"the checksums of {file} have no place for each column")
         checksums = Checksums(extents, columns, checksums["rest"])
     return _plain(StoredFile(checksums=checksums, **entry))
 
@@ -430,38 +433,103 @@ def _checked_version(path: str, version: object) -> int:
 
 
 def _check_sums(path: str, layout: Layout) -> None:
-    names = [column.name.lower() for column in layout.columns]
-    if not names or "" in names or len(set(names)) < len(names):
-        raise _damaged(path, "its columns do not have a name each")
+    """Raise LayoutError where what a manifest says of one thing rules out what it says of another."""
+    for fault in chain(_faults_of_rows(layout), _faults_of_columns(layout), _faults_of_units(layout)):
+        raise _damaged(path, fault)
+
+
+def _faults_of_columns(layout: Layout) -> Iterator[str]:
+    columns, row_count = {each.name: each for each in layout.columns}, layout.row_count
+    names = [name.lower() for name in columns]
+    if not names or "" in names or len(set(names)) < len(layout.columns):
+        yield "its columns do not have a name each"
     if missing := [each for each in layout.cluster_key if each.lower() not in names]:
-        raise _damaged(path, f"its key {missing[0]!r} is none of its columns")
-    if layout.row_count != sum(partition.row_count for partition in layout.partitions):
-        raise _damaged(path, "its partitions' rows do not add up to the table's")
-    if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):
-        raise _damaged(path, "the rows of a partition's files do not add up to the partition's")
+        yield f"its key {missing[0]!r} is none of its columns"
     for column in layout.columns:
-        if column.distinct is not None and column.distinct.most > layout.row_count - column.null_count:
-            raise _damaged(path, f"{column.name} has more distinct values than rows")
+        low, high = column.minimum, column.maximum
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            yield f"the least {column.name} is {low!r}, and the greatest {high!r}"
+        if column.null_count > row_count:
+            yield f"{column.name} has more NULLs than rows"
+        if (column.inlier_low is None) != (column.inlier_high is None):
+            yield f"the values of {column.name} that are far out have one end"
+        if column.has_outliers and layout.outliers is None:
+            yield f"{column.name} has values far out, and there is no outlier index"
+        if column.distinct is not None and column.distinct.most > row_count - column.null_count:
+            yield f"{column.name} has more distinct values than rows"
         for grouped in column.by_group:
-            by = next((each.distinct for each in layout.columns if each.name == grouped.by), None)
+            by = columns[grouped.by].distinct if grouped.by in columns else None
             if by is None or not by.are_told_apart or len(grouped.counted) != len(by.hashes) + 1:
-                raise _damaged(path, f"{column.name} is not counted for each value of {grouped.by}")
+                yield f"{column.name} is not counted for each value of {grouped.by}"
         for ends in column.ends_by:
-            by = next((each.distinct for each in layout.columns if each.name == ends.by), None)
+            by = columns[ends.by].distinct if ends.by in columns else None
             if by is None or not by.are_told_apart or len(ends.lowest) != len(by.hashes) + 1:
-                raise _damaged(path, f"{column.name} has no ends for each value of {ends.by}")
-    if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
-        raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
-    if layout.outlier_units is not None and not _are_among(layout.outlier_units.others, layout):
-        raise _damaged(path, "its outlier units are not among its units")
+                yield f"{column.name} has no ends for each value of {ends.by}"
 
 
-def _are_among(others: OtherUnits, layout: Layout) -> bool:
-    """Whether outlier units have no more rows and units than the partitions have."""
-    parts, blocks, counts = layout.partitions, others.outlier_block_rows, others.outlier_counts
-    return len(parts) == len(blocks) == len(counts) and all(
-        len(rows) == BLOCK_COUNT and count <= each.unit_count and _are_below(rows, each.block_rows)
-        for each, rows, count in zip(parts, blocks, counts, strict=True)
+def _faults_of_rows(layout: Layout) -> Iterator[str]:
+    parts = layout.partitions
+    if layout.row_count != sum(each.row_count for each in parts):
+        yield "its partitions' rows do not add up to the table's"
+    if any(each.row_count != sum(file.row_count for file in each.files) for each in (*parts, *layout.copies)):
+        yield "the rows of a partition's files do not add up to the partition's"
+    if any(each.row_count > layout.row_count for each in layout.copies):
+        yield "a copy of some rows has more rows than the table"
+    if not layout.is_sampled:
+        return
+    if any(len(each.block_rows) != BLOCK_COUNT for each in parts):
+        yield f"a partition does not have {BLOCK_COUNT} blocks"
+    if any(sum(each.block_rows) != each.row_count or min(each.block_rows) < 0 for each in parts):
+        yield "the rows of a partition's blocks do not add up to the partition's"
+
+
+def _faults_of_units(layout: Layout) -> Iterator[str]:
+    parts, largest, typical = layout.partitions, layout.max_unit_rows, layout.typical_unit_rows
+    if layout.unit_count != sum(each.unit_count for each in parts):
+        yield "its partitions' units do not add up to the table's"
+    if any(each.unit_count > each.row_count for each in parts):
+        yield "a partition has more units than rows"
+    if layout.row_count and not layout.row_count <= layout.unit_count * largest <= layout.row_count * largest:
+        yield f"{layout.unit_count:,} units of {largest:,} rows at most do not have {layout.row_count:,} rows"
+    if not layout.cluster_key and (largest, typical) != (1, 1.0):
+        yield f"its units are rows, and have {largest:,} rows"
+    if not layout.cluster_key and (layout.outlier_units or layout.heavy or layout.companions):
+        yield "its units are rows, and some are kept apart"
+    if not 1.0 <= typical <= max(largest, 1):
+        yield f"typical_unit_rows is {typical!r}, and the largest unit has {largest:,}"
+    if any(
+        not 1 <= each.most_unit_rows <= largest for each in layout.columns if each.most_unit_rows is not None
+    ):
+        yield "the rows of a unit with one value are more than the unit has"
+    names = {"", *(each.name for each in layout.columns)}
+    if layout.heavy is not None and any(each.column not in names for each in layout.heavy.bounds):
+        yield "its heavy units are bounded by a column that it does not have"
+    if layout.outlier_units is not None and not _are_among(layout.outlier_units, layout):
+        yield "its outlier units are not among its units"
+
+
+def _are_among(units: OutlierUnits, layout: Layout) -> bool:
+    """Whether outlier units, and the others, have no more rows and units than the partitions have."""
+    others, parts, names = units.others, layout.partitions, {each.name for each in layout.columns}
+    blocks, counts, keys = others.outlier_block_rows, others.outlier_counts, units.keys
+    kept = 0 if units.rows is None else units.rows.row_count
+    return (
+        len(parts) == len(blocks) == len(counts)
+        and all(
+            len(rows) == BLOCK_COUNT and count <= each.unit_count and _are_below(rows, each.block_rows)
+            for each, rows, count in zip(parts, blocks, counts, strict=True)
+        )
+        and len(keys) == len(set(keys)) == sum(counts)
+        and (not keys or len(layout.cluster_key) == 1)
+        and kept <= sum(map(sum, blocks))
+        and 1 <= others.max_unit_rows <= layout.max_unit_rows
+        and 1.0 <= others.typical_unit_rows <= others.max_unit_rows
+        and len({each.column for each in others.columns}) == len(others.columns)
+        and all(
+            each.column in names
+            and (each.most_unit_rows is None or 1 <= each.most_unit_rows <= others.max_unit_rows)
+            for each in others.columns
+        )
     )
 
 

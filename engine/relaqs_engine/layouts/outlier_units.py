@@ -34,7 +34,8 @@ The decision: docs/decisions/0097-units-of-unlike-size.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,6 +118,54 @@ def with_outlier_units(cursor: Cursor, target: Writing, layout: Layout) -> Layou
         unit_kurtosis_rows=counted.kurtosis_of_all,
         outlier_units=OutlierUnits(keys, rows, others),
     )
+
+
+def faults_of_units(cursor: Cursor, layout: Layout, known: OutlierUnits) -> Iterator[str]:
+    """Yield what a layout says of its units and does not hold, in words. Its files are as they were written.
+
+    Args:
+        cursor: of a database that may read the files.
+        layout: by a cluster key.
+        known: its outlier units.
+    """
+    others = known.others
+    table = _UnitCounter(
+        cursor,
+        lambda partitions: [layout.directory / file.file for each in partitions for file in each.files],
+        layout,
+        unit_condition(layout, known.keys),
+    )
+    parts = {each.column: each.most_unit_rows for each in others.columns if each.most_unit_rows is not None}
+    sums = {each.column: each for each in others.columns if each.middle is not None}
+    middles = np.array([each.middle for each in sums.values()], dtype=float)
+    found = table.measured(parts, [layout.column(name) for name in sums], middles)
+    counts, block_rows = table.outlier_rows() if known.keys else table.no_outlier_rows()
+    if (counts, block_rows) != (others.outlier_counts, others.outlier_block_rows):
+        yield "outlier units have other rows in the blocks of partitions than recorded"
+    yield from _other_sizes(found.all_units, None, layout.typical_unit_rows, layout.unit_kurtosis_rows)
+    sizes = others.max_unit_rows, others.typical_unit_rows, others.unit_kurtosis_rows
+    yield from _other_sizes(found.others, *sizes)
+    of_outliers = dict(table.parts_of_outliers(list(parts)))
+    for name, most in parts.items():
+        most_of_all = layout.column(name).most_unit_rows
+        if found.parts[name] > most or max(found.parts[name], of_outliers[name]) > (most_of_all or np.inf):
+            yield f"units have more rows with one value of {name} than recorded"
+    for (name, bound), amounts in zip(sums.items(), found.sums, strict=True):
+        bounds = np.array([bound.above, bound.below, bound.squares])
+        if (amounts > bounds * (1.0 + _ROUNDING)).any():
+            yield f"units have values of {name} that sum to more than recorded"
+
+
+def _other_sizes(
+    found: _Moments, most: int | None, typical: float | None, kurtosis: float | None
+) -> Iterator[str]:
+    """Yield what is recorded of the sizes of units and differs from what was found. None: nothing is."""
+    of = "units that are no outliers" if most is not None else "all units"
+    recorded = {"largest": most, "typical": typical, "unlike": kurtosis}
+    counted = {"largest": found.most, "typical": found.typical, "unlike": found.kurtosis}
+    for name, value in recorded.items():
+        if value is not None and not math.isclose(value, counted[name], rel_tol=_ROUNDING):
+            yield f"of {of} the {name} size is {counted[name]:,.6g}, and recorded {value:,.6g}"
 
 
 def _written(table: _UnitCounter, target: Writing, unit_count: int) -> Partition | None:
@@ -215,6 +264,24 @@ class _Moments:
     def kurtosis(self) -> float:
         return self.rows * self.fourths / max(self.squares**2, 1.0)
 
+    @property
+    def typical(self) -> float:
+        return self.squares / max(self.rows, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What units come to, all of them and those that are no outliers.
+
+    sums: of these, the most that columns sum to, shape (columns, 3): above and below the middle, and squares.
+    parts: of these, the rows of the largest part of each column.
+    """
+
+    all_units: _Moments
+    others: _Moments
+    sums: FloatArray
+    parts: Mapping[str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class _UnitCounter(KeyedTable):
@@ -257,9 +324,30 @@ class _UnitCounter(KeyedTable):
         names = [column.name for column in layout.columns if _has_parts(column, layout)]
         summed = [column for column in layout.columns if _is_summed(column, layout)][:MOST_SUMS]
         middles = self._middles(summed)
+        found = self.measured(self._most_in_sample(names), summed, middles)
+        others, parts = found.others, found.parts
+        return _Counted(
+            kurtosis_of_all=found.all_units.kurtosis,
+            kurtosis_of_others=others.kurtosis,
+            max_unit_rows=int(others.most),
+            typical_unit_rows=others.typical,
+            parts_of_all={name: max(parts[name], most) for name, most in self.parts_of_outliers(names)},
+            columns=_unit_columns(layout, parts, summed, middles, found.sums, others.most),
+        )
+
+    def measured(
+        self, least_parts: Mapping[str, int], summed: Sequence[Column], middles: FloatArray
+    ) -> _Measured:
+        """Return what the units come to.
+
+        Args:
+            least_parts: of columns, rows that the largest part has at least. Smaller ones are not looked at.
+            summed: columns whose distances from their middles are summed.
+            middles: of these columns.
+        """
         of_all, of_others, sums = _Moments(), _Moments(), np.zeros((len(summed), 3))
-        parts = self._most_in_sample(names)
-        for partitions in portions(layout.partitions, ROWS_AT_ONCE):
+        parts = dict(least_parts)
+        for partitions in portions(self.layout.partitions, ROWS_AT_ONCE):
             self._make_units(partitions, summed, middles)
             for is_outlier, moments, found in self._sums_of_units(len(summed)):
                 of_all.add(*moments)
@@ -267,14 +355,7 @@ class _UnitCounter(KeyedTable):
                     of_others.add(*moments)
                     sums = np.maximum(sums, found)
             parts = self._most_with(parts, partitions)
-        return _Counted(
-            kurtosis_of_all=of_all.kurtosis,
-            kurtosis_of_others=of_others.kurtosis,
-            max_unit_rows=int(of_others.most),
-            typical_unit_rows=of_others.squares / max(of_others.rows, 1.0),
-            parts_of_all={name: max(parts[name], most) for name, most in self._parts_of_outliers(names)},
-            columns=_unit_columns(layout, parts, summed, middles, sums, of_others.most),
-        )
+        return _Measured(of_all, of_others, sums, parts)
 
     def _middles(self, columns: Sequence[Column]) -> FloatArray:
         """Return about the mean of each column, NaN where there is none, from the first partitions."""
@@ -350,7 +431,7 @@ class _UnitCounter(KeyedTable):
         self.cursor.run(f"DROP TABLE {_UNITS}")
         return found
 
-    def _parts_of_outliers(self, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    def parts_of_outliers(self, names: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield the rows of the largest part of each column in outlier units."""
         rows = f"{self.rows_sql(self.layout.partitions)} WHERE {self.is_outlier}"
         for name in names:
@@ -386,7 +467,7 @@ class _UnitCounter(KeyedTable):
 
 def _unit_columns(
     layout: Layout,
-    parts: dict[str, int],
+    parts: Mapping[str, int],
     summed: Sequence[Column],
     middles: FloatArray,
     sums: FloatArray,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,23 +13,28 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name
+from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name, quote_text
 from relaqs_engine.errors import LayoutError, RelaqsError
-from relaqs_engine.layouts.assignment import hash_probe, key_unit
+from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit, known_by
+from relaqs_engine.layouts.distinct import HASHES, counted_by_group
 from relaqs_engine.layouts.ends_by_group import ends_by
 from relaqs_engine.layouts.heavy_files import any_above, rows_of_units
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
+    DistinctCount,
     HeavyUnits,
     Layout,
     OutlierUnits,
     Partition,
+    Scalar,
     StoredFile,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
+from relaqs_engine.layouts.outlier_units import faults_of_units
 from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
+from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.layouts.stored import download, stored_tables
 from relaqs_engine.stores.address import Address
 
@@ -117,22 +123,28 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
         return
     files = list(_file_checks(layout, cursor))
     yield from files
-    if any(column.distinct for column in layout.columns) and all(check.ok for check in files):
+    if all(check.ok for check in files):
+        yield from _content_checks(layout, cursor)
+
+
+def _content_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
+    """Yield whether what the manifest says of the rows is so. The files are as written."""
+    yield _ends_check(layout, cursor)
+    if any(column.distinct or column.is_counted for column in layout.columns):
         yield _distinct_check(layout, cursor)
-    has_ends = any(column.ends_by for column in layout.columns) and layout.hash_probe == hash_probe(cursor)
-    if has_ends and all(check.ok for check in files):
-        yield _ends_check(layout, cursor)
-    if layout.outliers is not None and all(check.ok for check in files):
+    if any(column.ends_by for column in layout.columns) and layout.hash_probe == hash_probe(cursor):
+        yield _ends_by_check(layout, cursor)
+    if layout.outliers is not None:
         yield _outlier_check(layout, cursor)
-    if layout.outlier_units is not None and layout.outlier_units.rows and all(check.ok for check in files):
+    if layout.outlier_units is not None:
         yield _outlier_unit_check(layout, layout.outlier_units, cursor)
-    if layout.heavy is not None and all(check.ok for check in files):
+    if layout.heavy is not None:
         yield _heavy_check(layout, layout.heavy, cursor)
-    for companion in layout.companions if all(check.ok for check in files) else ():
+    for companion in layout.companions:
         fine = f"{companion.rows.row_count:,} rows of heavy units of another table"
         yield _check(layout, "companion", fine, _faults_of_units(layout, companion.rows, cursor))
-    if layout.is_sampled and all(check.ok for check in files):
-        yield from _sample_checks(layout, _units_of(layout, cursor))
+    if layout.is_sampled:
+        yield from _sample_checks(layout, _units_of(layout, cursor), cursor)
 
 
 def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
@@ -170,20 +182,51 @@ def _of_every_file(
     return _check(layout, name, fine, faults)
 
 
+def _ends_check(layout: Layout, cursor: Cursor) -> Check:
+    """Return whether the least and the greatest value of each column, and its NULLs, are as recorded."""
+    columns = [(column.name, column.type) for column in layout.columns]
+    found = column_statistics(cursor, layout.paths, columns)
+    faults = []
+    for recorded, measured in zip(layout.columns, found, strict=True):
+        if recorded.null_count != measured.null_count:
+            faults.append(f"{recorded.name} has {measured.null_count:,} NULLs, not {recorded.null_count:,}")
+        for which, value, end in (
+            ("least", recorded.minimum, measured.minimum),
+            ("greatest", recorded.maximum, measured.maximum),
+        ):
+            if value is not None and not _are_one_value(cursor, recorded.type, value, end):
+                faults.append(f"the {which} {recorded.name} is {end!r}, not {value!r}")
+    return _check(layout, "values", "between the recorded ends, and as many NULLs", faults)
+
+
+def _are_one_value(cursor: Cursor, type_text: str, one: Scalar, other: Scalar) -> bool:
+    """Whether two values are equal. Texts may be two ways to write one value of their type."""
+    if not isinstance(one, str) or not isinstance(other, str) or one == other:
+        return one == other
+    values = [f"TRY_CAST({quote_text(value)} AS {type_text})" for value in (one, other)]
+    ((are_equal,),) = cursor.rows(f"SELECT {' = '.join(values)}")
+    return bool(are_equal)
+
+
 def _distinct_check(layout: Layout, cursor: Cursor) -> Check:
     """Return whether each column has as many distinct values as recorded, to within five standard errors."""
     faults = []
     for column in layout.columns:
-        if (known := column.distinct) is not None:
+        known = column.distinct
+        if column.is_counted:
+            known = DistinctCount(column.distinct_count, column.distinct_count, 0.0)
+        if known is not None:
             count = f"SELECT count(DISTINCT {quote_name(column.name)}) FROM {_files_sql(*layout.paths)}"
             ((values,),) = cursor.rows(count)
             slack = _MOST_DEVIATIONS * known.relative_error
             if not known.least * (1.0 - slack) <= values <= known.most * (1.0 + slack):
                 faults.append(f"{column.name} has {values:,} distinct values, not {known.least:,.0f}")
+    if not faults:
+        faults = [*_faults_of_hashes(layout, cursor)]
     return _check(layout, "distinct values", "as many distinct values as recorded", faults)
 
 
-def _ends_check(layout: Layout, cursor: Cursor) -> Check:
+def _ends_by_check(layout: Layout, cursor: Cursor) -> Check:
     """Return whether the ends of columns by group are those recorded."""
     faults = []
     for group in layout.columns:
@@ -196,6 +239,24 @@ def _ends_check(layout: Layout, cursor: Cursor) -> Check:
     return _check(layout, "ends by group", "values of each group within the ends recorded", faults)
 
 
+def _faults_of_hashes(layout: Layout, cursor: Cursor) -> Iterator[str]:
+    """Yield which columns have other values than recorded, where this DuckDB makes the hashes of them."""
+    layout = known_by(cursor, layout)
+    for column in layout.columns:
+        name = quote_name(column.name)
+        if column.distinct is not None and column.distinct.hashes:
+            found = cursor.rows(
+                f"SELECT DISTINCT hash({name}) FROM {_files_sql(*layout.paths)} WHERE {name} IS NOT NULL"
+            )
+            if {hashed for (hashed,) in found} != set(column.distinct.hashes):
+                yield f"{column.name} has other values than recorded"
+        for known in column.by_group:
+            group = layout.column(known.by)
+            (counted,) = counted_by_group(cursor, layout.paths, column, [group], int(known.share * HASHES))
+            if counted != known:
+                yield f"{column.name} has other numbers of values by {known.by} than recorded"
+
+
 def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
     """Return whether the outlier index is as written, and has each row that belongs in it exactly once."""
     assert layout.outliers is not None
@@ -205,14 +266,22 @@ def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
 
 
 def _outlier_unit_check(layout: Layout, units: OutlierUnits, cursor: Cursor) -> Check:
-    """Return whether the rows of outlier units that are not in the outlier index are as written."""
-    assert units.rows is not None
+    """Return whether the rows of outlier units that are not in the outlier index are as written.
+
+    What is recorded of their number, and of all other units, holds too.
+    """
     condition = f"({unit_condition(layout, units.keys)})"
     if layout.outliers is not None:
         condition += f" AND NOT {outlier_condition(layout.columns)}"
     table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {condition}"
-    fine = f"{len(units.keys):,} values of the key with most rows"
-    return _check(layout, "outlier units", fine, _faults_of_copy(layout, units.rows, table, cursor))
+    if units.rows is not None:
+        faults = _faults_of_copy(layout, units.rows, table, cursor)
+    else:
+        ((missing,),) = cursor.rows(f"SELECT count(*) FROM ({table})")
+        faults = [f"{missing} rows of outlier units are not kept apart"] * bool(missing)
+    faults += faults_of_units(cursor, layout, units)
+    fine = f"{len(units.keys):,} values of the key with most rows, and bounds of all others"
+    return _check(layout, "outlier units", fine, faults)
 
 
 def _heavy_check(layout: Layout, heavy: HeavyUnits, cursor: Cursor) -> Check:
@@ -248,6 +317,9 @@ def _faults_of_copy(layout: Layout, copy: Partition, table: str, cursor: Cursor)
     if faults:
         return faults
     index = f"FROM {_files_sql(*paths)}"
+    ((rows,),) = cursor.rows(f"SELECT count(*) {index}")
+    if rows != copy.row_count:
+        return [f"{', '.join(map(str, paths))} has {rows} rows, not {copy.row_count}"]
     ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({table}) EXCEPT ALL ({index}))")
     ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({table}))")
     names = ", ".join(map(str, paths))
@@ -264,9 +336,15 @@ def _has_size(path: Path, stored: StoredFile) -> str | None:
 
 
 def _has_checksum(path: Path, stored: StoredFile) -> str | None:
+    """Return what is wrong with a file's bytes, by the checksum of all and by those that queries look at."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return None if digest == stored.sha256 else "does not hold the bytes that were written"
+    if digest != stored.sha256:
+        return "does not hold the bytes that were written"
+    known = stored.checksums
+    if known is not None and known.damaged(path, range(len(known.columns))):
+        return "has other checksums of its columns than recorded"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +356,14 @@ class _Units:
         units: counts of sampling units, in the same shape.
         split_keys: how many cluster keys were found in more than one partition or block.
         largest: the rows of the largest unit.
+        typical: the rows of the unit that a row belongs to, on average.
     """
 
     rows: Counts
     units: Counts
     split_keys: int
     largest: int
+    typical: float
 
 
 def _units_of(layout: Layout, cursor: Cursor) -> _Units:
@@ -295,7 +375,7 @@ def _units_of(layout: Layout, cursor: Cursor) -> _Units:
         begin = "INSERT INTO counted" if i else "CREATE OR REPLACE TEMP TABLE counted AS"
         cursor.run(f"{begin} SELECT {selected} FROM {_files_sql(*layout.paths_of(i))} GROUP BY ALL")
     rows = np.zeros((len(layout.partitions), BLOCK_COUNT), dtype=np.int64)
-    units, split_keys, largest = rows, 0, 1
+    units, split_keys, largest, typical = rows, 0, 1, 1.0
     cells = cursor.rows("SELECT part, block, sum(row_count)::BIGINT, count(*) FROM counted GROUP BY ALL")
     for part, block, row_count, _ in cells:
         rows[part, block] = row_count
@@ -306,12 +386,29 @@ def _units_of(layout: Layout, cursor: Cursor) -> _Units:
         ((split_keys,),) = cursor.rows(
             f"SELECT count(*) FROM (SELECT 1 FROM counted GROUP BY {', '.join(names)} HAVING count(*) > 1)"
         )
-        ((largest,),) = cursor.rows("SELECT max(row_count) FROM counted")
+        ((largest, typical),) = cursor.rows(
+            "SELECT max(row_count), sum(row_count::DOUBLE ** 2) / sum(row_count) FROM counted"
+        )
     cursor.run("DROP TABLE counted")
-    return _Units(rows, units, split_keys, largest)
+    return _Units(rows, units, split_keys, largest, typical)
 
 
-def _sample_checks(layout: Layout, found: _Units) -> Iterator[Check]:
+def _faults_of_places(layout: Layout, cursor: Cursor) -> list[str]:
+    """Return which partitions have keys that appended rows, and tables laid out alike, have elsewhere."""
+    if (layout.hash_scheme, layout.hash_probe) != (HASH_SCHEME, hash_probe(cursor)):
+        return []  # another DuckDB made it: nothing is taken to be in the same place
+    unit = key_unit([(name, layout.column(name).type) for name in layout.cluster_key])
+    assignment = Assignment(unit, layout.seed, len(layout.partitions))
+    place, faults = assignment.partition(assignment.unit_hash), []
+    for i in range(len(layout.partitions)):
+        paths = layout.paths_of(i)
+        ((count,),) = cursor.rows(f"SELECT count(*) FROM {_files_sql(*paths)} WHERE {place} <> {i}")
+        if count:
+            faults.append(f"{paths[0]} has {count:,} rows whose keys belong to other partitions")
+    return faults
+
+
+def _sample_checks(layout: Layout, found: _Units, cursor: Cursor) -> Iterator[Check]:
     recorded = np.array([partition.block_rows for partition in layout.partitions], dtype=np.int64)
     wrong = np.flatnonzero((recorded != found.rows).any(axis=1))
     yield _check(
@@ -322,20 +419,24 @@ def _sample_checks(layout: Layout, found: _Units) -> Iterator[Check]:
     )
     if layout.cluster_key:
         key = ", ".join(layout.cluster_key)
-        split = [f"{found.split_keys} values of {key} are in several partitions or blocks"]
-        yield _check(
-            layout,
-            "cluster keys",
-            f"each value of {key} is whole in one partition and block",
-            split if found.split_keys else [],
-        )
+        faults = [f"{found.split_keys} values of {key} are in several partitions or blocks"]
+        fine = f"each value of {key} is whole in one partition and block"
+        faults = faults * bool(found.split_keys) or _faults_of_places(layout, cursor)
+        yield _check(layout, "cluster keys", fine, faults)
     recorded_units = (layout.unit_count, layout.max_unit_rows)
     counted_units = (int(found.units.sum()), found.largest)
+    faults = [] if recorded_units == counted_units else [f"found {counted_units}, recorded {recorded_units}"]
+    for i, (partition, units) in enumerate(zip(layout.partitions, found.units.sum(axis=1), strict=True)):
+        if partition.unit_count != units:
+            faults.append(f"{layout.paths_of(i)[0]} has {units:,} units, not {partition.unit_count:,}")
+    typical = layout.typical_unit_rows  # 1 where the layout does not say
+    if typical != 1.0 and not math.isclose(typical, found.typical, rel_tol=_ROUNDING):
+        faults.append(f"a row is in a unit of {found.typical:,.6g} rows on average, not {typical:,.6g}")
     yield _check(
         layout,
         "sampling units",
         f"{layout.unit_count:,} units of {layout.max_unit_rows:,} rows at most",
-        [] if recorded_units == counted_units else [f"found {counted_units}, recorded {recorded_units}"],
+        faults,
     )
     yield _random(layout, "even partitions", evenness(found.units.sum(axis=1)))
     yield _random(layout, "even blocks", evenness(found.units.sum(axis=0)))

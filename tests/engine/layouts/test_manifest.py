@@ -83,6 +83,29 @@ COUNTED = {
 TOLD_APART = {"least": 2, "most": 2, "relative_error": 0, "hashes": [3, 4]}
 
 
+OF_OTHERS: dict[str, Any] = {
+    "max_unit_rows": 5,
+    "typical_unit_rows": 2.0,
+    "unit_kurtosis_rows": 3.0,
+    "columns": [{"column": "flag", "most_unit_rows": 2}],
+    "outlier_counts": [1, 0],
+    "outlier_block_rows": [[1, *[0] * (BLOCK_COUNT - 1)], [0] * BLOCK_COUNT],
+}
+
+
+def outlier_units(keys: list[str | None] | None = None, **others: Any) -> dict[str, Any]:
+    """Return what a manifest says of one outlier unit, and of the others."""
+    return {"keys": ["1992-01-02"] if keys is None else keys, "rows": None, "others": OF_OTHERS | others}
+
+
+def test_what_is_said_of_outlier_units_is_read(tmp_path: Path) -> None:
+    write_manifest(make_layout(tmp_path / "t"))
+    edit(tmp_path / "t", outlier_units=outlier_units())
+    found = read_manifest(tmp_path / "t").outlier_units
+    assert found is not None
+    assert found.others.columns[0].most_unit_rows == 2
+
+
 def edit(directory: Path, **fields: Any) -> None:
     """Write other fields, as a program would: with a seal of the new text."""
     path = directory / MANIFEST_NAME
@@ -135,6 +158,27 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
         ({"unit_count": 10**400}, "unit_count is 1000"),
         ({"typical_unit_rows": float("inf")}, "typical_unit_rows is inf, which it cannot be"),
         ({"unit_kurtosis_rows": "1"}, "unit_kurtosis_rows is '1', and must be of type float | None"),
+        ({"typical_unit_rows": 8.0}, "typical_unit_rows is 8.0, and the largest unit has 7"),
+        ({"max_unit_rows": 0}, "68 units of 0 rows at most do not have 68 rows"),
+        ({"unit_count": 67}, "units do not add up"),
+        ({"cluster_key": []}, "its units are rows, and have 7 rows"),
+        *(
+            ({"outlier_units": units}, "its outlier units are not among its units")
+            for units in [
+                outlier_units(max_unit_rows=0),
+                outlier_units(max_unit_rows=8),
+                outlier_units(typical_unit_rows=6.0),
+                outlier_units(keys=[]),
+                outlier_units(keys=["a", "b"]),
+                outlier_units(keys=["a", "a"], outlier_counts=[2, 0]),
+                outlier_units(outlier_counts=[69, 0]),
+                outlier_units(columns=[{"column": "nobody", "most_unit_rows": 2}]),
+                outlier_units(columns=[{"column": "flag", "most_unit_rows": 6}]),
+                outlier_units(columns=[{"column": "flag", "most_unit_rows": 0}]),
+                outlier_units(columns=[{"column": "flag"}, {"column": "flag"}]),
+            ]
+        ),
+        ({"cluster_key": ["day", "id"], "outlier_units": outlier_units()}, "are not among its units"),
         ({"kind": "plain"}, "kind must be sampled or static"),
         ({"remote": "s3://bucket/t"}, "where it lies is not written in it"),
         ({"cluster_key": ["nobody"]}, "its key 'nobody' is none of its columns"),

@@ -76,6 +76,7 @@ def test_after_an_append_they_are_not_known_until_the_table_is_compacted(tmp_pat
     both = pa.concat_tables([events(0), events(1)])
     shuffle(events(0), tmp_path / "t", partitions=8, cluster_by="visitor")
     grown = append(events(1), tmp_path / "t")
+    assert grown.unit_kurtosis_rows is None
     assert all(each.most_unit_rows is None for each in grown.columns)
     whole = compact(tmp_path / "t")
     assert whole.column("day").most_unit_rows == max(sizes(both, ("visitor", "day")))

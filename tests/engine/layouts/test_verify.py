@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from relaqs_engine.layouts import Layout, VerifyReport, add_static, shuffle, ver
 from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, MANIFEST_NAME, StoredFile
 from relaqs_engine.layouts.manifest_file import write_manifest
+from relaqs_engine.layouts.sealed import SEAL, seal
 
 from tests.engine.layouts.reading import partition_table
 
@@ -35,7 +38,7 @@ def failed(report: VerifyReport) -> set[str]:
 def as_it_is(layout: Layout, file: int, **changes: int) -> StoredFile:
     """Return a file's entry in the manifest, with the size and checksum that the file has now."""
     content = layout.paths[file].read_bytes()
-    stored = dataclasses.replace(layout.files[file], byte_count=len(content), **changes)  # type: ignore[arg-type]
+    stored = dataclasses.replace(layout.files[file], byte_count=len(content), checksums=None, **changes)  # type: ignore[arg-type]
     return dataclasses.replace(stored, sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -63,6 +66,7 @@ def test_what_was_written_is_sound(layout: Layout, lines_file: Path) -> None:
         "checksums",
         "schema",
         "rows",
+        "values",
         "distinct values",
         "blocks",
         "cluster keys",
@@ -76,6 +80,8 @@ def test_what_was_written_is_sound(layout: Layout, lines_file: Path) -> None:
         "checksums",
         "schema",
         "rows",
+        "values",
+        "distinct values",
     ]
 
 
@@ -122,7 +128,12 @@ def test_a_changed_column_type_is_caught(layout: Layout) -> None:
 def test_rows_missing_from_the_manifests_count_are_caught(layout: Layout) -> None:
     partition = layout.partitions[0]
     file = dataclasses.replace(partition.files[0], row_count=partition.row_count - 1)
-    fewer = dataclasses.replace(partition, files=(file,), row_count=partition.row_count - 1)
+    fewer = dataclasses.replace(
+        partition,
+        files=(file,),
+        row_count=partition.row_count - 1,
+        block_rows=(partition.block_rows[0] - 1, *partition.block_rows[1:]),
+    )
     partitions = (fewer, *layout.partitions[1:])
     fewer_rows = dataclasses.replace(layout, partitions=partitions, row_count=layout.row_count - 1)
     write_manifest(fewer_rows)
@@ -204,3 +215,74 @@ def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
         verify(tmp_path)
     with pytest.raises(LayoutError, match="is not a folder"):
         verify(tmp_path / "nowhere")
+
+
+HARMLESS = {  # what plans are made by, and what people read
+    *("manifest_version", "created_with", "source", "source_files", "batches", "byte_count", "hash_scheme"),
+    *("hash_probe", "distinct_count", "relative_error"),
+}
+COPIES = ("outliers", "outlier_units", "heavy", "companions")  # people read how many units these have
+
+
+def numbers(entries: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the places of all numbers, of long lists those of the first two."""
+    if isinstance(entries, dict):
+        for name in entries.keys() - HARMLESS - {SEAL}:
+            yield from numbers(entries[name], (*place, name))
+    elif isinstance(entries, list):
+        for position, each in enumerate(entries[:2]):
+            yield from numbers(each, (*place, position))
+    elif isinstance(entries, int | float) and not isinstance(entries, bool):
+        yield place
+
+
+def with_lie(entries: dict[str, Any], place: tuple[str | int, ...]) -> None:
+    """Make a number less than it was, a lower bound more: what is a bound does not hold then."""
+    holder: Any = entries
+    for step in place[:-1]:
+        holder = holder[step]
+    value = holder[place[-1]]
+    away = 1 + abs(value) // 2
+    holder[place[-1]] = value + away if place[-1] == "least" else value - away
+
+
+def visits(rows: int) -> pa.Table:
+    """Return visits of users of whom few have very many, with values far out."""
+    rng = np.random.default_rng(rows)
+    user = np.where(rng.random(rows) < 0.08, rng.integers(0, 20, rows), rng.integers(20, 3_000, rows))
+    return pa.table(
+        {
+            "user": user,
+            "country": user % 4,
+            "price": np.round(rng.exponential(10, rows) * np.where(rng.random(rows) < 0.002, 500, 1), 2),
+            "day": pa.array(rng.integers(0, 30, rows), mask=rng.random(rows) < 0.1),
+            "text": rng.integers(10, 99, rows).astype(str),
+            "zero": np.zeros(rows, dtype=np.int64),
+        }
+    )
+
+
+@pytest.mark.parametrize("key", [None, "user"])
+def test_no_number_of_a_manifest_is_believed(tmp_path: Path, key: str | None) -> None:
+    """Each number that answers rest on is read off of the files again, whoever wrote the manifest."""
+    shuffle(visits(22_000), tmp_path / "other", partitions=3, cluster_by=key)
+    layout = shuffle(visits(25_000), tmp_path / "t", partitions=3, cluster_by=key)
+    if key is not None:
+        assert layout.outlier_units is not None
+        assert layout.outlier_units.keys
+        assert layout.heavy is not None
+        assert layout.companions
+    assert layout.outliers is not None
+    assert verify(tmp_path / "t").ok
+    path = tmp_path / "t" / MANIFEST_NAME
+    text = path.read_text()
+    believed = set()
+    for place in numbers(json.loads(text)):
+        entries = json.loads(text)
+        with_lie(entries, place)
+        del entries[SEAL]
+        path.write_bytes(seal(json.dumps(entries)))
+        if verify(tmp_path / "t").ok:
+            believed.add(place)
+    believed -= {place for place in believed if place[0] in COPIES and place[-1] == "unit_count"}
+    assert believed == ({("seed",)} if key is None else set())  # where rows were in their source
