@@ -246,8 +246,8 @@ class HeavyUnits:
 class UnitColumn:
     """What a column comes to in any sampling unit that is no outlier.
 
-    Sums are of the rows that the outlier index leaves in the sample. Any of a unit's rows, k of them, sum to
-    `middle` · k + d, where d is between −`below` and `above`.
+    Any of a unit's rows, k of them, sum to `middle` · k + d, where d is between −`below` and `above`. These
+    are of the rows that the outlier index leaves in the sample, and `…_of_all` are of all rows.
 
     Attributes:
         column: its name.
@@ -256,6 +256,9 @@ class UnitColumn:
         above: the most that the parts of values above the middle sum to.
         below: the most that the parts of values below the middle sum to.
         squares: the most that squares of distances from the middle sum to.
+        above_of_all: as `above`; None in older layouts, as are the next two.
+        below_of_all: as `below`.
+        squares_of_all: as `squares`.
     """
 
     column: str
@@ -264,6 +267,9 @@ class UnitColumn:
     above: float = 0.0
     below: float = 0.0
     squares: float = 0.0
+    above_of_all: float | None = None
+    below_of_all: float | None = None
+    squares_of_all: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,9 @@ def faults_of_units(cursor: Cursor, layout: Layout, known: OutlierUnits) -> Iter
         if found.parts[name] > most or max(found.parts[name], of_outliers[name]) > (most_of_all or np.inf):
             yield f"units have more rows with one value of {name} than recorded"
     for (name, bound), amounts in zip(sums.items(), found.sums, strict=True):
-        bounds = np.array([bound.above, bound.below, bound.squares])
+        of_all = (bound.above_of_all, bound.below_of_all, bound.squares_of_all)
+        recorded = [np.inf if each is None else each for each in of_all]
+        bounds = np.array([[bound.above, bound.below, bound.squares], recorded])
         if (amounts > bounds * (1.0 + _ROUNDING)).any():
             yield f"units have values of {name} that sum to more than recorded"
 
@@ -273,7 +275,8 @@ class _Moments:
 class _Measured:
     """What units come to, all of them and those that are no outliers.
 
-    sums: of these, the most that columns sum to, shape (columns, 3): above and below the middle, and squares.
+    sums: of these, the most that columns sum to, shape (columns, 2, 3): above and below the middle, and
+        squares; without the values in the outlier index of rows, then with them.
     parts: of these, the rows of the largest part of each column.
     """
 
@@ -345,11 +348,11 @@ class _UnitCounter(KeyedTable):
             summed: columns whose distances from their middles are summed.
             middles: of these columns.
         """
-        of_all, of_others, sums = _Moments(), _Moments(), np.zeros((len(summed), 3))
+        of_all, of_others, sums = _Moments(), _Moments(), np.zeros((len(summed), 2, 3))
         parts = dict(least_parts)
         for partitions in portions(self.layout.partitions, ROWS_AT_ONCE):
             self._make_units(partitions, summed, middles)
-            for is_outlier, moments, found in self._sums_of_units(len(summed)):
+            for is_outlier, moments, found in self._sums_of_units(summed):
                 of_all.add(*moments)
                 if not is_outlier:
                     of_others.add(*moments)
@@ -382,15 +385,15 @@ class _UnitCounter(KeyedTable):
         keys = [f"{name} AS key_{i}" for i, name in enumerate(self.key)]
         sums = []
         for i, (column, middle) in enumerate(zip(summed, middles, strict=True)):
-            away, among = (
-                f"({_double(column)} - {literal(float(np.nan_to_num(middle)))})",
-                _among_inliers(column),
-            )
-            sums += [
-                f"coalesce(sum(greatest({away}, 0)) {among}, 0) AS above_{i}",
-                f"coalesce(sum(greatest(-{away}, 0)) {among}, 0) AS below_{i}",
-                f"coalesce(sum({away} ** 2) {among}, 0) AS squares_{i}",
-            ]
+            away = f"({_double(column)} - {literal(float(np.nan_to_num(middle)))})"
+            for among, name in dict.fromkeys(
+                [(_among_inliers(column), str(i)), ("", _name_of_all(column, i))]
+            ):
+                sums += [
+                    f"coalesce(sum(greatest({away}, 0)) {among}, 0) AS above_{name}",
+                    f"coalesce(sum(greatest(-{away}, 0)) {among}, 0) AS below_{name}",
+                    f"coalesce(sum({away} ** 2) {among}, 0) AS squares_{name}",
+                ]
         select = ", ".join(
             [*keys, f"bool_or({self.is_outlier}) AS is_outlier", "count(*) AS unit_rows", *sums]
         )
@@ -399,13 +402,19 @@ class _UnitCounter(KeyedTable):
             f"FROM {self.rows_sql(partitions)} GROUP BY {', '.join(self.key)}"
         )
 
-    def _sums_of_units(self, summed: int) -> Iterator[tuple[bool, tuple[float, ...], FloatArray]]:
-        """Yield of outliers, and of others, sums of powers of rows, and the most that columns sum to."""
-        most = [f"max({side}_{i})" for i in range(summed) for side in ("above", "below", "squares")]
+    def _sums_of_units(
+        self, summed: Sequence[Column]
+    ) -> Iterator[tuple[bool, tuple[float, ...], FloatArray]]:
+        """Yield of outliers, and of others, sums of powers of rows, and the most that columns sum to.
+
+        The latter are as `_Measured.sums` has them.
+        """
+        names = [name for i, column in enumerate(summed) for name in (str(i), _name_of_all(column, i))]
+        most = [f"max({side}_{name})" for name in names for side in ("above", "below", "squares")]
         powers = [f"sum(unit_rows::DOUBLE ** {power})" for power in (1, 2, 4)]
         select = ", ".join(["is_outlier", *powers, "max(unit_rows)::DOUBLE", *most])
         for is_outlier, *found in self.cursor.rows(f"SELECT {select} FROM {_UNITS} GROUP BY is_outlier"):
-            yield is_outlier, tuple(found[:4]), np.array(found[4:], dtype=float).reshape(summed, 3)
+            yield is_outlier, tuple(found[:4]), np.array(found[4:], dtype=float).reshape(-1, 2, 3)
 
     def _most_with(self, most: dict[str, int], partitions: Sequence[Partition]) -> dict[str, int]:
         """Return the rows of the largest part of each column, in these partitions or the ones before.
@@ -475,19 +484,27 @@ def _unit_columns(
 ) -> tuple[UnitColumn, ...]:
     """Return what is known of the columns in units that are no outliers. Sums of floats are rounded up."""
     found = {name: UnitColumn(name, most_unit_rows=most) for name, most in parts.items()}
-    for column, middle, (above, below, squares) in zip(summed, middles, sums, strict=True):
-        if np.isnan(middle) or not np.isfinite((above, below, squares)).all():
+    for column, middle, of_column in zip(summed, middles, sums, strict=True):
+        if np.isnan(middle) or not np.isfinite(of_column).all():
             continue
         size = max(abs(float(column.minimum or 0)), abs(float(column.maximum or 0)))
-        rounding = 1e-15 * size * most_rows + _ROUNDING * (above + below)
-        found[column.name] = replace(
-            found.get(column.name, UnitColumn(column.name)),
-            middle=float(middle),
-            above=float(above + rounding),
-            below=float(below + rounding),
-            squares=float(squares * (1.0 + _ROUNDING) + rounding**2),
+        rounding = 1e-15 * size * most_rows + _ROUNDING * of_column[:, :2].sum(axis=1, keepdims=True)
+        ends = of_column[:, :2] + rounding
+        squares = of_column[:, 2] * (1.0 + _ROUNDING) + rounding[:, 0] ** 2
+        (above, below), (above_of_all, below_of_all) = ends.tolist()
+        found[column.name] = UnitColumn(
+            column.name,
+            parts.get(column.name),
+            float(middle),
+            *(above, below, float(squares[0])),
+            *(above_of_all, below_of_all, float(squares[1])),
         )
     return tuple(found.values())
+
+
+def _name_of_all(column: Column, place: int) -> str:
+    """Return the name of sums over all rows, which are those of other rows where there are no outliers."""
+    return f"{place}_of_all" if column.has_outliers else str(place)
 
 
 def _double(column: Column) -> str:

@@ -79,16 +79,15 @@ def read_outliers_apart(draft: Draft) -> Draft:
 
 
 def _with_other_units(
-    draft: Draft, source: Source, others: OtherUnits, unknown: set[str], *, leaves_out: bool
+    draft: Draft, source: Source, others: OtherUnits, in_sample: set[str], *, leaves_out: bool
 ) -> Draft:
     """Return the draft with what is known of the units that are no outliers.
 
-    unknown: the columns whose outliers are in the sample, so that nothing is known of their sums.
+    in_sample: the columns whose outliers are in the sample.
     """
     parts = {column.column: column.most_unit_rows for column in others.columns}
     most = rows_in_a_group(draft, source, others.max_unit_rows, parts)
-    known = {} if source.is_derived else sums_of(others)
-    sums = {name: each for name, each in known.items() if name not in unknown}
+    sums = {} if source.is_derived else sums_of(others, in_sample)
     return replace(
         draft,
         bars=replace(draft.bars, most_unit_rows=most, leaves_units_out=leaves_out),

@@ -17,7 +17,7 @@ the other keys have. Where a unit may meet any number of rows of a joined table,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite, prod, sqrt
 
@@ -149,8 +149,7 @@ def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
         (source,) = inner.streams
         assert source.layout is not None
         alias, most = source.alias, None if most is None else others.max_unit_rows
-        known = {column.name.lower() for column in source.layout.columns if not column.has_outliers}
-        sums = {name: each for name, each in sums_of(others).items() if name in known}
+        sums = sums_of(others, {column.name.lower() for column in source.layout.columns})
     return _RowsOfGroups(
         inner.column_of,
         most,
@@ -250,13 +249,20 @@ def _bounds_of_sum(of_a_row: Bounds, most: int | None, of_unit: UnitSum | None) 
     return Bounds(low, high)
 
 
-def sums_of(others: OtherUnits) -> dict[str, UnitSum]:
-    """Return what the rows of a unit that is no outlier add to the sum of a column, by name in lower case."""
-    return {
-        each.column.lower(): UnitSum(each.middle, each.above, each.below, each.squares)
-        for each in others.columns
-        if each.middle is not None
-    }
+def sums_of(others: OtherUnits, of_all: Container[str]) -> dict[str, UnitSum]:
+    """Return what the rows of a unit that is no outlier add to the sum of a column, by name in lower case.
+
+    of_all: the columns whose outliers are among these rows.
+    """
+    found = {}
+    for each in others.columns:
+        name, ends = each.column.lower(), (each.above, each.below, each.squares)
+        if name in of_all:
+            ends = (each.above_of_all, each.below_of_all, each.squares_of_all)
+        above, below, squares = ends
+        if each.middle is not None and above is not None and below is not None and squares is not None:
+            found[name] = UnitSum(each.middle, above, below, squares)
+    return found
 
 
 def unit_sum(value: exp.Expr, alias: str, sums: Mapping[str, UnitSum]) -> UnitSum | None:

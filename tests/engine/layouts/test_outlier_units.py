@@ -137,13 +137,15 @@ def test_the_keys_with_most_rows_are_apart_and_the_others_are_measured(tmp_path:
             continue
         away = f"({column.column} - {column.middle!r}::DOUBLE)"
         among = f"FILTER ({column.column} BETWEEN {low} AND {high})" if column.column == "skewed" else ""
-        ((most, above, below, squares),) = duckdb.sql(
-            "SELECT max(n), max(a), max(b), max(s) FROM (SELECT count(*) AS n, "
-            f"sum(greatest({away}, 0)) {among} AS a, sum(greatest(-{away}, 0)) {among} AS b, "
-            f'sum({away} ** 2) {among} AS s FROM "table" WHERE NOT ({heavy}) GROUP BY "user")'
-        ).fetchall()
-        assert units.others.max_unit_rows == most
-        assert (column.above, column.below, column.squares) == pytest.approx((above, below, squares))
+        of_all = (column.above_of_all, column.below_of_all, column.squares_of_all)
+        for condition, known in ((among, (column.above, column.below, column.squares)), ("", of_all)):
+            ((most, *sums),) = duckdb.sql(
+                "SELECT max(n), max(a), max(b), max(s) FROM (SELECT count(*) AS n, "
+                f"sum(greatest({away}, 0)) {condition} AS a, sum(greatest(-{away}, 0)) {condition} AS b, "
+                f'sum({away} ** 2) {condition} AS s FROM "table" WHERE NOT ({heavy}) GROUP BY "user")'
+            ).fetchall()
+            assert units.others.max_unit_rows == most
+            assert known == pytest.approx(tuple(sums))
 
 
 def test_an_append_drops_them_and_a_compaction_finds_them_again(tmp_path: Path) -> None:
