@@ -149,7 +149,7 @@ def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tu
 
 
 def block_share(plan: BatchedPlan, catalog: Catalog) -> float:
-    """Return the share of the table whose partial results are kept per block, 0 where no bars come from them."""
+    """Return the share of the table whose partial results are kept per block, 0 where bars need none."""
     if plan.method is not Method.REPLICATES:
         return 0.0
     if plan.expected_groups * BLOCK_COUNT > FEW_BLOCK_ROWS:

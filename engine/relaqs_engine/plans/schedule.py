@@ -28,8 +28,8 @@ BATCH_SHARE = 1 / 10
 BATCH_SHARE_OF_MANY_GROUPS = 1 / 4
 # What the partial results of a mini-batch may take: two of them are in memory, the one folded and the next.
 BATCH_RESULT_BYTES = 256 << 20
-# The share of the table, from its start, whose partials are kept per block, and the rows for which they are at
-# least: blocks of all sizes make error bars that vary much where values are skewed.
+# The share of the table, from its start, whose partials are kept per block, and the rows for which they are
+# at least: blocks of all sizes make error bars that vary much where values are skewed.
 BLOCK_SHARE = 0.06
 BLOCKED_ROWS = 500_000
 
