@@ -77,7 +77,8 @@ def _too_sure(plan: OnlinePlan, estimate: Estimate) -> Iterator[str]:
     """Yield the columns that are certified though no interval of theirs is known to be sound."""
     for place, column in enumerate(estimate.approximate):
         output = plan.outputs[column.position]
-        opaque = output.kind is OutputKind.OPAQUE and not plan.groups_are_local
+        chosen = isinstance(plan, AroundPlan) and plan.rows.chosen[column.position]
+        opaque = output.kind is OutputKind.OPAQUE and not plan.groups_are_local and not chosen
         if opaque and estimate.certified[:, place].any():
             yield f"at {estimate.fraction:.3f} {column.name} is certified"
 
@@ -97,6 +98,13 @@ def _cell(
         yield f"{where}: no bound"
     if kind is OutputKind.DISTINCT and low is not None and low > truth:
         yield f"{where}: fewer than were seen"
+    if (
+        kind is OutputKind.OPAQUE
+        and certified
+        and not plan.groups_are_local
+        and not _within(low, truth, high)
+    ):
+        yield f"{where}: it was certain"
     numbers = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
     if kind in numbers and plan.groups_are_local and not _within(low, truth, high):
         yield f"{where}: its group was complete"

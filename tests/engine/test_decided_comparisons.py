@@ -136,10 +136,33 @@ OPEN = [
 
 @pytest.mark.parametrize("value", OPEN)
 def test_a_value_that_an_estimate_chooses_is_not_certified(shops: World, value: str) -> None:
-    """The same in one aggregation, and over answers."""
+    """The same in one aggregation, of which the groups are an answer, and over several answers."""
     for estimate in list(shops.estimates(shops.plan(f"SELECT {value} AS v FROM sales"), batches=8))[:-1]:
         assert not estimate.certified.any()
     shops.check(f"SELECT {value} AS v FROM sales", batches=4)
+
+
+@pytest.mark.parametrize(
+    "labels", ["'high' ELSE 'low'", "2 ELSE 1", "shop ELSE NULL", "DATE '2024-01-01' ELSE DATE '2025-01-01'"]
+)
+def test_labels_of_groups_are_certain_where_their_totals_are_far_from_the_threshold(
+    shops: World, labels: str
+) -> None:
+    """Of 40,000 sales of 60 each, five shops have 0.12 to 0.84 million, and 0.48 is the total of shop 2.
+
+    Two other totals are 0.2 million away or more, which is at least twelve of their errors at an eighth.
+    """
+    value = f"CASE WHEN sum(paid) > 480000 THEN {labels} END"
+    sql = f"SELECT shop, {value} AS v, sum(paid) AS s FROM sales GROUP BY 1"
+    truth = {row["shop"]: row["v"] for row in shops.oracle.table(sql).to_pylist()}
+    for seed in range(4):
+        for estimate in list(shops.estimates(shops.plan(sql), batches=8, seed=seed))[:-1]:
+            sure = [row for row in rows(estimate) if row["v_certified"]]
+            assert {row["shop"] for row in sure} >= {0, 1, 4}
+            for row in sure:
+                assert row["v"] == row["v_low"] == row["v_high"] == truth[row["shop"]]
+            assert all(row["s_certified"] for row in rows(estimate))
+    shops.check(sql, batches=4)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,8 @@ def said(estimate: Estimate, column: int = -1) -> set[str]:
         ("SELECT sum(heavy * paid) FROM sales WHERE gain > 15", Reason.LARGE_ROW),
         ("SELECT count(DISTINCT upper(word)) FROM by_buyer WHERE shop = 3", Reason.FEW_UNITS),
         ("SELECT word, median(paid) FROM sales GROUP BY word", Reason.FEW_ROWS),
+        ("SELECT CASE WHEN sum(gain) > 0 THEN sum(paid) ELSE 0 END FROM sales", Reason.UNDECIDED),
+        ("SELECT CASE WHEN sum(gain) > 0 THEN 'gain' ELSE 'loss' END FROM sales", Reason.UNDECIDED),
         (
             "SELECT avg(s) FROM (SELECT shop, sum(paid) AS s FROM sales GROUP BY shop)",
             Reason.GROUPS_MISSING,
@@ -107,7 +109,7 @@ def test_a_cell_has_the_reason_that_is_true_of_it(sales: World, sql: str, code: 
         ("SELECT sum(paid) / sum(gain) FROM sales", "it divides by what may come near zero"),
         ("SELECT even(avg(paid)) + 1 FROM sales", "even() may jump"),
         ("SELECT hash(sum(paid)) % 7 FROM sales", "hash() may jump"),
-        ("SELECT CASE WHEN sum(gain) > 0 THEN sum(paid) ELSE 0 END FROM sales", "it chooses by an estimate"),
+        ("SELECT greatest(sum(gain), avg(paid)) FROM sales", "it chooses by an estimate"),
         ("SELECT round(sum(paid) / 7) * 7.5 FROM sales", "it rounds inside of an expression"),
         (
             "SELECT shop, sum(gain) / lag(sum(gain)) OVER (ORDER BY shop) - 1 FROM sales GROUP BY shop",

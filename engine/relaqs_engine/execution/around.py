@@ -85,11 +85,12 @@ class AroundEstimator:
         parts, as_seen = self._parts_so_far(sources)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
-        found, strict, decided = self._intervals(parts, point)
+        found, strict, decided, chosen = self._intervals(parts, point)
         fits = self._fits(parts, point) & (plan.rows.are_certain | (plan.rows.have_margins & decided))
         if plan.rows.ranking is not None:
             point = point.slice(0, plan.rows.ranking.shown)
             found, fits = self._ranked(plan.rows.ranking, found, strict, fits, parts)
+            chosen = {i: each[: point.num_rows] for i, each in chosen.items()}
         settled = not as_seen and plan.rows.are_certain and bool(fits.all())
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
@@ -108,6 +109,7 @@ class AroundEstimator:
                 *self._warnings(as_seen, fits),
             ),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
+            chosen=chosen,
         )
 
     def _at(self, request: IntervalRequest) -> AroundEstimator:
@@ -194,45 +196,55 @@ class AroundEstimator:
 
     def _intervals(
         self, parts: Sequence[Part], point: pa.Table
-    ) -> tuple[CellIntervals, CellIntervals, BoolArray]:
-        """Return the intervals of the estimated outputs, and which rows the margins leave as they are.
+    ) -> tuple[CellIntervals, CellIntervals, BoolArray, dict[int, BoolArray]]:
+        """Return the intervals of the estimated outputs, and what the margins leave as it is.
 
         They come from leaving blocks out, or from an answer. The second ones are at STRICT_CONFIDENCE, and
-        come from leaving blocks out.
+        come from leaving blocks out. Margins leave rows as they are, and values that comparisons choose, by
+        the position of the output.
         """
         values = [doubles(point.column(f"v{i}")) for i in self._positions]
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
         if not self._plan.rows.have_identity or not point.num_rows or not values:
             shown = found.of_columns(len(self._shown))
-            return shown, shown, np.full(point.num_rows, not self._plan.rows.margins)
+            nothing = np.zeros(point.num_rows, dtype=bool)
+            return shown, shown, nothing | (not self._plan.rows.margins), self._chosen(nothing)
         strict = found
         if self._plan.draws:
             found, strict = self._by_draws(parts, point, found)
-        decided = self._decided(found, strict)
+        decided, chosen = self._decided(found, strict)
         found = found.of_columns(len(self._shown))
         for place, i in enumerate(self._shown):
             for part, output in self._plan.sources[i]:
                 _take_over(parts[part], output, self._rows_of(parts[part], point), found, place)
         rounding = np.array([self._plan.outputs[i].rounding for i in self._shown])
         strict = strict.of_columns(len(self._shown))
-        return replace(found, low=found.low - rounding, high=found.high + rounding), strict, decided
+        return replace(found, low=found.low - rounding, high=found.high + rounding), strict, decided, chosen
 
-    def _decided(self, found: CellIntervals, strict: CellIntervals) -> BoolArray:
-        """Return the rows that no comparison may change. Cells that one may change are not certified.
+    def _chosen(self, decided: BoolArray) -> dict[int, BoolArray]:
+        """Return the outputs that comparisons choose, each decided in the same rows."""
+        return {i: decided.copy() for i, is_chosen in enumerate(self._plan.rows.chosen) if is_chosen}
 
-        A comparison is decided if its margin's interval at STRICT_CONFIDENCE does not have zero in it.
+    def _decided(self, found: CellIntervals, strict: CellIntervals) -> tuple[BoolArray, dict[int, BoolArray]]:
+        """Return the rows that no comparison may change, and the same of each output that one chooses.
+
+        Cells that a comparison may change are not certified. A comparison is decided if its margin's interval
+        at STRICT_CONFIDENCE does not have zero in it.
         """
         rows = np.ones(len(found.value), dtype=bool)
+        chosen = self._chosen(rows)
         first = len(self._shown)
         apart = (strict.low > 0.0) | (strict.high < 0.0)
         for i, margin in enumerate(self._plan.rows.margins, start=first):
             stays = strict.certified[:, i] & (apart[:, i] | (not margin.is_compared))
             if margin.output is None:
                 rows &= stays
+            elif margin.output in chosen:
+                chosen[margin.output] &= stays
             elif margin.output in self._shown:
                 doubt = found.doubt[:, self._shown.index(margin.output)]
                 doubt[(doubt == Reason.NONE) & ~stays] = Reason.UNDECIDED
-        return rows
+        return rows, chosen
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
         """Return the ends of each COUNT(DISTINCT) and quantile that is taken over from an answer."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
@@ -106,6 +107,7 @@ def present_estimate(
     rows_are_settled: bool,
     warnings: tuple[str, ...],
     group_rows: FloatArray | None = None,
+    chosen: Mapping[int, BoolArray] | None = None,
 ) -> Estimate:
     """Return an Estimate. Whatever was found, no cell of an uncertain row is certified.
 
@@ -120,7 +122,9 @@ def present_estimate(
         rows_are_settled: whether unread rows can no longer change which rows the answer has.
         warnings: sentences for the reader.
         group_rows: the joined rows seen behind each row of the answer, None where they are not known.
+        chosen: where comparisons of estimates are decided, of outputs that they choose, by position.
     """
+    chosen = chosen or {}
     sides, values, halves, doubts = [], [], [], []
     estimated = 0
     for i, output in _approximate(plan):
@@ -132,10 +136,17 @@ def present_estimate(
             value = numbers_of(output, point.column(i))
             low, high, doubt = bounds[i].low, bounds[i].high, bounds[i].doubt
         else:
-            ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
-            sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
             values.append(np.full(point.num_rows, np.nan))
             halves.append(np.full(point.num_rows, np.nan))
+            if i in chosen:
+                sure = arrow_booleans(chosen[i] & certain_rows)
+                end = pc.if_else(sure, point.column(i), pa.scalar(None, point.column(i).type))
+                sides.append((end, end, sure))
+                doubt = np.where(chosen[i], Reason.MAY_LEAVE, Reason.UNDECIDED)
+                doubts.append(np.where(chosen[i] & certain_rows, Reason.NONE, doubt))
+                continue
+            ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
+            sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
             doubts.append(np.full(point.num_rows, int(Reason.BOUND if output.side else Reason.SO_FAR)))
             continue
         doubt = np.where((doubt == Reason.NONE) & ~certain_rows, Reason.MAY_LEAVE, doubt)

@@ -55,7 +55,8 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     except NotOnlineError as reason:
         return whole_plan(parsed, draft.catalog, draft.schema, str(reason))
     try:
-        return _online(draft, parsed.tables)
+        plan = _online(draft, parsed.tables)
+        return _above_groups(draft, plan) or plan
     except NotOnlineError as reason:
         plan_part = _each_once(lambda *query: _part(draft, *query))
         return (
@@ -224,13 +225,45 @@ def _each_once(plan_part: PlanPart) -> PlanPart:
     return planned
 
 
-def _around(draft: Draft, plan_part: PlanPart, plan_whole: PlanPart | None = None) -> AroundPlan | None:
+def _above_groups(draft: Draft, plan: MergePlan | RowsPlan) -> AroundPlan | None:
+    """Return the plan of an aggregation over the answer of its groups, where that certifies more columns.
+
+    In one aggregation, what an estimate chooses is never certified. Over its groups, comparisons are judged.
+    """
+    if not draft.intervals or plan.groups_are_local or draft.tree.find(exp.Case, exp.If) is None:
+        return None
+    known = [_may_be_certified(output) for output in plan.outputs]
+    if all(known):
+        return None
+    found = _around(draft, _each_once(lambda *query: _part(draft, *query)), at_groups=True)
+    if found is None:
+        return None
+    pairs = zip(plan.outputs, found.outputs, strict=True)
+    chosen = found.rows.chosen
+    stays = all(now.kind is old.kind or not _may_be_certified(old) for old, now in pairs)
+    then = [_may_be_certified(o) or chosen[i] for i, o in enumerate(found.outputs)]
+    gains = sum(then) > sum(known) and all(b or not a for a, b in zip(known, then, strict=True))
+    return found if stays and gains else None
+
+
+def _may_be_certified(output: OutputColumn) -> bool:
+    return output.kind is not OutputKind.OPAQUE and output.certifiable
+
+
+def _around(
+    draft: Draft,
+    plan_part: PlanPart,
+    plan_whole: PlanPart | None = None,
+    *,
+    at_groups: bool = False,
+) -> AroundPlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one.
 
     Args:
         draft: the query.
         plan_part: plans a simpler query.
         plan_whole: plans an aggregation that is read whole, for those about which other answers decide.
+        at_groups: the query is an aggregation, and is computed from the answer of its groups.
     """
     from relaqs_engine.rewrite.around import plan_around
     from relaqs_engine.rewrite.carve import carve
@@ -244,6 +277,7 @@ def _around(draft: Draft, plan_part: PlanPart, plan_whole: PlanPart | None = Non
                 draft.binder.describe,
                 draft.catalog.is_sampled,
                 plan_whole,
+                at_groups=at_groups,
             )
             check_parts_read_little_whole(draft, carved.parts, carved.queries)
             return plan_around(draft, carved)

@@ -98,6 +98,7 @@ class AroundRows:
             among them.
         margins: of each comparison of estimates, and of each estimate that may be NULL.
         totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
+        chosen: chosen[i]: output i is a value that comparisons of estimates choose among known ones.
         ranking: by which estimate LIMIT picks among the rows, None where it picks in another way, or not.
         tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
@@ -111,6 +112,7 @@ class AroundRows:
     have_margins: bool = False
     margins: tuple[Margin, ...] = ()
     totals: tuple[bool, ...] = ()
+    chosen: tuple[bool, ...] = ()
     ranking: Ranking | None = None
     tables_together: int = 1
 

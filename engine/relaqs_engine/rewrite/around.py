@@ -218,7 +218,9 @@ def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
 def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
     pairs = zip(outputs, level.values, strict=True)
     most = _most_rows(_query(carved, level), level)
-    so_far = any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs)
+    so_far = any(
+        o.kind is OutputKind.OPAQUE and v.is_scaled and not (v.sources or v.is_chosen) for o, v in pairs
+    )
     return AroundRows(
         have_identity=level.query is not None,
         are_certain=level.is_certain,
@@ -228,6 +230,7 @@ def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputCo
         sets=_most_with_one_seed(draft, level.sets or {}),
         have_margins=level.has_margins and most is None,  # rows that enter would take places
         margins=level.margins,
+        chosen=tuple(value.is_chosen for value in level.values),
         totals=tuple(_only_grows(value, carved.parts) for value in level.values),
         ranking=_ranking(_query(carved, level), level, outputs),
         tables_together=_most_with_one_seed(

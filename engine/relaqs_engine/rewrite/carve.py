@@ -64,6 +64,8 @@ def carve(
     describe: Describe,
     is_sampled: Callable[[str], bool] = lambda table: True,
     plan_whole: PlanPart | None = None,
+    *,
+    at_groups: bool = False,
 ) -> Carved:
     """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
 
@@ -75,6 +77,7 @@ def carve(
         is_sampled: whether the table of a name is sampled.
         plan_whole: plans an aggregation that is read whole. With it, aggregations are cut as well that
             have no plan because other answers decide about their rows.
+        at_groups: the query is an aggregation, and is cut above its groups in any case.
 
     >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
@@ -87,7 +90,7 @@ def carve(
     """
     names = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
     carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
-    outer = carver.cut(tree.copy())
+    outer = carver.cut_at_groups(tree.copy()) if at_groups else carver.cut(tree.copy())
     return Carved(outer, tuple(carver.parts), tuple(carver.queries))
 
 
@@ -252,12 +255,24 @@ class _Carver:
         names = [exp.column(name, answer, quoted=True) for name in query.named_selects]
         return exp.select(*names).from_(exp.to_table(answer))
 
+    def cut_at_groups(self, query: exp.Expr) -> exp.Query:
+        """Return what is computed from the groups of an aggregation. Changes it in place."""
+        is_one = isinstance(query, exp.Select) and aggregates(query := with_explicit_keys(query))
+        found = self._above_groups(query) if is_one and isinstance(query, exp.Select) else None
+        if found is None:
+            raise NotOnlineError("it is no aggregation with a plan")
+        return found
+
     def _aggregation(self, query: exp.Select) -> exp.Select | None:
         """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
         around = around or (self._plan_whole is not None and asks_after_groups(query))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
+        return self._above_groups(query)
+
+    def _above_groups(self, query: exp.Select) -> exp.Select | None:
+        """Return the query over the answer of its groups, None where that has no plan."""
         outer, inner = split_at_groups(query, _CORE)
         answer = self._add(inner, self._plan_part)
         if answer is None:

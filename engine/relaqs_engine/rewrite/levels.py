@@ -128,7 +128,7 @@ def _margins_of_outputs(
 ) -> Iterator[tuple[Margin, exp.Expr]]:
     """Yield the margins of what the outputs of a query choose by, and the numbers themselves."""
     for i, (item, value) in enumerate(zip(query.expressions, values, strict=True)):
-        if value.trust.is_smooth:
+        if value.trust.is_smooth or value.is_chosen:
             yield from ((Margin(i), each) for each in margins_of_choices(item, names))
             yield from ((Margin(i, is_compared=False), each) for each in filled_in(item, names))
 

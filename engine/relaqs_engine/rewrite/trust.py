@@ -68,6 +68,7 @@ class Value:
         step: how far its last value may be rounded at most, which its estimate is not. Infinite: not known.
         type: of a column of an answer, as DuckDB writes it. "" where that is not known.
         sign: the sides of zero on which it may lie.
+        is_chosen: whether comparisons of estimates choose it among values that are known, as a label is.
     """
 
     trust: Trust
@@ -78,6 +79,7 @@ class Value:
     step: float = 0.0
     type: str = ""
     sign: Sign = Sign.EITHER
+    is_chosen: bool = False
 
 
 # By the alias of its table, and its own name in lower case.
@@ -109,7 +111,8 @@ def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value
     if value.trust.is_smooth:
         item.unalias().replace(smooth)
         return replace(value, step=step)
-    return value_of(item.unalias(), names)
+    found = value_of(item.unalias(), names)
+    return replace(found, is_chosen=value.trust is Trust.KEY and found.trust is Trust.NONE)
 
 
 def _without(expression: exp.Expr, node: exp.Expr) -> exp.Expr:
