@@ -32,6 +32,7 @@ class Fault:
         method: of the requests that are hit; "" for all.
         key: a text that their paths have in them.
         times: how many requests are hit.
+        after: so many of them are left alone first.
         status: of the answer.
         seconds: how long it waits.
     """
@@ -42,6 +43,7 @@ class Fault:
     times: int = 1_000_000
     status: int = 500
     seconds: float = 0.0
+    after: int = 0
 
 
 @dataclass
@@ -87,6 +89,9 @@ class Faulty:
             self.requests.append(f"{method} {path}")
             for fault in self.faults:
                 if fault["times"] and fault["method"] in ("", method) and fault["key"] in path:
+                    if fault["after"]:
+                        fault["after"] -= 1
+                        continue
                     fault["times"] -= 1
                     return fault
         return None

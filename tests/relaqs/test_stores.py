@@ -173,6 +173,37 @@ def test_a_write_that_fails_leaves_what_was_there(key: str, bucket: str, store: 
     assert rows_of(answer(bucket)) == oracle()
 
 
+@pytest.mark.parametrize("after", [4, 7])
+def test_a_server_that_is_gone_in_the_middle_of_a_write_is_not_waited_for_long(
+    after: int, bucket: str, store: StoreServer
+) -> None:
+    """A connection that breaks off is tried for RELAQS_STORE_PATIENCE, and not for ten times as long."""
+    store.fails(Fault("reset", after=after))
+    with pytest.raises(relaqs.RelaqsError, match="broke off, again and again"):
+        lay_out(bucket)
+    store.fails()
+    assert "numbers/manifest.json" not in keys(bucket)
+    lay_out(bucket)
+    assert rows_of(answer(bucket)) == oracle()
+
+
+def test_a_broken_connection_is_tried_again_for_as_long_as_is_asked(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, tries = [0.0], []
+
+    def breaks_off() -> None:
+        tries.append(now[0])
+        now[0] += 1.5  # as long as the library tries by itself
+        raise OSError("the answer ended early")
+
+    monkeypatch.setenv("RELAQS_STORE_PATIENCE", "2")
+    monkeypatch.setattr("relaqs_engine.stores.folder.time.monotonic", lambda: now[0])
+    with pytest.raises(relaqs.RelaqsError, match="broke off, again and again"):
+        folder(bucket)._request("key", breaks_off)
+    assert tries == [0.0, 1.5, 3.0]
+
+
 def test_a_new_layout_takes_the_place_of_the_old_one(bucket: str, store: StoreServer) -> None:
     lay_out(bucket)
     other = "SELECT range AS x, range % 3 AS g FROM range(1000)"

@@ -6,8 +6,10 @@ The library's own words are not shown, because they may hold parts of a signed r
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -190,11 +192,13 @@ class StoreFolder:
     ) -> Answer:
         """Return the answer to a request. Errors come out as ours, but those of the types in `keep`.
 
-        The library repeats what fails before there is an answer. Answers that break off are read again here.
+        The library repeats what fails before there is an answer. Answers that break off are read again here,
+        as long after the first one as the library repeats: each time it may take as long itself.
         """
         from obstore.exceptions import BaseError, NotSupportedError
 
         address = self.address / key if key else self.address
+        give_up_at = math.inf
         for is_last in (*[False] * repeats, True):
             try:
                 return request()
@@ -205,9 +209,10 @@ class StoreFolder:
             except NotSupportedError:
                 raise NoRangesError(f"{address} is on a server that does not send parts of it") from None
             except (BaseError, OSError, ValueError) as error:
-                reason = _reason(error)
-                if is_last or reason != _BROKE_OFF:
+                reason, now = _reason(error), time.monotonic()
+                if is_last or reason != _BROKE_OFF or now > give_up_at:
                     raise StoreError(f"{address} {reason}") from None
+                give_up_at = min(give_up_at, now + _patience_seconds())
         raise AssertionError("the last answer is returned or raised")
 
 
