@@ -50,6 +50,7 @@ _T = TypeVar("_T")
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
 _OPEN = {0, UNKNOWN.oid}
+_TEXTS_KEPT = 256  # whose parameters' types are known: drivers prepare one text again and again
 SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
 
 
@@ -113,6 +114,7 @@ class Answering:
         self._planning = planning
         self._encoding = encoding
         self._column_types = _column_types(session)
+        self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
         """Return what the statements of a text ask for. A long text waits for its turn to be read.
@@ -138,7 +140,13 @@ class Answering:
         oids = [*given[:count], *(0,) * (count - len(given))]
         if all(oid not in _OPEN for oid in oids):
             return tuple(oids)
-        found = await self.in_turn(asker, parameter_types, select.sql, self._column_types)
+        found = self._parameter_types.get(select.sql)
+        if found is None:
+            found = await self.in_turn(asker, parameter_types, select.sql, self._column_types)
+            if len(select.sql) <= SHORT_CHARACTERS:
+                self._parameter_types[select.sql] = found
+            while len(self._parameter_types) > _TEXTS_KEPT:
+                del self._parameter_types[next(iter(self._parameter_types))]
         return tuple(
             parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
         )
@@ -150,7 +158,7 @@ class Answering:
         """
         if select.is_explained:
             return (ReplyColumn(_EXPLAINED, TEXT),)
-        rewritten = await self.in_turn(asker, self._metadata_sql, select, values, asker)
+        rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
         plan = await self.in_turn(asker, self._plan, select, values, asker)
@@ -165,7 +173,7 @@ class Answering:
         if select.is_explained:
             text = await self.in_turn(asker, self._explained, select, values, asker)
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
-        rewritten = await self.in_turn(asker, self._metadata_sql, select, values, asker)
+        rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self._about_the_server(rewritten, asker)
         async with asker.quota.running():
@@ -174,17 +182,26 @@ class Answering:
     async def encoded(
         self, rows: AnswerRows, first_row: int, most_rows: int | None, asker: Asker
     ) -> tuple[int, bytes]:
-        """Return the number of some of an answer's rows, and their messages, once it was the asker's turn."""
+        """Return the number of some of an answer's rows, and their messages, once it was the asker's turn.
+
+        A few small rows take less time than a turn.
+        """
+        if rows.are_few:
+            return rows.messages(first_row, most_rows)
         return await self._encoding.run(asker.name, rows.messages, first_row, most_rows)
 
+    async def _rewritten(self, select: Select, values: Sequence[Any], asker: Asker) -> str | None:
+        """Return the SQL for a question about the server itself, None for one about tables."""
+        if len(select.sql) <= SHORT_CHARACTERS and not may_ask_metadata(select.sql):
+            return None
+        return await self.in_turn(asker, self._metadata_sql, select, values, asker)
+
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
-        plan = await self.in_turn(asker, self._plan, select, values, asker)
-        columns = _columns(plan, asker.settings)
-        check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
-        query = await self._planning.run(
-            asker.name, self._submitted, select, values, options, asker, undo=OnlineQuery.stop
+        plan, query = await self._planning.run(
+            asker.name, self._planned, select, values, options, asker, undo=_stop_planned
         )
+        columns = _columns(plan, asker.settings)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
@@ -233,20 +250,28 @@ class Answering:
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
     def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> OnlinePlan:
-        timezone = asker.settings.timezone
-        return self._session.plan(self._own_sql(select), params=values or None, timezone=timezone)
+        return self._session.plan(
+            self._own_sql(select),
+            params=values or None,
+            intervals=not asker.settings.is_exact,
+            timezone=asker.settings.timezone,
+        )
 
-    def _submitted(
+    def _planned(
         self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
-    ) -> OnlineQuery:
+    ) -> tuple[OnlinePlan, OnlineQuery]:
+        """Return how a query is answered, and the query, which has begun."""
+        plan = self._plan(select, values, asker)
+        check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         with asker.quota.asking():
-            return self._session.submit(
+            query = self._session.submit(
                 self._own_sql(select),
                 options,
                 params=values or None,
                 intervals=not asker.settings.is_exact,
                 timezone=asker.settings.timezone,
             )
+        return plan, query
 
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once where it must be exact anyway."""
@@ -257,6 +282,10 @@ class Answering:
 
     def _own_sql(self, select: Select) -> str:
         return with_moments(without_schema(select.sql, self._session.tables))
+
+
+def _stop_planned(planned: tuple[OnlinePlan, OnlineQuery]) -> None:
+    planned[1].stop()
 
 
 def _checked_requests(sql: str) -> tuple[Request, ...]:

@@ -53,19 +53,20 @@ class FairPool:
         """
         await self._turn(user)
         loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_T] = loop.create_future()
         try:
             future = self._executor.submit(function, *arguments)
         except BaseException:
             self._over(user)
             raise
 
-        def over(_: Future[_T]) -> None:
+        def over(done: Future[_T]) -> None:
             with suppress(RuntimeError):  # the loop is closed: the server has ended
-                loop.call_soon_threadsafe(self._over, user)
+                loop.call_soon_threadsafe(self._end, user, done, answer)
 
         future.add_done_callback(over)
         try:
-            return await asyncio.wrap_future(future)
+            return await answer
         except asyncio.CancelledError:
             if undo is not None:
                 future.add_done_callback(partial(_undo, undo))
@@ -88,6 +89,18 @@ class FairPool:
             else:  # it came in the same moment
                 self._over(user)
             raise
+
+    def _end(self, user: str, done: Future[_T], answer: asyncio.Future[_T]) -> None:
+        """Give a thread back, and hand on what was returned or raised, in one turn of the loop."""
+        self._over(user)
+        if answer.done():  # it was cancelled meanwhile
+            return
+        if done.cancelled():
+            answer.cancel()
+        elif (error := done.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(done.result())
 
     def _over(self, user: str) -> None:
         self._free += 1

@@ -30,6 +30,8 @@ Encode: TypeAlias = Callable[[Any], bytes]
 TEXT, BINARY = 0, 1
 ROWS_AT_ONCE, VALUES_AT_ONCE, BYTES_AT_ONCE = 1024, 4096, 1 << 18  # that are encoded together
 
+FEW_VALUES, FEW_BYTES = 200, 1 << 14  # plain ones, which are encoded in less time than it takes to wait
+
 _LENGTH, _DATA_ROW = struct.Struct("!i"), struct.Struct("!ciH")
 _NULL = _LENGTH.pack(-1)
 
@@ -57,7 +59,16 @@ class AnswerRows:
         self._table = table
         self._encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
         self._timezone = timezone
+        self._is_nested = any(
+            pa.types.is_nested(each) or pa.types.is_dictionary(each) for each in table.schema.types
+        )
         self._most_rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(kinds))))
+
+    @property
+    def are_few(self) -> bool:
+        """Whether the rows that are left take less than a millisecond to encode."""
+        few = self._table.num_rows * self._table.num_columns <= FEW_VALUES
+        return few and _content_bytes(self._table) <= FEW_BYTES and not self._is_nested
 
     def messages(self, first_row: int, most_rows: int | None = None) -> tuple[int, bytes]:
         """Return the number of the next rows, and their messages. They take some milliseconds to encode.
