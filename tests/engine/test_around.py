@@ -66,12 +66,13 @@ def test_ranks_are_not_certified_before_the_end(tpch: World) -> None:
     "sql",
     [
         "SELECT l_shipmode, count(*) FROM lineitem GROUP BY 1 QUALIFY rank() OVER (ORDER BY count(*)) < 3",
-        "SELECT * FROM (SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY 1) WHERE n > 8600",
-        "SELECT sum(n) AS n FROM (SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY 1) WHERE n > 8600",
+        "SELECT * FROM (SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY 1) WHERE n > 8700",
+        "SELECT sum(n) AS n FROM (SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY 1) WHERE n > 8700",
         "SELECT l_shipmode, count(*), sum(count(*)) OVER () FROM lineitem GROUP BY 1 ORDER BY 2 LIMIT 3",
     ],
 )
 def test_nothing_is_certified_while_rows_may_leave(tpch: World, sql: str) -> None:
+    """The largest mode has 8,710 lines, the next 8,669."""
     for estimate in list(tpch.estimates(tpch.plan(sql), batches=4))[:-1]:
         assert not estimate.certified.any()
         assert not estimate.rows_are_settled
