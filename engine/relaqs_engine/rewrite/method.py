@@ -103,9 +103,10 @@ def _known_totals(draft: Draft) -> Iterator[tuple[str, float]]:
         return
     (source,) = draft.sources
     for column in draft.basis:
-        if column.kind is Basis.COUNT and source.layout is not None:
-            counted = sqlglot.parse_one(column.sql, dialect=DIALECT)
-            known = _known_count(draft, source, source.layout, counted)
+        if column.kind in (Basis.COUNT, Basis.SUM) and source.layout is not None:
+            total = sqlglot.parse_one(column.sql, dialect=DIALECT)
+            of = _known_total_of_units if source.is_derived else _known_count
+            known = of(draft, source, source.layout, total)
             if known is not None:
                 yield column.name, float(known)
 
@@ -115,9 +116,6 @@ def _known_count(draft: Draft, source: Source, layout: Layout, count: exp.Expr) 
     if not isinstance(count, exp.Count):
         return None
     counted = count.this
-    if source.is_derived:
-        is_known = isinstance(counted, exp.Star) and _has_all_units(draft, source.node, layout)
-        return layout.unit_count if is_known else None
     if isinstance(counted, exp.Star):
         return layout.known_rows
     is_distinct = isinstance(counted, exp.Distinct)
@@ -129,6 +127,20 @@ def _known_count(draft: Draft, source: Source, layout: Layout, count: exp.Expr) 
         return layout.row_count - nulls
     is_key = [key.lower() for key in layout.cluster_key] == [value.name.lower()]
     return layout.unit_count - (nulls > 0) if is_key else None
+
+
+def _known_total_of_units(draft: Draft, source: Source, layout: Layout, total: exp.Expr) -> int | None:
+    """Return how many units there are, or how many rows they have, where a total over all of them is that."""
+    if not isinstance(total, exp.Count | exp.Sum) or not _has_all_units(draft, source.node, layout):
+        return None
+    if isinstance(total.this, exp.Star):
+        return layout.unit_count
+    known = source.column(total.this.name) if isinstance(total.this, exp.Column) else None
+    if isinstance(total, exp.Count):
+        return layout.unit_count if known is not None and known.null_count == 0 else None
+    items = {item.alias_or_name: item.unalias() for item in source.node.this.expressions}
+    added = None if known is None else items.get(known.name)
+    return layout.known_rows if isinstance(added, exp.Count) and isinstance(added.this, exp.Star) else None
 
 
 def _has_all_units(draft: Draft, derived: exp.Expr, layout: Layout) -> bool:

@@ -18,7 +18,7 @@ the other keys have. Where a unit may meet any number of rows of a joined table,
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, prod, sqrt
 
 from sqlglot import exp
@@ -140,15 +140,20 @@ class _RowsOfGroups:
 
 def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
     joins = inner.select.args.get("joins") or []
+    keys, sets = group_keys(inner.select)
+    grouped = replace(inner, keys=keys, grouping_sets=sets)
     most = None
     if not any(join.side == "FULL" for join in joins) and not any(met_several_times(inner)):
-        most = prod(source.layout.max_unit_rows for source in inner.streams if source.layout is not None)
+        most = prod(rows_of_unit(grouped, source) for source in inner.streams)
     sums: dict[str, UnitSum] = {}
     alias = ""
     if others is not None:
         (source,) = inner.streams
         assert source.layout is not None
-        alias, most = source.alias, None if most is None else others.max_unit_rows
+        parts = {column.column: column.most_unit_rows for column in others.columns}
+        alias = source.alias
+        if most is not None:
+            most = rows_in_a_group(grouped, source, others.max_unit_rows, parts)
         sums = sums_of(others, {column.name.lower() for column in source.layout.columns})
     return _RowsOfGroups(
         inner.column_of,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.layouts import append, compact, outlier_units, shuffle, verify
+from relaqs_engine.layouts import add_static, append, compact, outlier_units, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import unit_condition
 from relaqs_engine.planning.planner import plan_query
@@ -199,6 +199,8 @@ OF_USERS = {
     "q": "median(skewed)",
 }
 
+ALL_OF_USER = "count(*) AS n, sum(paid) AS s, any_value(country) AS c"
+
 
 @pytest.mark.parametrize("kind", ["numbers", "with NULL"])
 @pytest.mark.parametrize("where", ["", "WHERE day < 20"])
@@ -228,6 +230,32 @@ def test_rows_that_are_made_of_units_lie_within_their_bounds(tmp_path: Path, kin
         assert most <= column.highest
     if not where:
         assert bounds[totals["n"] or ""].highest == layout.outlier_units.others.max_unit_rows
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_derived_tables_of_units_end_as_duckdb_s(tmp_path: Path, kind: str) -> None:
+    visits_table = visits(KEYS[kind])
+    assert visits_table.num_rows == 30_000
+    countries = pa.table({"country": range(7), "name": list("abcdefg")})
+    shuffle(visits_table, tmp_path / "visits", partitions=16, cluster_by="user")
+    add_static(countries, tmp_path / "countries")
+    inside = 'SELECT "user" AS u, {} FROM visits {} GROUP BY "user"'
+    with relaqs.connect(tmp_path, exact_below_seconds=0) as db:
+        for sql in (
+            f"SELECT avg(n), avg(s), min(c), max(n), count(*) FROM ({inside.format(ALL_OF_USER, '')})",
+            f"SELECT sum(n), sum(s), count(u), count(DISTINCT u) FROM ({inside.format(ALL_OF_USER, '')})",
+            f"SELECT c, sum(n), stddev(s) FROM ({inside.format(ALL_OF_USER, '')} HAVING count(*) > 3) "
+            "GROUP BY c ORDER BY c",
+            f"SELECT name, avg(s) FROM ({inside.format(ALL_OF_USER, 'WHERE day < 9')}) "
+            "JOIN countries ON c = country GROUP BY name ORDER BY name",
+            f"SELECT median(n), avg(s) FROM ({inside.format(ALL_OF_USER, '')}) WHERE u IS NOT NULL",
+            f"SELECT day, avg(n) FROM ({inside.format('day, count(*) AS n', '')}, day) GROUP BY 1 ORDER BY 1",
+        ):
+            *_, last = db.online_sql(sql, batches=6)
+            truth = duckdb.sql(sql.replace("FROM visits", "FROM visits_table")).fetchall()
+            found = last.table.select(range(len(truth[0]))).to_pylist()
+            for row, true in zip(found, truth, strict=True):
+                assert tuple(row.values()) == pytest.approx(true)
 
 
 NUMBERS_OF_USERS = (
@@ -299,3 +327,35 @@ def test_the_variance_of_users_of_very_unlike_size_is_what_their_numbers_vary_by
             errors.append((row["v"] - true) / (row["v_high"] - row["v_low"]) * 2 * 1.96)
     replay.close()
     assert np.sqrt(np.mean(np.square(errors))) < 1.47
+
+
+def test_how_many_units_there_are_and_their_rows_are_known_at_once(tmp_path: Path) -> None:
+    shuffle(visits(KEYS["with NULL"]), tmp_path / "visits", partitions=16, cluster_by="user")
+    of_user = (
+        'SELECT "user" AS u, count(*) AS n, sum(paid) AS s, count(u) AS k FROM visits {} GROUP BY "user"'
+    )
+    of_user = of_user.replace("count(u)", 'count("user")')
+    with relaqs.connect(tmp_path, exact_below_seconds=0) as db:
+        sums = "count(*) AS a, sum(n) AS b, count(n) AS c, count(u) AS d, sum(s) AS e, sum(k) AS f"
+        sql = f"SELECT {sums} FROM ({{}})"
+        first, *_, last = db.online_sql(sql.format(of_user.format("")), batches=4)
+        known = [name for name in "abcdef" if first.table[f"{name}_low"] == first.table[f"{name}_high"]]
+        assert known == ["a", "b", "c"]
+        assert all(first.table[name] == last.table[name] for name in known)
+        first, *_ = db.online_sql(sql.format(of_user.format("WHERE day < 20")), batches=4)
+        assert not any(first.table[f"{name}_low"] == first.table[f"{name}_high"] for name in "abcdef")
+
+
+def test_a_key_beside_the_units_own_bounds_the_rows_of_their_groups(tmp_path: Path) -> None:
+    shuffle(visits(NUMBERS), tmp_path / "visits", partitions=16, cluster_by="user")
+    catalog = Catalog.open(tmp_path)
+    units = catalog.table("visits").outlier_units
+    assert units is not None
+    (day,) = (each for each in units.others.columns if each.column == "day")
+    inside = 'SELECT day, count(*) AS n FROM visits GROUP BY "user", day'
+    for outside, rows in (("day, avg(n)", 1), ("avg(n)", min(units.others.max_unit_rows, 31))):
+        keys = "GROUP BY day" if rows == 1 else ""
+        plan = plan_query(f"SELECT {outside} FROM ({inside}) {keys}", catalog, Binder(catalog))
+        assert isinstance(plan, MergePlan)
+        assert plan.columns.basis[0].highest == day.most_unit_rows
+        assert plan.bars.most_unit_rows == rows
