@@ -6,10 +6,8 @@ The library's own words are not shown, because they may hold parts of a signed r
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ _PUT_AT_ONCE_BYTES = 64 << 20
 _SHORTER = "is shorter than it was; open a new session to read it as it is now"
 _BROKE_OFF = "cannot be reached: the connection broke off, again and again; try later"
 _MOST_BROKEN_ANSWERS = 9
+_REPEATED = re.compile(r"\bafter [1-9]\d* retries\b")  # the library says that it has done so
 _STATUS = re.compile(r"\b([45]\d\d) ([A-Z][A-Za-z]+(?: [A-Z][A-Za-z]+)*)\b")
 
 
@@ -192,13 +191,12 @@ class StoreFolder:
     ) -> Answer:
         """Return the answer to a request. Errors come out as ours, but those of the types in `keep`.
 
-        The library repeats what fails before there is an answer. Answers that break off are read again here,
-        as long after the first one as the library repeats: each time it may take as long itself.
+        The library repeats what fails before there is an answer, for as long as it may take. Only answers
+        that break off are read again here.
         """
         from obstore.exceptions import BaseError, NotSupportedError
 
         address = self.address / key if key else self.address
-        give_up_at = math.inf
         for is_last in (*[False] * repeats, True):
             try:
                 return request()
@@ -209,10 +207,9 @@ class StoreFolder:
             except NotSupportedError:
                 raise NoRangesError(f"{address} is on a server that does not send parts of it") from None
             except (BaseError, OSError, ValueError) as error:
-                reason, now = _reason(error), time.monotonic()
-                if is_last or reason != _BROKE_OFF or now > give_up_at:
+                reason = _reason(error)
+                if is_last or reason != _BROKE_OFF or _REPEATED.search(str(error)):
                     raise StoreError(f"{address} {reason}") from None
-                give_up_at = min(give_up_at, now + _patience_seconds())
         raise AssertionError("the last answer is returned or raised")
 
 
