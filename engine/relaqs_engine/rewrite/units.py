@@ -261,10 +261,10 @@ def sums_of(others: OtherUnits, of_all: Container[str]) -> dict[str, UnitSum]:
     """
     found = {}
     for each in others.columns:
-        name, ends = each.column.lower(), (each.above, each.below, each.squares)
-        if name in of_all:
-            ends = (each.above_of_all, each.below_of_all, each.squares_of_all)
-        above, below, squares = ends
+        name = each.column.lower()
+        without = (each.above, each.below, each.squares)
+        with_outliers = (each.above_of_all, each.below_of_all, each.squares_of_all)
+        above, below, squares = with_outliers if name in of_all else without
         if each.middle is not None and above is not None and below is not None and squares is not None:
             found[name] = UnitSum(each.middle, above, below, squares)
     return found
