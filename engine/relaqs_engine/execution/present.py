@@ -147,7 +147,8 @@ def present_estimate(
                 continue
             ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
             sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
-            doubts.append(np.full(point.num_rows, int(Reason.BOUND if output.side else Reason.SO_FAR)))
+            so_far = Reason.SO_FAR if output.certifiable else Reason.NEVER
+            doubts.append(np.full(point.num_rows, int(Reason.BOUND if output.side else so_far)))
             continue
         doubt = np.where((doubt == Reason.NONE) & ~certain_rows, Reason.MAY_LEAVE, doubt)
         doubt[(doubt != Reason.NONE) & (not output.certifiable)] = Reason.NEVER

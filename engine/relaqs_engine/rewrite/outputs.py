@@ -18,6 +18,10 @@ from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
 from relaqs_engine.sql.parse import DIALECT
 
+_OF_DISTINCT = (
+    "what is computed from COUNT(DISTINCT) has no interval; its parts have, as columns of their own"
+)
+
 
 def classify_outputs(draft: Draft) -> Draft:
     """Return the draft with one OutputColumn for each column of the answer.
@@ -57,8 +61,12 @@ def _output(
     times: dict[str, AveragedTime],
 ) -> OutputColumn:
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
-        kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
-        return OutputColumn(name, kind, type_, value.sql(DIALECT), sign=Sign.POSITIVE)
+        is_alone = isinstance(value.unnest(), exp.Column)
+        return OutputColumn(
+            *(name, OutputKind.DISTINCT if is_alone else OutputKind.OPAQUE, type_, value.sql(DIALECT)),
+            sign=Sign.POSITIVE,
+            never_certified="" if is_alone else _OF_DISTINCT,
+        )
     if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
         is_alone = isinstance(value.unnest(), exp.Column)
         if is_alone and taken[0].side:

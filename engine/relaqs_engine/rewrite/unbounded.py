@@ -54,7 +54,10 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
         if output.kind is OutputKind.ESTIMATE
         and (why := "; ".join([*of_all, *_reasons(output, basis, draft.sources)]))
     }
-    outputs = (replace(output, never_certified=reasons.get(output, "")) for output in draft.outputs)
+    outputs = (
+        replace(output, never_certified=reasons.get(output, output.never_certified))
+        for output in draft.outputs
+    )
     return replace(draft, outputs=tuple(outputs))
 
 
