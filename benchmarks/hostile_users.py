@@ -1,10 +1,15 @@
 """How long does a user of a server wait for a small answer while another user does their worst?
 
     python -m benchmarks.hostile_users WAREHOUSE [--seconds 20] [--threads 2] [--seed 0] [--only ATTACK]
+    python -m benchmarks.hostile_users WAREHOUSE --together 50 --seconds 600
 
 A process serves the warehouse, one of TPC-H. Bob connects and asks how many nations there are, again and
 again: alone, and beside each attack of eve, which comes from a process of its own. Printed is how long he
 waits.
+
+With --together there are so many users at once, half of them attackers, of all kinds. The others connect and
+ask one of a few small questions, each by a name of their own. Each answer must be the one that was given
+before there were attackers. --page docs/robustness.md writes the table into that page.
 """
 
 from __future__ import annotations
@@ -18,9 +23,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -37,6 +42,14 @@ from relaqs.serve.users import add_user
 
 PASSWORD = "a secret"
 SMALL, SMALL_ANSWER = "SELECT count(*) FROM nation", [(25,)]
+QUESTIONS = {  # of those who are no attackers
+    "small": SMALL,
+    "with a join": (
+        "SELECT r_name, count(*) FROM nation JOIN region ON n_regionkey = r_regionkey GROUP BY 1 ORDER BY 1"
+    ),
+    "of one key": "SELECT sum(c_acctbal) FROM customer WHERE c_custkey = 4711",
+    "large, exact": "SELECT l_returnflag, count(*) FROM lineitem GROUP BY 1 ORDER BY 1",
+}
 PAUSE_SECONDS, BEGIN_SECONDS, LOST_SECONDS = 0.05, 1.0, 60
 LATE_SECONDS = 2.0  # of p95: who waits longer is kept waiting by somebody
 LONG = (
@@ -69,11 +82,13 @@ class Waits:
     median: float
     most_95: float
     most: float
+    wrong: int = 0
 
     @classmethod
-    def of(cls, attack: str, seconds: Sequence[float], lost: int) -> Waits:
+    def of(cls, attack: str, seconds: Sequence[float], lost: int, wrong: int = 0) -> Waits:
         middle, most_95 = np.percentile(seconds, [50, 95]) if seconds else (np.nan, np.nan)
-        return cls(attack, len(seconds), lost, float(middle), float(most_95), max(seconds, default=np.nan))
+        most = max(seconds, default=np.nan)
+        return cls(attack, len(seconds), lost, float(middle), float(most_95), most, wrong)
 
 
 def ask_repeatedly(sqls: Sequence[str]) -> Asker:
@@ -145,6 +160,75 @@ def measure(server: Running, attacks: Sequence[Attack], seconds: float, seed: in
             yield Waits.of(f"{attack.askers} × {attack.name}", *visits(server, seconds))
 
 
+def together(server: Running, users: int, seconds: float, seed: int) -> Iterator[Waits]:
+    """Yield how long users wait for the answer to each question while as many others attack the server."""
+    guests = [f"user{number}" for number in range(users - users // 2)]
+    asked = {name: _Asked() for name in QUESTIONS}
+    with psycopg.connect(_address(server, "bob")) as connection:
+        right = {name: connection.execute(sql.encode()).fetchall() for name, sql in QUESTIONS.items()}
+    kinds = [replace(each, askers=0) for each in ATTACKS]
+    for number in range(users // 2):
+        place = number % len(kinds)
+        kinds[place] = replace(kinds[place], askers=kinds[place].askers + 1)
+    with ExitStack() as stack:
+        for attack in kinds:
+            if attack.askers:
+                stack.enter_context(attacking(server, attack, seed))
+        time.sleep(BEGIN_SECONDS)
+        until = time.monotonic() + seconds
+        threads = [
+            threading.Thread(
+                target=_visit_on, args=(_address(server, guest), right, asked, until, random.Random(guest))
+            )
+            for guest in guests
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for name, each in asked.items():
+        yield Waits.of(name, each.seconds, each.lost, each.wrong)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """How one question was answered. seconds: of each visit that was. Several threads add to it."""
+
+    seconds: list[float] = field(default_factory=list)
+    lost: int = 0
+    wrong: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, seconds: float, *, is_right: bool) -> None:
+        with self.lock:
+            self.seconds.append(seconds)
+            self.wrong += not is_right
+
+    def lose(self) -> None:
+        with self.lock:
+            self.lost += 1
+
+
+def _visit_on(
+    address: str,
+    right: Mapping[str, list[tuple[object, ...]]],
+    asked: Mapping[str, _Asked],
+    until: float,
+    rng: random.Random,
+) -> None:
+    """Connect, ask a question and leave, until the time is over."""
+    while time.monotonic() < until:
+        name, began = rng.choice(list(QUESTIONS)), time.monotonic()
+        try:
+            with psycopg.connect(address, connect_timeout=LOST_SECONDS) as connection:
+                connection.execute(f"SET statement_timeout = '{LOST_SECONDS}s'")
+                found = connection.execute(QUESTIONS[name].encode()).fetchall()
+            asked[name].add(time.monotonic() - began, is_right=found == right[name])
+        except psycopg.Error:
+            asked[name].lose()
+        time.sleep(rng.uniform(0.5, 1.5))
+
+
 def visits(server: Running, seconds: float) -> tuple[list[float], int]:
     """Return how long each visit took, and how many failed."""
     took: list[float] = []
@@ -169,7 +253,7 @@ def attacking(server: Running, attack: Attack, seed: int) -> Iterator[None]:
     """Have an attack go on during a block."""
     context = multiprocessing.get_context("spawn")
     begun = context.Event()
-    given = (attack.name, _address(server, "eve"), seed, begun)
+    given = (attack.name, _address(server, "eve"), attack.askers, seed, begun)
     process = context.Process(target=_attack, args=given, daemon=True)
     process.start()
     try:
@@ -184,11 +268,11 @@ def _address(server: Running, user: str) -> str:
     return f"{server.address(user)} password='{PASSWORD}'"
 
 
-def _attack(name: str, address: str, seed: int, begun: Event) -> None:
+def _attack(name: str, address: str, askers: int, seed: int, begun: Event) -> None:
     (attack,) = (each for each in ATTACKS if each.name == name)
     threads = [
         threading.Thread(target=_ask_on, args=(attack.ask, address, random.Random(f"{seed} {number}")))
-        for number in range(attack.askers)
+        for number in range(askers)
     ]
     for thread in threads:
         thread.start()
@@ -205,11 +289,19 @@ def _ask_on(ask: Asker, address: str, rng: random.Random) -> None:
 
 
 def table_of(found: Sequence[Waits]) -> Table:
-    table = Table("eve", "bob's visits", "lost", "p50 s", "p95 s", "most s")
-    for each in found:
-        seconds = [f"{value:.3f}" for value in (each.median, each.most_95, each.most)]
-        table.add_row(each.attack, str(each.visits), str(each.lost), *seconds)
+    head, *rows = _rows_of(found)
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
     return table
+
+
+def _rows_of(found: Sequence[Waits]) -> list[tuple[str, ...]]:
+    rows = [("eve, or the question", "visits", "wrong", "lost", "p50 s", "p95 s", "most s")]
+    for each in found:
+        seconds = [f"{value:.2f}" for value in (each.median, each.most_95, each.most)]
+        rows.append((each.attack, str(each.visits), str(each.wrong), str(each.lost), *seconds))
+    return rows
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -223,21 +315,30 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, help="of the server, default 2")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[each.name for each in ATTACKS], metavar="ATTACK")
+    parser.add_argument("--together", type=int, metavar="USERS", help="at once, half of them attackers")
+    parser.add_argument("--page", type=Path, help="of Markdown, to write the table into")
     options = parser.parse_args(words)
     facts = record.circumstances("hostile_users", words)
     attacks = [each for each in ATTACKS if options.only in (None, each.name)]
     with tempfile.TemporaryDirectory() as folder:
         users = Path(folder) / "users.toml"
-        for user in ("bob", "eve"):
+        for user in ("bob", "eve", *(f"user{number}" for number in range(options.together or 0))):
             add_user(users, user, PASSWORD)
         given = ("--users", str(users), "--threads", str(options.threads))
         with serving(options.warehouse, *given, stderr=subprocess.DEVNULL) as server:
-            found = list(measure(server, attacks, options.seconds, options.seed))
+            if options.together:
+                found = list(together(server, options.together, options.seconds, options.seed))
+            else:
+                found = list(measure(server, attacks, options.seconds, options.seed))
     console = Console(soft_wrap=True, width=110)
     console.print(record.headline(facts), table_of(found), sep="\n")
     content = {"waits": [asdict(each) for each in found]}
     console.print(f"Record: {record.write('hostile_users', facts, content)}")
-    return int(any(each.lost or each.most_95 > LATE_SECONDS for each in found))
+    if options.page is not None:
+        name = "users together" if options.together else "users beside each other"
+        record.put_into(options.page, name, facts, _rows_of(found))
+    is_late = not options.together and any(each.most_95 > LATE_SECONDS for each in found)
+    return int(is_late or any(each.lost or each.wrong for each in found))
 
 
 if __name__ == "__main__":

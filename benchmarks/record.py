@@ -42,3 +42,24 @@ def write(name: str, facts: Mapping[str, Any], content: Mapping[str, Any]) -> Pa
     text = json.dumps(json_value({**facts, **content}), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
+
+
+def put_into(page: Path, name: str, facts: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> None:
+    """Write a table of what was measured into a page, in the place of the one that is there by this name.
+
+    Args:
+        page: of Markdown, with the two comments between which the table stands.
+        name: of the table.
+        facts: of the measurement.
+        rows: the first one is the head.
+    """
+    begin, end = f"<!-- measured: {name} -->", "<!-- end of measured -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{page} has no place for {name}: write {begin} and {end} into it")
+    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
+    said = f"`{facts['command']}`, {facts['at'][:10]}, {facts['processor']}, {facts['cores']} cores, "
+    said += f"load {facts['load_average']:.0f} when it began:"
+    lines = [begin, "", said, "", head, "|---" * len(rows[0]) + "|", *others, "", end]
+    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")

@@ -51,6 +51,23 @@ def test_what_is_late_or_no_error_of_ours_is_a_fault(outcome: Outcome, fault: st
 
 
 @pytest.mark.slow
+def test_users_together_are_answered_right_and_the_page_says_so(
+    tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+    page = tmp_path / "page.md"
+    page.write_text("# Held\n\n<!-- measured: users together -->\nold\n<!-- end of measured -->\n\nMore\n")
+    words = [str(tpch_warehouse), "--together", "6", "--seconds", "4", "--page", str(page)]
+    assert hostile_users.main(words) == 0
+    text = page.read_text()
+    assert "old" not in text
+    assert text.startswith("# Held\n\n<!-- measured: users together -->\n")
+    assert text.endswith("<!-- end of measured -->\n\nMore\n")
+    for question in hostile_users.QUESTIONS:
+        assert f"| {question} | " in text
+
+
+@pytest.mark.slow
 def test_how_long_a_user_waits_is_told_for_each_attack(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
