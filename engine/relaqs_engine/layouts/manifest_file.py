@@ -45,6 +45,7 @@ MANIFEST_VERSION = 9  # 2: outlier indexes; 3: checksums of columns, and of the 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
 _MOST_BYTES = 1 << 30
+_ROUNDING = 1e-9
 _MOST_COUNTED = 1 << 63
 _MOST_VALUE = 1 << 128  # the ends of a HUGEINT are below it
 _ACCEPTED: dict[str, tuple[type, ...]] = {
@@ -495,7 +496,7 @@ def _faults_of_units(layout: Layout) -> Iterator[str]:
         yield f"its units are rows, and have {largest:,} rows"
     if not layout.cluster_key and (layout.outlier_units or layout.heavy or layout.companions):
         yield "its units are rows, and some are kept apart"
-    if not 1.0 <= typical <= max(largest, 1):
+    if not _is_size(typical, max(largest, 1)):
         yield f"typical_unit_rows is {typical!r}, and the largest unit has {largest:,}"
     if any(
         not 1 <= each.most_unit_rows <= largest for each in layout.columns if each.most_unit_rows is not None
@@ -523,7 +524,7 @@ def _are_among(units: OutlierUnits, layout: Layout) -> bool:
         and (not keys or len(layout.cluster_key) == 1)
         and kept <= sum(map(sum, blocks))
         and 1 <= others.max_unit_rows <= layout.max_unit_rows
-        and 1.0 <= others.typical_unit_rows <= others.max_unit_rows
+        and _is_size(others.typical_unit_rows, others.max_unit_rows)
         and len({each.column for each in others.columns}) == len(others.columns)
         and all(
             each.column in names
@@ -531,6 +532,11 @@ def _are_among(units: OutlierUnits, layout: Layout) -> bool:
             for each in others.columns
         )
     )
+
+
+def _is_size(typical: float, largest: int) -> bool:
+    """Whether units may have so many rows typically. It is a quotient of sums, and rounded."""
+    return 1.0 - _ROUNDING <= typical <= largest * (1.0 + _ROUNDING)
 
 
 def _are_below(some: Sequence[int], all_: Sequence[int]) -> bool:

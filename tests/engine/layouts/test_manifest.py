@@ -106,6 +106,11 @@ def test_what_is_said_of_outlier_units_is_read(tmp_path: Path) -> None:
     assert found.others.columns[0].most_unit_rows == 2
 
 
+def test_a_quotient_of_sums_may_be_rounded_up(tmp_path: Path) -> None:
+    write_manifest(make_layout(tmp_path / "t", typical_unit_rows=7.000000000000001))
+    assert read_manifest(tmp_path / "t").max_unit_rows == 7
+
+
 def edit(directory: Path, **fields: Any) -> None:
     """Write other fields, as a program would: with a seal of the new text."""
     path = directory / MANIFEST_NAME
