@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
@@ -140,6 +139,8 @@ def present_estimate(
             halves.append(np.full(point.num_rows, np.nan))
             if i in chosen:
                 sure = arrow_booleans(chosen[i] & certain_rows)
+                import pyarrow.compute as pc  # a question that runs as a whole needs none of it
+
                 end = pc.if_else(sure, point.column(i), pa.scalar(None, point.column(i).type))
                 sides.append((end, end, sure))
                 doubt = np.where(chosen[i], Reason.MAY_LEAVE, Reason.UNDECIDED)

@@ -346,7 +346,8 @@ def _known_keys(draft: Draft) -> Iterator[tuple[str, str]]:
         known = draft.sources[0].column(columns.pop()) if len(columns) == 1 else None
         if known is None or known.type not in _EXACT_TYPES or key.find(exp.Query):
             continue
-        for end in {known.minimum, known.maximum, *([None] if known.null_count else [])}:
+        ends = (known.minimum, known.maximum, *([None] if known.null_count else []))
+        for end in dict.fromkeys(ends):  # in an order that is the same in each process
             if end is not None or known.null_count:
                 value = exp.cast(exp.convert(None if end is None else str(end)), known.type, dialect=DIALECT)
                 of_end = key.transform(

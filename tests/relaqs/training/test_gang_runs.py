@@ -20,6 +20,7 @@ from relaqs import ArgumentError, ClusterError, Session, connect
 from relaqs.cli import program
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
+from relaqs.scheduling.desk import Allocator
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
 from relaqs.training.elastic.gang_carrier import GangCarrier
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
@@ -106,7 +107,7 @@ def test_a_slot_that_is_let_go_is_offered_before_the_next_plan(
     db: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "EPOCH_SECONDS", 3600.0)
-    monkeypatch.setattr(plugin.Desk, "is_due", lambda desk, now_seconds, cores: False)
+    monkeypatch.setattr(Allocator, "is_due", lambda accounts, now_seconds, cores: False)
     with db.train(ENDLESS, batch=BATCH_ROWS) as first:
         has_ranks(first, 2)
         with db.train(ENDLESS, batch=BATCH_ROWS) as second:  # it is planned for when it comes
