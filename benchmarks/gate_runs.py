@@ -12,6 +12,7 @@ import numpy as np
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.sql.binder import Binder
 
 from benchmarks.gate_headline import errors_at_looks, errors_at_stops
 from benchmarks.gate_queries import Query
@@ -104,9 +105,14 @@ def _replayed(run: Run, catalog: Catalog) -> tuple[Replay | RowGroupReplay | Non
 
 
 def _refused_alone(run: Run, catalog: Catalog) -> Iterator[tuple[int, str]]:
+    binder = Binder(catalog)
     for i in range(len(run.query.expressions)):
+        sql = run.query.sql_of([i])
         try:
-            _replay(run, catalog, [i]).close()
+            if run.stored.storage.row_groups:
+                RowGroupReplay.planned(sql, catalog, binder, run.fractions[0])
+            else:
+                Replay.planned(sql, catalog)
         except (RelaqsError, SystemExit) as error:
             yield i, _why(error)
 

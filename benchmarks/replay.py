@@ -28,6 +28,7 @@ from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import outlier_sql, partial_sql
 from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
+from relaqs_engine.layouts.row_groups import MOST_DRAWN
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.error_bars import Method
@@ -55,13 +56,7 @@ class Replay:
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self._catalog = catalog
-        plan = plan_query(sql, catalog, Binder(catalog))
-        has_bars = plan.method is not Method.NONE or any(
-            output.kind is OutputKind.DISTINCT for output in plan.outputs
-        )
-        if not has_bars or not isinstance(plan, MergePlan | RefinedPlan):
-            raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
-        self.plan = plan
+        self.plan = plan = self.planned(sql, catalog)
         self._leading = leading_stream(self.plan, catalog)
         database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
         cursor = database.cursor()
@@ -73,6 +68,17 @@ class Replay:
         self._outliers = _outliers(plan, catalog, cursor)
         database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
+
+    @staticmethod
+    def planned(sql: str, catalog: Catalog) -> MergePlan | RefinedPlan:
+        """Return the plan of a query. Raises SystemExit where it has no error bars."""
+        plan = plan_query(sql, catalog, Binder(catalog))
+        has_bars = plan.method is not Method.NONE or any(
+            output.kind is OutputKind.DISTINCT for output in plan.outputs
+        )
+        if not has_bars or not isinstance(plan, MergePlan | RefinedPlan):
+            raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
+        return plan
 
     def _partials(self, part: MergePlan, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
         """Return the partial aggregates of each partition, by its number."""
@@ -151,8 +157,10 @@ class RowGroupReplay:
 
     def __init__(self, sql: str, catalog: Catalog, shares: Sequence[float]) -> None:
         binder = Binder(catalog)
-        plans = {share: _row_group_plan(sql, catalog, binder, share) for share in shares}
-        near = {share: plan for share, plan in plans.items() if plan is not None}
+        count = len(self.planned(sql, catalog, binder, shares[0]).table.drawn_from)
+        can_be = [share for share in shares if _is_near(_can_be_drawn(share, count), share, count)]
+        plans = {share: self.planned(sql, catalog, binder, share) for share in can_be}
+        near = {share: plan for share, plan in plans.items() if _draws(plan, share)}
         self.shares = tuple(near)
         if not near:
             raise SystemExit(f"no share of {shares} is near a number of row groups that can be drawn\n{sql}")
@@ -167,6 +175,15 @@ class RowGroupReplay:
         self._partials = {share: _of_row_groups(plan, cursor) for share, plan in near.items()}
         database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
+
+    @staticmethod
+    def planned(sql: str, catalog: Catalog, binder: Binder, share: float) -> RowGroupPlan:
+        """Return the plan that draws about this share. Raises SystemExit where it has no error bars."""
+        rules = RowGroupRules(1, _PLANNED_ABOVE_SECONDS, FIRST_DRAWN + 1, share)
+        plan = plan_query(sql, catalog, binder, row_groups=rules)
+        if not isinstance(plan, RowGroupPlan):
+            raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
+        return plan
 
     def looks(
         self, seed: int, shares: Sequence[float], request: IntervalRequest
@@ -193,15 +210,19 @@ class RowGroupReplay:
         self._states.close()
 
 
-def _row_group_plan(sql: str, catalog: Catalog, binder: Binder, share: float) -> RowGroupPlan | None:
-    """Return the plan that draws about this share of the row groups; None where no number is near it."""
-    rules = RowGroupRules(1, _PLANNED_ABOVE_SECONDS, FIRST_DRAWN + 1, share)
-    plan = plan_query(sql, catalog, binder, row_groups=rules)
-    if not isinstance(plan, RowGroupPlan):
-        raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
+def _can_be_drawn(share: float, count: int) -> float:
+    """Return the number of row groups nearest to a share of them that can be drawn."""
+    return min(max(share * count, FIRST_DRAWN), MOST_DRAWN)
+
+
+def _is_near(drawn: float, share: float, count: int) -> bool:
+    return abs(drawn - share * count) <= max(_NEAR * share * count, 1.0)
+
+
+def _draws(plan: RowGroupPlan, share: float) -> bool:
+    """Whether a plan draws about this share of the row groups, and not all of them."""
     count = len(plan.table.drawn_from)
-    is_near = abs(plan.most_drawn - share * count) <= max(_NEAR * share * count, 1.0)
-    return plan if is_near and plan.most_drawn < count else None
+    return _is_near(plan.most_drawn, share, count) and plan.most_drawn < count
 
 
 def _of_row_groups(plan: RowGroupPlan, cursor: Cursor) -> tuple[pa.Table, list[pa.Table]]:
