@@ -32,9 +32,9 @@ from relaqs_engine.layouts.row_groups import RowGroup, number
 from relaqs_engine.plans.schedule import spread_draws
 from relaqs_engine.rewrite.zone_maps import Wanted
 
-REHEARSALS = 1000
+REHEARSALS = 4000
 LEAST_HELD = 0.93
-"""This share of the intervals must hold the mean of a mark; 95 % would be right, and 1000 tell to 0.7 %."""
+"""This share of the intervals must hold the mean of a mark; 95 % would be right, and 4000 tell to 0.35 %."""
 
 APART, APART_SPREADS = 1 / 3, 16.0
 """An end is apart if it is farther from the median one than a third of the typical row group's range, and
