@@ -7,7 +7,7 @@ deviations either way.
 A line fails ("low") if it is below 90 %, or below 91 % of at least 200 certified cells, or below 93 % by more
 than two standard errors where at least 500 are certified. Of less than 100 certified cells a share below 90 %
 must be so by two standard errors as well: of 20 cells that are right 19 times in 20, three are wrong once in
-13 lines. A line below 90 or 91 % that is within three standard errors of 95 % is in doubt ("unsure"), and
+13 lines. A line between 90 and 91 % that is within three standard errors of 95 % is in doubt ("unsure"), and
 more orders tell: where all cells of an order go together, many cells say no more than one. By chance, one in
 700 lines is farther away.
 
@@ -92,12 +92,13 @@ class Judged:
     def verdict(self) -> str:
         """Return "low", "group", "unsure", "high" or ""; see the module."""
         found, error = self.coverage.coverage, 2.0 * self.coverage.standard_error
+        if found < LOWEST and (self.certified >= FEW or found + error < LOWEST):
+            return "low"
         if self.certified >= MANY and found + error < LOWEST_OF_MANY:
             return "low"
         if self.has_spike and self.worst_chance < ONCE_IN_A_MILLION:
             return "group"
-        is_low = (found < LOWEST and self.certified >= FEW) or found + error < LOWEST
-        if is_low or (found < LOWEST_OF_SOME and self.certified >= SOME):
+        if LOWEST <= found < LOWEST_OF_SOME and self.certified >= SOME:
             return "low" if found + 1.5 * error < NOMINAL else "unsure"
         return "high" if found - error > HIGHEST else ""
 

@@ -235,6 +235,7 @@ def verdict(held: float, certified: int, *, error: float = 0.005, spike_chance: 
         (verdict(0.91, 499), ""),
         (verdict(0.925, 500), ""),  # within two standard errors of 93 %
         (verdict(0.89, 100), "low"),
+        (verdict(0.89, 100, error=0.03), "low"),  # however much it may be by chance
         (verdict(0.905, 199), ""),
         (verdict(0.905, 200), "low"),
         (verdict(0.905, 200, error=0.02), "unsure"),  # 95 % is within three standard errors

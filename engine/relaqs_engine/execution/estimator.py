@@ -120,7 +120,8 @@ class Estimator:
         by = plan.bars.distinct_by
         self._values_by_group = by if by is not None and by.hash_probe == hash_probe(cursor) else None
         ends = plan.bars.ends_by_group
-        self._ends_by_group = ends if ends and ends[0].hash_probe == hash_probe(cursor) else ()
+        probe = hash_probe(cursor) if ends else ""
+        self._ends_by_group = tuple(each for each in ends if each.hash_probe == probe)
 
     @property
     def is_complete(self) -> bool:

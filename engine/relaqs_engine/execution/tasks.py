@@ -117,7 +117,7 @@ def batches_together(
         result_bytes=max(result_bytes_per_partition(plan, catalog) for plan in plans),
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if many_groups else BATCH_SHARE,
-        block_share=min((block_share(plan, catalog) for plan in plans), default=BLOCK_SHARE) or BLOCK_SHARE,
+        block_share=max(BLOCK_SHARE, min(block_share(plan, catalog) for plan in plans)),
         soon_partitions=min(soon_partitions(plan, catalog) for plan in plans),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -42,6 +43,13 @@ AROUND = (
     "SELECT l_returnflag, count(*) AS n, rank() OVER (ORDER BY count(*)) AS place FROM lineitem GROUP BY 1"
 )
 WHOLE = "SELECT l_orderkey, row_number() OVER (ORDER BY l_orderkey) AS n FROM lineitem"
+PLANNED = (
+    *(FLAGS, PAIRS, DISTINCT, ROWS, REFINED, AROUND, WHOLE),
+    "SELECT l_shipmode, l_linestatus, avg(l_tax), count(DISTINCT l_suppkey) FROM lineitem GROUP BY 1, 2",
+    "SELECT o_orderpriority, sum(o_totalprice) / lag(sum(o_totalprice)) OVER (ORDER BY o_orderpriority) "
+    "FROM orders GROUP BY 1",
+    "SELECT avg(n), avg(s) FROM (SELECT l_orderkey, count(*) AS n, sum(l_tax) AS s FROM lineitem GROUP BY 1)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +143,26 @@ def entries(path: Path) -> bytes:
     content = path.read_bytes()
     with pa.ipc.open_file(content[content.index(b"ARROW1") :]) as reader:
         return reader.schema.metadata[b"relaqs"]
+
+
+def test_a_plan_is_the_same_in_each_process(tpch_warehouse: Path) -> None:
+    """Sets of texts have another order in each. Plans with one would not be met again in a checkpoint."""
+    program = f"""
+from relaqs.opening import connect
+with connect({str(tpch_warehouse)!r}) as db:
+    print(*map(repr, map(db.plan, {PLANNED!r})), sep="\\n")
+"""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(printed) == 1
 
 
 def test_a_query_survives_the_death_of_its_process(
