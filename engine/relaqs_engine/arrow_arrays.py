@@ -22,9 +22,7 @@ _MOST_MICROSECONDS = 9e18  # nearly the largest BIGINT: some 285,000 years
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:
     """Return a numeric column as doubles, with `null` where it is NULL."""
-    array = column.cast(pa.float64(), safe=False)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+    array = _in_one(column.cast(pa.float64(), safe=False))
     values = _buffer(array, np.float64)
     if not array.null_count:
         return values
@@ -45,13 +43,18 @@ def microseconds(column: pa.ChunkedArray | pa.Array) -> FloatArray:
 
 def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np.int64]:
     """Return an integer column, with `null` where it is NULL."""
-    array = column.cast(pa.int64())
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+    array = _in_one(column.cast(pa.int64()))
     values = _buffer(array, np.int64)
     if not array.null_count:
         return values
     return np.where(_validity(array), values, null)
+
+
+def _in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return the column as one array. Arrow makes one of no chunks from a list, and imports pandas for it."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
 def arrow(values: FloatArray | NDArray[np.int64] | NDArray[np.int32]) -> pa.Array:

@@ -239,3 +239,12 @@ def test_a_total_without_a_row_yet_may_still_be_large(shops: World) -> None:
         for estimate in list(shops.estimates(shops.plan(sql), batches=8, seed=seed))[:-1]:
             [row] = rows(estimate)
             assert not row["v_certified"] or row["v_low"] <= truth <= row["v_high"]
+
+
+@pytest.mark.parametrize("beside", ["max(gain)", "count(DISTINCT shop)", "median(gain)"])
+def test_a_number_that_never_changes_stands_beside_values_so_far(shops: World, beside: str) -> None:
+    nothing = "SELECT count(*) FROM sales WHERE shop = 1 AND shop <> 1"
+    sql = f"SELECT (SELECT {beside} FROM sales WHERE gain > 0) AS v, ({nothing}) * 100 AS n"
+    plan = shops.plan(sql)
+    for estimate in shops.estimates(plan, batches=4):
+        assert [row["n"] for row in rows(estimate)] == [0]

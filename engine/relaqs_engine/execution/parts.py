@@ -67,11 +67,12 @@ class Part:
     def made_up(self, count: int, which: BoolArray, numbers: np.random.Generator) -> pa.Table:
         """Return so many variants in which the estimates of some rows are positive numbers of any size.
 
-        A final answer stays as it is.
+        A final answer stays as it is, and so do values so far, such as a MAX.
         """
-        if self.so_far is None:
+        positions = estimated_positions(self.plan)
+        if self.so_far is None or not positions:
             return self.repeated(count)
-        cells = np.stack([self.estimates[i] for i in estimated_positions(self.plan)], axis=1)
+        cells = np.stack([self.estimates[i] for i in positions], axis=1)
         made_up = numbers.lognormal(0.0, 3.0, (count, *cells.shape))
         return self.variants(np.where(which[:, None], made_up, cells))
 
