@@ -33,7 +33,7 @@ from benchmarks.record import circumstances, headline, write
 from relaqs.opening import connect
 from relaqs.session import Session
 from relaqs.training import Journal, MiniBatchPerceptron
-from relaqs.training.elastic.rates import WarmUp
+from relaqs.training.elastic.course import WarmUp
 
 WAYS = ("fixed", "elastic", "each pass", "sudden")
 MOST = 8  # times the first rows

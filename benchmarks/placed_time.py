@@ -42,8 +42,7 @@ from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.mlf_rl import MlfRl
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.training.parted.cut import ModelCut
-from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
-from relaqs.training.parted.run_facts import RunHistory
+from relaqs.training.parted.placing import PartedRunView, PartSizes, RunHistory, placed_by
 
 ASKED_MS = {"mlf_h": (10.0, 100.0), "mlf_rl": (20.0, 250.0), "mlf_rl with MLF-C": (25.0, 300.0)}
 ASKED_LIVE_MS = 5.0  # for a plan of 20 live runs

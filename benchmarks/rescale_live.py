@@ -33,11 +33,9 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.training.elastic.batches import FixedBatch
-from relaqs.training.elastic.course import first_course
+from relaqs.training.elastic.course import FixedBatch, Order, first_course
 from relaqs.training.elastic.lesson import Lesson
-from relaqs.training.elastic.order import Order
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from relaqs.training.profile import Profile
 from relaqs.training.rows import Rows, Sums

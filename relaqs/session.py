@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from relaqs_engine.sql.constants import Parameters
 
     from relaqs.training.elastic.protocol import MiniBatchTraining
-    from relaqs.training.goals import StopWord
-    from relaqs.training.options import Batch, ParametersWord
+    from relaqs.training.goals import Batch, ParametersWord, StopWord
     from relaqs.training.parted.cut import ModelParts
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
@@ -397,8 +396,7 @@ class Session(HoldsTables, PacesLoops):
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.goals import TrainingGoals
-        from relaqs.training.options import TrainingOptions
+        from relaqs.training.goals import TrainingGoals, TrainingOptions
         from relaqs.training.start import planned_rows, training_run
 
         goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)

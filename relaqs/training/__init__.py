@@ -21,12 +21,10 @@ from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.softmax_regression import SoftmaxRegression
 from relaqs.training.algorithms.topic_model import TopicModel
-from relaqs.training.elastic.journal import Change, Journal
-from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.elastic.replay import replay
-from relaqs.training.elastic.settings import MiniBatches
-from relaqs.training.elastic.step_log import Rescale
+from relaqs.training.elastic.journal import Change, Journal, replay
+from relaqs.training.elastic.protocol import MiniBatches, MiniBatchTraining
 from relaqs.training.elastic.torch_module import TorchModule
+from relaqs.training.elastic.turns import Rescale
 from relaqs.training.listener import TrainingStep
 from relaqs.training.parted.cut import ModelParts, PlacedPart
 from relaqs.training.profile import Profile

@@ -16,10 +16,9 @@ from relaqs.jobs.stopping import StopReason
 from relaqs.jobs.threads import Stopwatch
 from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.step_log import Rescale
-from relaqs.training.listener import TrainingListener, TrainingStep
-from relaqs.training.model_job import JobInParts, JobInShards, ModelJob
-from relaqs.training.options import TrainingOptions
+from relaqs.training.elastic.turns import Rescale
+from relaqs.training.goals import TrainingOptions
+from relaqs.training.listener import JobInParts, JobInShards, ModelJob, TrainingListener, TrainingStep
 from relaqs.training.parted.cut import PlacedPart
 from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
 

@@ -1,27 +1,173 @@
 """What a worker process keeps on disk between passes: partitions' rows that do not fit into memory.
 
-They are decoded already. A pass maps them, which costs a tiny part of what reading them by DuckDB does. Where
-they cannot be written or are damaged, the job reads by DuckDB as before, and a line in the log says so.
+They are decoded already. A pass maps them, which costs a tiny part of what reading them by DuckDB does.
+Where they cannot be written or are damaged, the job reads by DuckDB as before, and a line in the log says
+so.
+
+A block is one partition's rows in a file, with a checksum of every megabyte. The file has no name: it is
+written once, and mapped whenever it is read.
 """
 
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import shutil
+import tempfile
 import threading
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import xxhash
 from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.local_folder import FOLDER_VARIABLE, local_folder
 from relaqs.memory import amount_bytes
-from relaqs.training.blocks import SpilledBlock
 from relaqs.training.kept import Kept
 from relaqs.training.rows import Pieces, Rows
-from relaqs.training.spill_file import SpillFile, TornError
+
+
+class TornError(Exception):
+    """What is in the file is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a batch lies in the file. offset: a whole number of pages."""
+
+    offset: int
+    byte_count: int
+
+
+class SpillFile:
+    """Any number of batches. Several threads may write and read them. Raises OSError if there is no room.
+
+    content: a word for those who look at the files that a process has open.
+    """
+
+    def __init__(self, folder: Path, content: str = "rows") -> None:
+        prefix = f"relaqs-{content}-"
+        self._file = tempfile.TemporaryFile(dir=folder, prefix=prefix)  # noqa: SIM115 - until it goes
+        self._writing = threading.Lock()
+        self._end = 0
+
+    def append(self, batch: pa.RecordBatch) -> Extent:
+        """Write a batch behind all others and return where it is."""
+        with self._writing:
+            self._file.seek(self._end)
+            with pa.ipc.new_stream(self._file, batch.schema) as stream:
+                stream.write_batch(batch)
+            self._file.flush()
+            extent = Extent(self._end, self._file.tell() - self._end)
+            pages = -(-extent.byte_count // mmap.ALLOCATIONGRANULARITY)
+            self._end += pages * mmap.ALLOCATIONGRANULARITY
+        return extent
+
+    def batch(self, extent: Extent) -> pa.RecordBatch:
+        """Return a batch. Its arrays are the file's own pages, for as long as they are held.
+
+        Raises TornError where the file is too short, or holds no batch there.
+        """
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(self._mapped(extent))) as stream:
+                batch: pa.RecordBatch = stream.read_next_batch()
+            batch.validate()
+        except (OSError, pa.ArrowException, StopIteration) as error:
+            raise TornError(str(error)) from error
+        return batch
+
+    def _mapped(self, extent: Extent) -> mmap.mmap:
+        """Return the pages of a batch, which the system begins to read."""
+        handle = self._file.fileno()
+        if (size := os.fstat(handle).st_size) < extent.offset + extent.byte_count:
+            raise TornError(f"{size} bytes are left of {extent.offset + extent.byte_count}")
+        mapped = mmap.mmap(handle, extent.byte_count, access=mmap.ACCESS_READ, offset=extent.offset)
+        if hasattr(mmap, "MADV_WILLNEED"):
+            mapped.madvise(mmap.MADV_WILLNEED)
+        return mapped
+
+
+_CHUNK_BYTES = 1 << 20  # small: a task checks no more than it reads, but for a chunk's rest
+_HEAD_BYTES = 1 << 16  # at most, of what the file has beside the values
+
+
+class SpilledBlock:
+    """Rows that are written once, and mapped whenever they are read. byte_count: what they take of a disk."""
+
+    def __init__(self, rows: Rows) -> None:
+        batch = _batch(rows)
+        self.byte_count = batch.nbytes + _HEAD_BYTES
+        self._schema: pa.Schema = batch.schema
+        self._row_count = len(rows)
+        self._target_type = None if rows.target is None else rows.target.dtype
+        self._chunk_rows = max(1, _CHUNK_BYTES * len(rows) // max(batch.nbytes, 1))
+        self._checksums: list[int] = []
+        self._place: tuple[SpillFile, Extent] | None = None
+
+    def __len__(self) -> int:
+        return self._row_count
+
+    @property
+    def is_written(self) -> bool:
+        return self._place is not None
+
+    def write(self, file: SpillFile, rows: Rows) -> None:
+        """Write the rows that the block was made of. Raises OSError."""
+        self._checksums = [self._checksum(rows, start) for start in range(0, len(rows), self._chunk_rows)]
+        self._place = file, file.append(_batch(rows))
+
+    def rows(self, of: slice) -> Rows:
+        """Return the rows, to be used for these positions alone. They were found to be what was written.
+
+        Raises TornError.
+        """
+        assert self._place is not None
+        file, extent = self._place
+        batch = file.batch(extent)
+        try:
+            rows = self._rows_of(batch)
+        except (TypeError, ValueError) as error:  # what else is left of a batch that was described wrongly
+            raise TornError(str(error)) from error
+        first = of.start // self._chunk_rows
+        for number, start in enumerate(range(first * self._chunk_rows, of.stop, self._chunk_rows), first):
+            if self._checksum(rows, start) != self._checksums[number]:
+                raise TornError(f"rows {start} and on are not those that were written")
+        return rows
+
+    def _rows_of(self, batch: pa.RecordBatch) -> Rows:
+        if batch.schema != self._schema or batch.num_rows != self._row_count:
+            raise TornError("it has other columns or rows than were written")
+        width = batch.schema.field(0).type.list_size
+        features = batch.column(0).values.to_numpy().reshape(-1, width)
+        if self._target_type is None:
+            return Rows(features, None)
+        target = batch.column(1).buffers()[1]
+        return Rows(features, np.frombuffer(target, self._target_type, self._row_count))
+
+    def _checksum(self, rows: Rows, start: int) -> int:
+        part = rows.part(slice(start, start + self._chunk_rows))
+        digest = xxhash.xxh3_64(part.features.data)
+        if part.target is not None:
+            digest.update(part.target.view(np.uint8).data)
+        return digest.intdigest()
+
+
+def _batch(rows: Rows) -> pa.RecordBatch:
+    """Return the rows as Arrow's, not copied. Targets are bytes, whatever their type."""
+    count, width = rows.features.shape
+    values = pa.array(rows.features.reshape(-1))
+    columns = {"features": pa.FixedSizeListArray.from_arrays(values, width)}
+    if rows.target is not None:
+        buffers = [None, pa.py_buffer(rows.target)]
+        type = pa.binary(rows.target.dtype.itemsize)
+        columns["target"] = pa.FixedSizeBinaryArray.from_buffers(type, count, buffers)
+    return pa.record_batch(columns)
+
 
 LIMIT_VARIABLE = "RELAQS_SPILL_LIMIT"
 """The environment variable that says how many bytes a process may spill, such as 50GB. 0: none."""

@@ -15,24 +15,21 @@ from relaqs.jobs.executor import Executor
 from relaqs.jobs.runner import RunningJobs
 from relaqs.jobs.threads import Stopwatch
 from relaqs.training.arguments import check_count, require
-from relaqs.training.elastic.batches import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
-from relaqs.training.elastic.gang_carrier import GangCarrier
+from relaqs.training.elastic.course import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
 from relaqs.training.elastic.gang_executor import LeasesSlots
-from relaqs.training.elastic.gang_job import GangJob
+from relaqs.training.elastic.gang_job import GangCarrier, GangJob
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.elastic.run_book import check_start_rows
-from relaqs.training.elastic.step_job import StepJob
+from relaqs.training.elastic.step_job import StepJob, check_start_rows
+from relaqs.training.goals import Batch, TrainingOptions
+from relaqs.training.listener import ModelJob
 from relaqs.training.loss_job import LossJob
-from relaqs.training.model_job import ModelJob
-from relaqs.training.options import Batch, TrainingOptions
 from relaqs.training.parted.cut import ModelParts
 from relaqs.training.parted.parted_job import parted_job
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
 from relaqs.training.run import TrainingRun
-from relaqs.training.sharded.choice import can_shard, check_parameters
-from relaqs.training.sharded.shard_job import ShardJob
+from relaqs.training.sharded.shard_job import ShardJob, can_shard, check_parameters
 from relaqs.training.spill import limit_bytes
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes

@@ -3,28 +3,133 @@
 The trees are those of XGBoost's `hist` method: same gains, same leaves, one tree a class and round. A pass
 sums the gradients by feature and bin for each node that may still be split; between two passes the driver
 splits them. The tree that grows already counts as far as it has come, so each pass has a loss of its own.
+
+What boosted trees reduce: squared errors of numbers, or the log loss of classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+from scipy.special import expit, log_expit, log_softmax, logit
 
-from relaqs.training.algorithms.bins import Cuts, binned, cuts_of
-from relaqs.training.algorithms.boosting_losses import BoostingLoss, LogLoss, SquaredLoss
-from relaqs.training.algorithms.trees import Bins, Growth, Tree, grown, histograms, leaves_of, root
+from relaqs.training.algorithms.trees import (
+    Bins,
+    Cuts,
+    Growth,
+    Tree,
+    binned,
+    cuts_of,
+    grown,
+    histograms,
+    leaves_of,
+    root,
+)
 from relaqs.training.algorithms.xgboost_model import booster_of, check_names
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.profile import Profile, told_classes
+from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target, told_classes
 from relaqs.training.protocol import Iteration
 from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import xgboost
+
+LEAST_HESSIAN = 1e-16  # of a row
+
+
+class BoostingLoss(Protocol):
+    """A loss of scores, one a row and output. start: the scores before any tree, shape (outputs,)."""
+
+    @property
+    def start(self) -> FloatArray: ...
+
+    @property
+    def xgboost_parameters(self) -> dict[str, Any]:
+        """The parameters by which XGBoost has the same loss and start."""
+        ...
+
+    def total(self, scores: FloatArray, target: NDArray[Any]) -> float:
+        """Return the rows' loss, summed. scores: shape (rows, outputs)."""
+        ...
+
+    def slopes(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        """Return gradient and hessian for each score, shape (rows, outputs, 2)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredLoss:
+    """The squared error of one score. As in XGBoost its gradient is taken of half of it."""
+
+    mean: float
+
+    @classmethod
+    def of(cls, profile: Profile, target: str) -> SquaredLoss:
+        mean, _ = numeric_target(profile, target)
+        return cls(mean)
+
+    @property
+    def start(self) -> FloatArray:
+        return np.array([self.mean])
+
+    @property
+    def xgboost_parameters(self) -> dict[str, Any]:
+        return {"objective": "reg:squarederror", "base_score": self.mean}
+
+    def total(self, scores: FloatArray, target: NDArray[Any]) -> float:
+        return float(((scores[:, 0] - target) ** 2).sum())
+
+    def slopes(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        error = scores - target[:, None]
+        return np.stack([error, np.ones_like(error)], axis=2)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLoss:
+    """The log loss of classes: two have one score, more have one each. share: of the second of two."""
+
+    classes: NDArray[Any]
+    share: float
+
+    @classmethod
+    def of(cls, profile: Profile, target: str) -> LogLoss:
+        classes = known_classes(profile, target)
+        assert profile.class_rows is not None
+        return cls(classes, float(profile.class_rows[1] / profile.row_count))
+
+    @property
+    def start(self) -> FloatArray:
+        return np.array([logit(self.share)]) if len(self.classes) == 2 else np.zeros(len(self.classes))
+
+    @property
+    def xgboost_parameters(self) -> dict[str, Any]:
+        if len(self.classes) == 2:
+            return {"objective": "binary:logistic", "base_score": self.share}
+        return {"objective": "multi:softprob", "base_score": 0.0, "num_class": len(self.classes)}
+
+    def total(self, scores: FloatArray, target: NDArray[Any]) -> float:
+        codes = class_codes(target, self.classes)
+        if scores.shape[1] == 1:
+            return -float(log_expit(np.where(codes == 1, 1.0, -1.0) * scores[:, 0]).sum())
+        return -float(log_softmax(scores, axis=1)[np.arange(len(codes)), codes].sum())
+
+    def slopes(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        codes = class_codes(target, self.classes)
+        if scores.shape[1] == 1:
+            shares, is_class, factor = expit(scores), codes[:, None] == 1, 1.0
+        else:
+            shares, is_class = (
+                np.exp(log_softmax(scores, axis=1)),
+                codes[:, None] == np.arange(len(self.classes)),
+            )
+            factor = 2.0  # XGBoost's bound of the whole hessian by its diagonal
+        hessians = np.maximum(factor * shares * (1 - shares), LEAST_HESSIAN)
+        return np.stack([shares - is_class, hessians], axis=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.k_means import cluster_sums, first_centres
 from relaqs.training.arguments import check_count, require
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.profile import Profile
 from relaqs.training.rows import Rows, Sums
 

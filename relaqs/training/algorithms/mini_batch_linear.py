@@ -10,10 +10,9 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.arguments import ArgumentError
 from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.algorithms.linear import Coefficients, gradient_sums
-from relaqs.training.algorithms.linear_losses import OF_CLASSES, OF_NUMBERS
+from relaqs.training.algorithms.linear import OF_CLASSES, OF_NUMBERS, Coefficients, gradient_sums
 from relaqs.training.arguments import check_not_negative, check_positive, require
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target
 from relaqs.training.rows import Rows, Sums
 

@@ -18,8 +18,7 @@ from relaqs.training.algorithms.perceptron import (
     layer_sums,
 )
 from relaqs.training.arguments import check_not_negative, check_positive, require
-from relaqs.training.elastic.protocol import Scaling
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches, Scaling
 from relaqs.training.profile import Profile
 from relaqs.training.rows import Rows, Sums
 

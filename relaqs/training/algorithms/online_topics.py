@@ -10,7 +10,7 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.training.algorithms.topic_model import document_sums, expected_logs, first_topics, topic_estimator
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.profile import Profile
 from relaqs.training.rows import Rows, Sums
 

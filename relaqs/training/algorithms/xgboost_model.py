@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from relaqs_engine.errors import DataError
 
-from relaqs.training.algorithms.bins import Cuts
-from relaqs.training.algorithms.trees import Tree
+from relaqs.training.algorithms.trees import Cuts, Tree
 from relaqs.training.profile import Profile
 
 if TYPE_CHECKING:

@@ -5,23 +5,394 @@ Whoever carries a run (tasks, workers that live longer, a replay) goes round lik
     step = next_step(job, rule, order, course)
     sums = the sums of the pieces in step.pieces, added in pairs      piece_sums.py
     course = after(job, order, course, step, sums)
+
+In the order of a step:
+
+- Which rows come next (`Order`): a pass is a permutation of pieces, and a step takes the next few of them.
+- How many (`Batches`): every rule is pure, and sees the course so far and nothing else. The gradient's
+  noise scale says from how many rows on a larger step saves little.
+- At which rate: a larger step has a larger rate than the first one.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import IntArray
+from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
 from relaqs_engine.errors import DataError
 
-from relaqs.training.elastic.batches import BatchRule
-from relaqs.training.elastic.noise import Noise
-from relaqs.training.elastic.order import Order, pieces_of_step
-from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.elastic.rates import WarmUp, scale_of
+from relaqs.training.elastic.journal import Journal
+from relaqs.training.elastic.protocol import MiniBatchTraining, Scaling, most_rows
 from relaqs.training.rows import Sums
+
+MOST_PIECE_ROWS = 256
+WINDOW_ROWS = 1 << 22  # of whole partitions: a pass mixes their pieces, and reads no further apart
+
+_PASS, _PARTITION, _DRAW, _WINDOW = range(4)  # streams of draws from one seed
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The pieces of the partitions, and the order in which a pass takes them.
+
+    A piece is at most `piece_rows` rows of one partition. Its rows are drawn from the partition once, by the
+    seed, because a partition keeps the order that its rows had in the source. Partitions of a layout are
+    random samples, so pieces are, too. A pass mixes the pieces of as many whole partitions at a time as have
+    about WINDOW_ROWS rows, and takes partitions in another order each time.
+
+    Every row comes once a pass, whatever numbers of pieces are taken.
+
+    Attributes:
+        partition_rows: how many rows each partition has.
+        piece_rows: the rows of a piece; the last of a partition may have fewer.
+        seed: of all draws.
+
+    >>> order = Order(partition_rows=(5, 0, 3), piece_rows=2, seed=0)
+    >>> order.piece_count, [order.place(piece) for piece in range(5)]
+    (5, [(0, 0, 2), (0, 2, 4), (0, 4, 5), (2, 0, 2), (2, 2, 3)])
+    >>> sorted(order.of_pass(0).tolist()), order.of_pass(1).tolist() == order.of_pass(0).tolist()
+    ([0, 1, 2, 3, 4], False)
+    """
+
+    partition_rows: tuple[int, ...]
+    piece_rows: int
+    seed: int
+    _firsts: IntArray = field(init=False, repr=False, compare=False)  # of each partition; last, their number
+    _sizes: IntArray = field(init=False, repr=False, compare=False)  # of each piece, in rows
+
+    def __post_init__(self) -> None:
+        rows = np.array(self.partition_rows, dtype=np.int64)
+        firsts = np.concatenate([[0], np.cumsum(-(-rows // self.piece_rows))])
+        sizes = np.full(firsts[-1], self.piece_rows, dtype=np.int64)
+        sizes[firsts[1:][rows > 0] - 1] = (rows[rows > 0] - 1) % self.piece_rows + 1
+        object.__setattr__(self, "_firsts", firsts)
+        object.__setattr__(self, "_sizes", sizes)
+
+    @property
+    def piece_count(self) -> int:
+        return len(self._sizes)
+
+    @property
+    def row_count(self) -> int:
+        return sum(self.partition_rows)
+
+    def of_pass(self, index: int) -> IntArray:
+        """Return all pieces in the order of one pass, shape (pieces,)."""
+        return _pieces_of_pass(self.partition_rows, self.piece_rows, self.seed, index)
+
+    def place(self, piece: int) -> tuple[int, int, int]:
+        """Return a piece's partition, and the positions of its rows in `rows_of` that: first and end."""
+        partition = int(np.searchsorted(self._firsts, piece, side="right")) - 1
+        first = (piece - int(self._firsts[partition])) * self.piece_rows
+        return partition, first, min(first + self.piece_rows, self.partition_rows[partition])
+
+    def rows_of(self, partition: int) -> IntArray:
+        """Return the order in which a partition's rows are cut into pieces, shape (rows,)."""
+        keys = hashes(self.partition_rows[partition], self.seed, _PARTITION, partition)
+        return np.argsort(keys, kind="stable")
+
+    def row_count_of(self, pieces: IntArray) -> int:
+        """Return how many rows some pieces have together."""
+        return int(self._sizes[pieces].sum())
+
+    def draw(self, step: int, piece: int) -> int:
+        """Return the number that is drawn for a piece in a step, from 0 to below 2^63."""
+        return hash_of(self.seed, _DRAW, step, piece) >> 1
+
+
+def piece_rows_of(start_rows: int) -> int:
+    """Return how many rows a piece has: few, and so that a first step is a power of two of pieces.
+
+    >>> piece_rows_of(64), piece_rows_of(1000), piece_rows_of(257)
+    (64, 250, 129)
+    """
+    pieces = 1 << (-(-start_rows // MOST_PIECE_ROWS) - 1).bit_length()
+    return -(-start_rows // pieces)
+
+
+def pieces_of_step(batch_rows: int, piece_rows: int) -> int:
+    """Return how many pieces come nearest to so many rows; one at least."""
+    return max(1, round(batch_rows / piece_rows))
+
+
+def subtrees(pieces: int, ranks: int) -> Iterator[slice]:
+    """Yield the neighbouring pieces of a step that each rank sums up. The last ranks may have none.
+
+    Each has the same power of two of them, but for the last one that has any. So each share is a subtree
+    of the tree in which `in_pairs` adds pieces, and the shares added in pairs give the same bits as all
+    pieces added in pairs.
+
+    >>> list(subtrees(5, 2)), list(subtrees(5, 4))[2:]
+    ([slice(0, 4, None), slice(4, 5, None)], [slice(4, 5, None), slice(5, 5, None)])
+    """
+    size = 1 << (-(-pieces // ranks) - 1).bit_length()
+    for rank in range(ranks):
+        yield slice(min(rank * size, pieces), min((rank + 1) * size, pieces))
+
+
+def hashes(count: int, *words: int) -> NDArray[np.uint64]:
+    """Return numbers that look random, shape (count,): a hash of the words and of each position."""
+    places = np.arange(count, dtype=np.uint64) + np.uint64(hash_of(*words)) + np.uint64(1)
+    return mixed(places * np.uint64(STEP))
+
+
+def hash_of(*words: int) -> int:
+    """Return a number that looks random, from 0 to below 2^64: a hash of some words."""
+    found = 0
+    for word in words:
+        found = mixed_word((found + word + 1) * STEP & MASK)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _pieces_of_pass(partition_rows: tuple[int, ...], piece_rows: int, seed: int, index: int) -> IntArray:
+    rows = np.array(partition_rows, dtype=np.int64)
+    pieces = -(-rows // piece_rows)
+    turns = np.argsort(hashes(len(rows), seed, _WINDOW, index), kind="stable")
+    window = np.empty(len(rows), dtype=np.int64)
+    window[turns] = (np.cumsum(rows[turns]) - 1) // WINDOW_ROWS
+    found = np.lexsort((hashes(int(pieces.sum()), seed, _PASS, index), np.repeat(window, pieces)))
+    found.setflags(write=False)
+    return found
+
+
+KEPT_SHARE = 0.95  # of what earlier steps say, at each step
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What the steps so far say about the noise: two averages that forget slowly. It has no state of its own.
+
+    Attributes:
+        variance: of one row's gradient, summed over all parameters, times `weight`.
+        square: of the true gradient, times `weight`.
+        weight: of the steps, to below 1.
+        last: the gradients of the last step, where that was a single piece, and its rows.
+
+    >>> two = (np.array([3.0]), np.array([1.0]))  # sums of two pieces of one row each
+    >>> squares = sum(float(each @ each) for each in two)
+    >>> Noise().after((two[0] + two[1],), squares, pieces=2, rows=2).rows  # variance 2, square 4 - 1
+    0.6666666666666666
+    """
+
+    variance: float = 0.0
+    square: float = 0.0
+    weight: float = 0.0
+    last: tuple[Sums, int] | None = None
+
+    @property
+    def rows(self) -> float:
+        """The noise scale φ. NaN while nothing is known, inf where no signal is seen."""
+        if not self.weight:
+            return math.nan
+        return max(self.variance, 0.0) / self.square if self.square > 0 else math.inf
+
+    def after(self, gradients: Sums, squares: float, pieces: int, rows: int) -> Noise:
+        """Return what is known with one step more.
+
+        Two steps of a single piece each are compared with each other, as if they were one step.
+
+        Args:
+            gradients: the sums over the step.
+            squares: Σ |g|²/n over its pieces: g a piece's sums, n its rows.
+            pieces: how many these were.
+            rows: how many rows they had.
+        """
+        if pieces > 1:
+            return self._seen(gradients, squares, pieces, rows)
+        if self.last is None:
+            return Noise(self.variance, self.square, self.weight, (gradients, rows))
+        before, rows_before = self.last
+        both = tuple(one + other for one, other in zip(before, gradients, strict=True))
+        return self._seen(both, squares + norm(before) / rows_before, 2, rows + rows_before)
+
+    def _seen(self, gradients: Sums, squares: float, pieces: int, rows: int) -> Noise:
+        of_mean = norm(gradients) / rows**2
+        variance = (squares - rows * of_mean) / (pieces - 1)
+        square = of_mean - variance / rows
+        share = 1.0 - KEPT_SHARE
+        return Noise(
+            KEPT_SHARE * self.variance + share * variance,
+            KEPT_SHARE * self.square + share * square,
+            KEPT_SHARE * self.weight + share,
+        )
+
+
+def norm(gradients: Sums) -> float:
+    """Return the sum of the squares of all numbers in some arrays."""
+    return float(sum(np.vdot(each, each) for each in gradients))
+
+
+def scale_of(scaling: Scaling, batch_rows: int, start_rows: int, noise_rows: float) -> float:
+    """Return how many times the rate of a first step a step of so many rows has.
+
+    noise_rows: the noise scale, NaN where it is not known. "gain" then is "sqrt", which lies between.
+
+    >>> [scale_of(scaling, 256, 64, 64.0) for scaling in ("linear", "sqrt", "gain", "none")]
+    [4.0, 2.0, 1.6, 1.0]
+    """
+    times = batch_rows / start_rows
+    if scaling == "linear":
+        return times
+    if scaling == "sqrt" or (scaling == "gain" and math.isnan(noise_rows)):
+        return math.sqrt(times)
+    return gain(batch_rows, start_rows, noise_rows) if scaling == "gain" else 1.0
+
+
+def gain(batch_rows: int, start_rows: int, noise_rows: float) -> float:
+    """Return how many first steps a step is worth, by the noise scale: k where all is noise, else less."""
+    if math.isinf(noise_rows):
+        return batch_rows / start_rows
+    return (noise_rows / start_rows + 1.0) / (noise_rows / batch_rows + 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """The way of the rate from what it was when the rows changed.
+
+    Attributes:
+        scale: of the rate at that time.
+        step: the first with the new rows.
+    """
+
+    scale: float = 1.0
+    step: int = 0
+
+    def scale_at(self, step: int, goal: float, steps: int) -> float:
+        """Return the scale of a step's rate. A lower goal counts at once.
+
+        Args:
+            goal: where the scale goes.
+            steps: how many steps the way there takes.
+
+        >>> [WarmUp(1.0, step=100).scale_at(step, 2.0, steps=4) for step in (100, 101, 103, 200)]
+        [1.25, 1.5, 2.0, 2.0]
+        """
+        share = min((step - self.step + 1) / steps, 1.0) if steps else 1.0
+        return goal if goal <= self.scale else self.scale + share * (goal - self.scale)
+
+
+LEAST_SETTLING = 20  # steps, in which the noise is measured anew
+SETTLING = 2  # times the steps of a warm-up that a number of rows stays in force at least
+MOST_EXTRA = 0.15  # the share of more rows that a run may need because its steps are larger
+
+
+class RunSoFar(Protocol):
+    """What a rule sees of a run."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def passes(self) -> int: ...
+
+    @property
+    def batch_rows(self) -> int: ...
+
+    @property
+    def changed_step(self) -> int: ...
+
+    @property
+    def changed_passes(self) -> int: ...
+
+    @property
+    def noise_rows(self) -> float: ...
+
+
+class BatchRule(Protocol):
+    """Says how many rows the next step has, and how many steps a run has at most."""
+
+    def rows(self, seen: RunSoFar) -> int:
+        """Return the rows of the next step."""
+        ...
+
+    def rate(self, step: int, otherwise: float) -> float:
+        """Return a step's learning rate. otherwise: what the job's own rules say."""
+        ...
+
+    @property
+    def steps_most(self) -> int | None:
+        """After how many steps the run ends; None where the rule has no say in it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBatch:
+    """The same rows at every step."""
+
+    batch_rows: int
+    steps_most: None = None
+
+    def rows(self, seen: RunSoFar) -> int:
+        return self.batch_rows
+
+    def rate(self, step: int, otherwise: float) -> float:
+        return otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticBatch:
+    """Twice the rows, again and again, as long as the noise of the gradients says that little is lost.
+
+    Steps of B rows need (φ + B) / (φ + B₀) times the rows that first steps of B₀ would need, where φ is the
+    noise scale. The batch doubles if that is at most 1 + MOST_EXTRA afterwards. Where φ is not known, because
+    the job has no gradients, it doubles after each pass. It never shrinks.
+
+    Attributes:
+        start_rows: the rows of the first steps, B₀.
+        rows_most: the most rows of a step.
+        settle_steps: how many steps a number of rows stays in force at least.
+    """
+
+    start_rows: int
+    rows_most: int
+    settle_steps: int
+    steps_most: None = None
+
+    @classmethod
+    def of(cls, job: MiniBatchTraining) -> ElasticBatch:
+        """Return the rule for a job."""
+        settle_steps = max(LEAST_SETTLING, SETTLING * job.warm_up_steps)
+        return cls(job.start_rows, most_rows(job), settle_steps)
+
+    def rows(self, seen: RunSoFar) -> int:
+        wanted = 2 * seen.batch_rows
+        return wanted if wanted <= self.rows_most and self._may_grow(seen, wanted) else seen.batch_rows
+
+    def rate(self, step: int, otherwise: float) -> float:
+        return otherwise
+
+    def _may_grow(self, seen: RunSoFar, wanted: int) -> bool:
+        if math.isnan(seen.noise_rows):
+            return seen.passes > seen.changed_passes
+        if seen.step < seen.changed_step + self.settle_steps:
+            return False
+        worth = gain(wanted, self.start_rows, seen.noise_rows)  # in first steps
+        return wanted / self.start_rows <= (1.0 + MOST_EXTRA) * worth
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedBatch:
+    """What a journal says."""
+
+    journal: Journal
+
+    @property
+    def steps_most(self) -> int:
+        return len(self.journal)
+
+    def rows(self, seen: RunSoFar) -> int:
+        return int(self.journal.batch_rows[seen.step])
+
+    def rate(self, step: int, otherwise: float) -> float:
+        return float(self.journal.rates[step])
 
 
 @dataclass(frozen=True, slots=True)

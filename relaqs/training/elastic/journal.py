@@ -1,13 +1,18 @@
-"""The journal of a run: how many rows each step had, at which rate, on how many ranks."""
+"""The journal of a run: how many rows each step had, at which rate, on how many ranks.
+
+By its journal a model is trained again, bit by bit the same (`replay`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+
+from relaqs.training.elastic.protocol import MiniBatchTraining
 
 
 class Change(NamedTuple):
@@ -63,3 +68,39 @@ class Journal:
         is_new = np.append(np.ones(min(len(self), 1), dtype=bool), (both[1:] != both[:-1]).any(axis=1))
         for step in np.flatnonzero(is_new):
             yield Change(int(step), int(self.batch_rows[step]), int(self.ranks[step]))
+
+
+class Replays(Protocol):
+    """What can train a job again: a session over the same data."""
+
+    def train(self, job: MiniBatchTraining, *, batch: Journal) -> Any:
+        """Start training, step by step as the journal says."""
+        ...
+
+
+def replay(journal: Journal, job: MiniBatchTraining, db: Replays) -> Any:
+    """Return the fitted estimator that a run gave, trained again. It is the same to the bit.
+
+    However many ranks the run had, and whatever happened to them, one core is enough to train it again.
+
+    Args:
+        journal: of the run, `run.journal`.
+        job: what it trained.
+        db: a session over the same data.
+
+    Raises:
+        ArgumentError: the journal has no steps.
+        RelaqsError: the run failed.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import MiniBatchLinear, replay
+    >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+    >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+    >>> db = relaqs.connect("data", threads=2)
+    >>> job = MiniBatchLinear("SELECT x, late FROM points", target="late", passes_most=3)
+    >>> run = db.train(job, batch="elastic")
+    >>> model = run.result()
+    >>> replay(run.journal, job, db).coef_.tolist() == model.coef_.tolist()
+    True
+    """
+    return db.train(job, batch=journal).result()

@@ -1,8 +1,20 @@
-"""Which ranks train together from now on: a generation of a gang."""
+"""Which ranks train together from now on: a generation of a gang; and who is there for the next one.
+
+The ranks of one gang, by slot: which are being prepared, which are ready, and which were lost.
+
+Pure: it sends nothing and reads no clock. Every `now_seconds` is on the monotonic clock.
+
+What stays in a worker between the turns of a gang: it is settled once on a slot, and freed if idle.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +76,220 @@ def most_ranks(slots: int) -> int:
     [1, 2, 2, 4, 4]
     """
     return 1 << (slots.bit_length() - 1)
+
+
+PREPARE_SECONDS = 10.0  # after which a new rank is left out, where another one is ready
+
+
+class RankRoster:
+    """The ranks of a gang, and what became of them.
+
+    >>> roster = RankRoster("gang")
+    >>> roster.missing(["a", "b"])
+    ['a', 'b']
+    >>> roster.begin("a", now_seconds=0.0)
+    >>> roster.note_ready("a", RankAddress("a", "10.0.0.1", 7000), now_seconds=1.0)
+    >>> roster.missing(["a", "b"]), roster.name("a")
+    (['b'], 'gang-0')
+    >>> roster.lose({"a"})
+    >>> roster.missing(["a", "b"]), roster.name("a")
+    (['b'], 'gang-1')
+
+    Args:
+        gang: its name, unique on the cluster.
+
+    Attributes:
+        ready: the ranks that can train, by slot.
+        knowing: the slots of ranks that have the gang's state.
+        gone: the slots whose worker is gone.
+    """
+
+    def __init__(self, gang: str) -> None:
+        self.ready: dict[str, RankAddress] = {}
+        self.knowing: set[str] = set()
+        self.gone: set[str] = set()
+        self._gang = gang
+        self._first_ready_seconds = 0.0  # when the first of those that are ready was
+        self._preparing: dict[str, float] = {}  # slots, since when
+        self._left_out: set[str] = set()  # slots whose rank did not answer
+        self._silent: set[str] = set()  # slots that were given up in silence: nobody waits for them
+        self._lives: Counter[str] = Counter()  # how many ranks were lost on a slot
+
+    def name(self, slot: str) -> str:
+        """Return the name of the rank on a slot. A rank that comes after a lost one has another there."""
+        return f"{self._gang}-{self._lives[slot]}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rank is ready, and none will be."""
+        return not self.ready and not self._preparing
+
+    @property
+    def is_preparing(self) -> bool:
+        return bool(self._preparing)
+
+    @property
+    def awaits_any(self) -> bool:
+        """Whether a rank is being prepared on a slot that is not known to be silent."""
+        return bool(self._preparing.keys() - self._silent)
+
+    def missing(self, slots: Iterable[str]) -> list[str]:
+        """Return the slots, of these, on which a rank is to be prepared."""
+        there = self.ready.keys() | self._preparing.keys() | self._left_out
+        return [slot for slot in slots if slot not in there]
+
+    def begin(self, slot: str, now_seconds: float) -> None:
+        """Note that a rank is being prepared."""
+        self._preparing[slot] = now_seconds
+
+    def note_ready(self, slot: str, address: RankAddress, now_seconds: float) -> None:
+        """Note that a rank can train. It may be one that was given up, and comes late."""
+        self._preparing.pop(slot, None)
+        self._left_out.discard(slot)
+        self._silent.discard(slot)
+        if not self.ready:
+            self._first_ready_seconds = now_seconds
+        self.ready[slot] = address
+
+    def leave_out(self, slot: str) -> None:
+        """Note that a rank could not be prepared."""
+        self._preparing.pop(slot, None)
+        self._left_out.add(slot)
+
+    def try_all_again(self) -> None:
+        """Let ranks be prepared on all slots, also where they did not answer."""
+        self._left_out.clear()
+
+    def try_again(self) -> None:
+        """Let ranks be prepared where they did not answer, but for slots whose worker is gone."""
+        self._left_out &= self.gone
+
+    def lose(self, slots: set[str]) -> None:
+        """Go on without these slots."""
+        self._left_out |= slots
+        self.forget(slots)
+
+    def note_silent(self, slots: set[str]) -> None:
+        """Note that ranks do not answer. Nobody waits for others on these slots."""
+        self._silent |= slots
+
+    def forget(self, slots: Iterable[str]) -> None:
+        """Go on without the ranks on these slots. Others may be prepared there."""
+        for slot in slots:
+            self.knowing.discard(slot)
+            self.ready.pop(slot, None)
+            self._preparing.pop(slot, None)
+            self._lives[slot] += 1
+
+    def bridged(self, chosen: Sequence[str]) -> tuple[str, ...]:
+        """Return the slots of the next generation. One of its ranks must know the state, if any rank does."""
+        knowing = [slot for slot in self.knowing if slot in self.ready]
+        if not knowing or not self.knowing.isdisjoint(chosen):
+            return tuple(chosen)
+        return knowing[0], chosen[0]
+
+    def postpone(self, seconds: float) -> None:
+        """Give ranks that are being prepared so much longer: nobody could hear them meanwhile."""
+        self._preparing = {slot: since + seconds for slot, since in self._preparing.items()}
+
+    def give_up_late(self, now_seconds: float) -> None:
+        """Leave out the ranks that take too long to prepare, where another one could train meanwhile."""
+        for slot, since_seconds in list(self._preparing.items()):
+            waited_seconds = now_seconds - max(since_seconds, self._first_ready_seconds)
+            if self.ready and waited_seconds > PREPARE_SECONDS:
+                self.leave_out(slot)
+                self._silent.add(slot)
+
+
+IDLE_SECONDS = 30.0  # who had no turn for so long is freed: its driver died
+
+
+class Resident(Protocol):
+    """Who lives on a slot of a gang: a rank, or the parts of a model."""
+
+    address: RankAddress
+    used_seconds: float
+
+    def is_idle_since(self, seconds: float) -> bool: ...
+    def close(self) -> None: ...
+
+
+Lodger = TypeVar("Lodger", bound=Resident)
+
+
+class Residents:
+    """The residents of this process, by gang and slot. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._there: dict[tuple[str, str], Resident] = {}
+        self._sweeper: threading.Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    def gangs(self) -> list[str]:
+        """Return the gang of each resident."""
+        with self._lock:
+            return [gang for gang, _ in self._there]
+
+    def get(self, gang: str, slot: str, kind: type[Lodger]) -> Lodger | None:
+        """Return who lives there. None: nobody does."""
+        with self._lock:
+            if (there := self._there.get((gang, slot))) is None:
+                return None
+            assert isinstance(there, kind)
+            there.used_seconds = time.monotonic()
+            return there
+
+    def settled(self, gang: str, slot: str, kind: type[Lodger], make: Callable[[], Lodger]) -> Lodger:
+        """Return who lives there, or settle whom `make` gives. Of two who come at once, the first stays."""
+        if (there := self.get(gang, slot, kind)) is not None:
+            return there
+        made = make()
+        with self._lock:
+            first = self._there.setdefault((gang, slot), made)
+            self._sweep_later()
+        if first is made:
+            return made
+        made.close()
+        assert isinstance(first, kind)
+        return first
+
+    def forget(self, gang: str, slot: str) -> None:
+        """Free who lives there."""
+        with self._lock:
+            there = self._there.pop((gang, slot), None)
+        if there is not None:
+            there.close()
+
+    def _sweep_later(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = threading.Timer(IDLE_SECONDS, self._sweep)
+            self._sweeper.daemon = True
+            self._sweeper.start()
+
+    def _sweep(self) -> None:
+        with self._lock:
+            self._sweeper = None
+            oldest = time.monotonic() - IDLE_SECONDS
+            idle = [key for key, there in self._there.items() if there.is_idle_since(oldest)]
+            freed = [self._there.pop(key) for key in idle]
+            if self._there:
+                self._sweep_later()
+        for there in freed:
+            there.close()
+
+
+@dataclass(frozen=True, slots=True)
+class DismissWork:
+    """Frees who lives on a slot of a gang, and is not needed any more."""
+
+    gang: str
+    slot: str
+
+    def run(self, owner: str) -> None:
+        RESIDENTS.forget(self.gang, self.slot)
+
+
+RESIDENTS = Residents()

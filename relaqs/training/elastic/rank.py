@@ -21,13 +21,10 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.jobs.threads import is_core_wanted
-from relaqs.training.elastic.course import TrainingCourse
-from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
+from relaqs.training.elastic.course import TrainingCourse, subtrees
+from relaqs.training.elastic.exchange import Encryption, ExchangeBrokenError, SocketExchange, meet
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Lesson, Recipe
-from relaqs.training.elastic.link import ExchangeBrokenError
-from relaqs.training.elastic.membership import Membership, RankAddress
-from relaqs.training.elastic.order import subtrees
-from relaqs.training.elastic.residents import RESIDENTS
+from relaqs.training.elastic.membership import RESIDENTS, Membership, RankAddress
 from relaqs.training.one_thread import one_thread
 from relaqs.training.rows import Sums
 

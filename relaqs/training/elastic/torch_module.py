@@ -16,7 +16,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
 from relaqs.training.arguments import check_not_negative, check_positive, require
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target
 from relaqs.training.rows import Rows, Sums
 

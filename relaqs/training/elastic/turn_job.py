@@ -33,13 +33,9 @@ from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Recipe
-from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
+from relaqs.training.elastic.membership import DismissWork, Membership, RankAddress, RankRoster, most_ranks
 from relaqs.training.elastic.rank import PrepareWork, RankFreedError, TurnResult, TurnWork
-from relaqs.training.elastic.rank_roster import RankRoster
-from relaqs.training.elastic.residents import DismissWork
-from relaqs.training.elastic.step_log import Rescale
-from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
-from relaqs.training.elastic.turns_made import TurnsMade
+from relaqs.training.elastic.turns import Rescale, Turn, TurnsInFlight, TurnsMade
 
 TURN_SECONDS = 0.5  # the longest time for which other gangs wait for a slot of this one
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run

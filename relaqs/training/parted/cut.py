@@ -1,4 +1,7 @@
-"""How a model is cut: neighbouring layers make a stage, and each stage has replicas that share the rows."""
+"""How a model is cut: neighbouring layers make a stage, and each stage has replicas that share the rows.
+
+What goes from a stage to the next one: the outputs of its layers for a piece.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from relaqs.arguments import ArgumentError
 from relaqs.parts.plan import PlacedPolicy
@@ -176,3 +182,17 @@ def check_workers(placed: Mapping[tuple[int, int], str], cut: ModelCut, workers:
         if worker not in workers:
             there = ", ".join(sorted(workers)) or "none"
             raise ArgumentError(f"placed has part {part} on {worker!r}; the workers are {there}")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The outputs of a stage for a piece.
+
+    Attributes:
+        values: shape (rows, …).
+        draws: where the generator of random numbers stands after the layers so far; None: none has drawn. So
+            dropout draws what it would draw in the whole model.
+    """
+
+    values: NDArray[Any]
+    draws: NDArray[np.uint8] | None

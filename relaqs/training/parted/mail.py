@@ -13,8 +13,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from relaqs.training.elastic.exchange import Encryption, Meeting
-from relaqs.training.elastic.link import Arriving, ExchangeBrokenError, PeerLink, packed
+from relaqs.training.elastic.exchange import (
+    Arriving,
+    Encryption,
+    ExchangeBrokenError,
+    Meeting,
+    PeerLink,
+    packed,
+)
 from relaqs.training.elastic.membership import RankAddress
 
 

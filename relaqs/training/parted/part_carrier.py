@@ -11,7 +11,7 @@ its runner does not ask for one at once, they are free.
 **A change** (a worker that dies, comes or hangs, a part that the user moves) is a new generation of places,
 between two turns. A turn that was lost is made once more from the state before it. Its bits are the same.
 
-**A plan** sees the parts of all runs of the session, and may move them (`placed_runs.py` beside this).
+**A plan** sees the parts of all runs of the session, and may move them (`placing.py` beside this).
 
 One thread does one thing after another. What happens meanwhile arrives in a mailbox.
 """
@@ -35,22 +35,20 @@ from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.jobs.threads import background_thread
 from relaqs.parts.plan import PlacedPolicy
-from relaqs.training.elastic.carrier import Carrier
-from relaqs.training.elastic.gang_executor import LeasesSlots
-from relaqs.training.elastic.membership import RankAddress
-from relaqs.training.elastic.residents import DismissWork
+from relaqs.training.elastic.gang_executor import Carrier, LeasesSlots
+from relaqs.training.elastic.membership import DismissWork, RankAddress
 from relaqs.training.elastic.turn_job import PLACED
 from relaqs.training.parted.cut import ModelCut, Part, PlacedPart
 from relaqs.training.parted.part_host import (
     MEETING_SECONDS,
     PartMembership,
+    PartStepsMade,
+    PartTurn,
     PartTurnResult,
     PartTurnWork,
     PreparePartsWork,
 )
-from relaqs.training.parted.part_turn import PartStepsMade, PartTurn
-from relaqs.training.parted.placed_runs import RunInParts, placed_runs_of
-from relaqs.training.parted.run_facts import RunHistory
+from relaqs.training.parted.placing import RunHistory, RunInParts, placed_runs_of
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free

@@ -27,13 +27,11 @@ from typing import Any, Protocol
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.training.elastic.course import MiniBatch
-from relaqs.training.elastic.order import subtrees
-from relaqs.training.elastic.piece_sums import ReadsPieces
+from relaqs.training.elastic.course import MiniBatch, subtrees
+from relaqs.training.elastic.lesson import ReadsPieces
 from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.cut import ModelCut, Part, Passed
 from relaqs.training.parted.mail import Mail
-from relaqs.training.parted.passed import Passed
 from relaqs.training.passes import PairTree, add_sums, in_pairs
 from relaqs.training.rows import Rows, Sums
 

@@ -15,18 +15,23 @@ from relaqs.executors.leases import worker_of
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import TaskResult, Work
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.training.elastic.batches import BatchRule, ElasticBatch, ReplayedBatch
-from relaqs.training.elastic.course import TrainingCourse, advanced
+from relaqs.training.elastic.course import (
+    BatchRule,
+    ElasticBatch,
+    ReplayedBatch,
+    TrainingCourse,
+    advanced,
+    piece_rows_of,
+    pieces_of_step,
+)
 from relaqs.training.elastic.gang_executor import LeasesSlots
-from relaqs.training.elastic.order import piece_rows_of, pieces_of_step
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.step_job import MOST_MORE, StepJob
 from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.elastic.turn_job import TURN_SECONDS
 from relaqs.training.parted.cut import ModelCut, ModelParts, Part, PlacedPart, check_workers, cut_of
 from relaqs.training.parted.part_carrier import PartCarrier
-from relaqs.training.parted.part_host import PartRecipe
-from relaqs.training.parted.part_turn import PartStepsMade, PartTurn, planned_steps
+from relaqs.training.parted.part_host import PartRecipe, PartStepsMade, PartTurn, planned_steps
 from relaqs.training.parted.placing import PartSizes
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
 from relaqs.training.reading import TrainingSet

@@ -1,24 +1,160 @@
-"""Where the parts of runs are: a placed policy is asked, with the workers of the cluster as its machines."""
+"""Where the parts of runs are: a placed policy is asked, with the workers of the cluster as its machines.
+
+All runs of a session whose models are cut: a plan for one of them sees the parts of all.
+
+A plan is made when a part has no place, and when a run has ended or a worker has come, since then there is
+room. It may move parts of other runs, too, if these have the same policy. Each run carries its own moves
+out, between two turns.
+
+What a placed policy is told of a run beside its parts: what its user wants, and how far it is.
+"""
 
 from __future__ import annotations
 
 import math
+import threading
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.leases import worker_of
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.plan import PlacedPlan, PlacedPolicy
-from relaqs.parts.view import WAITS, NodeResources, Parts, PlacedView
+from relaqs.parts.view import WAITS, NodeResources, Parts, PlacedJobs, PlacedView
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.taking_turns import TakingTurns
+from relaqs.sharing.goals import Stop
+from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.parted.cut import ModelCut, Part
-from relaqs.training.parted.run_facts import RunFacts, placed_jobs
+
+NO_DEADLINE_SECONDS = 24 * 3600.0  # ahead, of a run without one: MLFS draws none that is later (section 4.1)
+FALL_PASSES = 5  # over which the mean fall of the loss is told
+GAIN_SHARE = 0.1  # of all passes, over which the gain of accuracy is told
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run at one moment. Seconds are those of the monotonic clock. An iteration is a pass.
+
+    Attributes:
+        passes: how many are done, and how many there are at most.
+        pass_seconds: how long turns last for one pass; 1.0 before the first has ended.
+        device_seconds: the slots that it has held in turns, over time.
+        losses: after each pass.
+        accuracies: of the best model so far, after each pass; NaN where it is not measured.
+    """
+
+    description: JobDescription
+    arrival_seconds: float
+    weight: float
+    passes: tuple[float, float]
+    pass_seconds: float
+    device_seconds: float
+    losses: tuple[float, ...] = ()
+    accuracies: tuple[float, ...] = ()
+
+    def deadline_seconds(self, now_seconds: float) -> float:
+        """Return when it should have ended. One without a deadline always has a day left."""
+        if math.isinf(self.description.deadline_seconds):
+            return now_seconds + NO_DEADLINE_SECONDS
+        return self.arrival_seconds + self.description.deadline_seconds
+
+    @property
+    def loss_falls(self) -> tuple[float, float, float]:
+        """By how much the loss fell in the last pass, in all, and in the mean of the last few."""
+        if len(self.losses) < 2:
+            return math.nan, math.nan, math.nan
+        last = self.losses[-1]
+        past = min(len(self.losses) - 1, FALL_PASSES)
+        return self.losses[-2] - last, self.losses[0] - last, (self.losses[-1 - past] - last) / past
+
+    @property
+    def accuracy_gain(self) -> float:
+        """The gain of accuracy, 0 at first, in the last tenth of all passes; NaN before so many are over."""
+        window = math.ceil(GAIN_SHARE * self.passes[1])
+        if len(self.accuracies) < window:
+            return math.nan
+        return self.accuracies[-1] - (0.0, *self.accuracies)[-1 - window]
+
+
+class RunHistory:
+    """Keeps what turns and passes of a run gave. What it keeps only grows, so any thread may read it."""
+
+    def __init__(self, description: JobDescription, arrival_seconds: float) -> None:
+        self.weight = description.weight
+        self._passes = 0.0, 1.0
+        self._description = description
+        self._arrival_seconds = arrival_seconds
+        self._seconds = self._device_seconds = 0.0
+        self._losses: list[float] = []
+        self._accuracies: list[float] = []
+
+    def begin_turn(self, passes: tuple[int, int]) -> None:
+        """Note how many passes are done before a turn, and how many the job makes at most."""
+        self._passes = float(passes[0]), min(float(passes[1]), self._description.work_total)
+
+    def turned(self, slots: int, seconds: float) -> None:
+        """Note a turn on so many slots."""
+        self._seconds += seconds
+        self._device_seconds += slots * seconds
+
+    def reported(self, report: StepReport) -> None:
+        """Note the end of a pass. Only that has a loss."""
+        if not math.isfinite(report.quality):
+            return
+        newest = math.nan if report.accuracy is None else report.accuracy.newest
+        self._accuracies.append(float(np.fmax(newest, self._accuracies[-1] if self._accuracies else newest)))
+        self._losses.append(report.quality)
+
+    def facts(self) -> RunFacts:
+        """Return what is known now."""
+        losses = tuple(self._losses)
+        return RunFacts(
+            self._description,
+            self._arrival_seconds,
+            self.weight,
+            self._passes,
+            self._seconds / len(losses) if losses and self._seconds else 1.0,
+            self._device_seconds,
+            losses,
+            tuple(self._accuracies),
+        )
+
+
+def placed_jobs(runs: Sequence[RunFacts], now_seconds: float) -> PlacedJobs:
+    """Return the runs as a placed policy sees them."""
+
+    def column(values: Sequence[float]) -> FloatArray:
+        return np.array(values, dtype=np.float64)
+
+    falls = column([each for run in runs for each in run.loss_falls]).reshape(-1, 3)
+    goals = [run.description.goals for run in runs]
+    return PlacedJobs(
+        ids=tuple(run.description.id for run in runs),
+        arrival_seconds=column([run.arrival_seconds for run in runs]),
+        weight=column([run.weight for run in runs]),
+        urgency=column([each.urgency for each in goals]),
+        deadline_seconds=column([run.deadline_seconds(now_seconds) for run in runs]),
+        iterations_done=column([run.passes[0] for run in runs]),
+        iterations_most=column([run.passes[1] for run in runs]),
+        iteration_seconds=column([run.pass_seconds for run in runs]),
+        loss_fallen_last=falls[:, 0],
+        loss_fallen=falls[:, 1],
+        loss_fall_rate=falls[:, 2],
+        accuracy=column([run.accuracies[-1] if run.accuracies else math.nan for run in runs]),
+        accuracy_gain=column([run.accuracy_gain for run in runs]),
+        accuracy_required=column([1.0 if math.isnan(each.accuracy) else each.accuracy for each in goals]),
+        attained_device_seconds=column([run.device_seconds for run in runs]),
+        may_stop=np.array([each.may_end(Stop.REQUIRED) for each in goals], dtype=np.bool_),
+    )
+
 
 PARAMETER_BYTES = 12.0  # of a number of 32 bits, its gradient, and what momentum keeps of it
 NODE_MEMORY_BYTES, NODE_NETWORK = 16e9, 1.25e9  # of a worker, which does not tell: 10 Gbit/s
@@ -206,3 +342,101 @@ def _pairs(cut: ModelCut) -> IntArray:
     ]
     pairs = [*down, *((child, parent) for parent, child in down), *across]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@dataclass(slots=True, eq=False)
+class RunInParts:
+    """A run, for those that plan.
+
+    Attributes:
+        policy: of this run; it also moves parts of runs that have an equal one.
+        history: what it has told so far.
+        cut, sizes: its parts.
+        moved: is called with the new places of some parts. It must not wait.
+        fixed: the parts that the user has placed, which no policy moves.
+        present: where its parts are to be.
+        is_due: whether a new plan may be better, since another run has ended.
+    """
+
+    policy: PlacedPolicy
+    history: RunHistory
+    cut: ModelCut
+    sizes: PartSizes
+    moved: Callable[[Mapping[Part, str]], None]
+    fixed: frozenset[Part] = frozenset()
+    present: Mapping[Part, str] = field(default_factory=dict)
+    is_due: bool = False
+
+    def as_placed(self) -> PartedRunView:
+        """Return what a policy sees of it."""
+        return PartedRunView(self.history.facts(), self.cut, self.sizes, self.present)
+
+    def take(self, places: Mapping[Part, str]) -> dict[Part, str]:
+        """Be where a plan says, but for fixed parts. Return what has changed."""
+        changed = {
+            part: slot
+            for part, slot in places.items()
+            if part not in self.fixed and self.present.get(part) != slot
+        }
+        self.present = {**self.present, **changed}
+        self.is_due = False
+        return changed
+
+
+class PlacedRuns:
+    """The runs in parts of one session on a cluster. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: list[RunInParts] = []
+
+    def stand(self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part]) -> None:
+        """Note where the parts of a run are."""
+        with self._lock:
+            self._note(run, present, fixed)
+
+    def placed(
+        self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part], slots: Sequence[str]
+    ) -> Mapping[Part, str]:
+        """Return the slot of each part of a run, by its policy, and tell other runs of their moves.
+
+        Args:
+            present: where parts are now; the others wait.
+            fixed: those of them that the user has placed.
+            slots: those of the cluster.
+
+        Raises:
+            ClusterError: the policy has no place for a part.
+        """
+        with self._lock:
+            self._note(run, present, fixed)
+            runs = [run, *(each for each in self._runs if each is not run)]
+            places = placed_by(run.policy, [each.as_placed() for each in runs], slots, time.monotonic())
+            run.take(places[0])
+            for other, own in zip(runs[1:], places[1:], strict=True):
+                if other.policy == run.policy and (changed := other.take(own)):
+                    other.moved(changed)
+            return run.present
+
+    def leave(self, run: RunInParts) -> None:
+        """Note that a run is over. The others may have its room."""
+        with self._lock:
+            if run in self._runs:
+                self._runs.remove(run)
+                for each in self._runs:
+                    each.is_due = True
+
+    def _note(self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part]) -> None:
+        if run not in self._runs:
+            self._runs.append(run)
+        run.present, run.fixed = dict(present), fixed
+
+
+_OF_CLUSTER: WeakKeyDictionary[LeasesSlots, PlacedRuns] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def placed_runs_of(cluster: LeasesSlots) -> PlacedRuns:
+    """Return the runs in parts of a session, by its connection to the cluster."""
+    with _LOCK:
+        return _OF_CLUSTER.setdefault(cluster, PlacedRuns())

@@ -22,10 +22,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerForgotError, Peers
-from relaqs.training.sharded.kept_states import KeptState, KeptStates
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState
-from relaqs.training.sharded.shards import Shard, ShardMap
-from relaqs.training.spill_file import TornError
+from relaqs.training.sharded.shards import KeptState, KeptStates, Shard, ShardMap
+from relaqs.training.spill import TornError
 
 AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
 DEMAND_SECONDS = 5.0  # for one that a task needs, beside the time for its bytes: it is there or on its way

@@ -1,15 +1,20 @@
 """A training run whose parameters lie in shards on workers, as long as there are two of them.
 
 It is a `LossJob` that makes its passes in another way. Both give the same bits, so it changes between them
-whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are lacking.
+whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are
+lacking.
 
     whole ──► open ──► step, step, … ──► fetch     the last model
       ▲        ▲          │ an owner is lost
       └────────┼──────────┤
                └── move ◄─┘ workers have come: what a step would begin from is fetched, and cut anew
 
-Now and then a step has one task more, which fetches the state that the step begins from: to go on from when
-an owner is lost. Meanwhile the others compute.
+Now and then a step has one task more, which fetches the state that the step begins from: to go on from
+when an owner is lost. Meanwhile the others compute.
+
+Whether it pays to keep parameters in shards, by what is known after two passes.
+
+Where the parameters of a run are to be: what callers may say, and what can be done.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard, get_args
+from urllib.parse import urlsplit
 
 from relaqs_engine.errors import ClusterError
 
@@ -29,6 +35,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, HostsPeers
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.training.goals import ParametersWord, TrainingGoals
 from relaqs.training.loss_job import BestModel, LossJob
 from relaqs.training.passes import add_sums, in_pairs
 from relaqs.training.profile import Profile
@@ -44,7 +51,48 @@ from relaqs.training.sharded.protocol import (
 from relaqs.training.sharded.shards import ShardMap
 from relaqs.training.sharded.subtask_seconds import SubtaskClock, SubtaskSeconds
 from relaqs.training.sharded.works import DropWork, FetchWork, IterateWork, LostShards, OpenWork
-from relaqs.training.sharded.worth import worth_of
+
+CLIENT_BYTES_PER_SECOND = 1.1e8  # of a client's link of 1 Gbit/s, which all workers share
+LEAST_SHARE = 0.2  # of a pass, that the client's link would be busy for it
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWorth:
+    """Whether shards pay, and why or why not, for people."""
+
+    pays: bool
+    why: str
+
+
+def worth_of(byte_count: int, workers: Sequence[str], pass_core_seconds: float) -> ShardWorth:
+    """Return whether shards pay.
+
+    In client mode each worker is sent the parameters in each pass, and sends sums as large back. All of that
+    goes over the client's link.
+
+    Args:
+        byte_count: of the parameters.
+        workers: the addresses of those that would own shards.
+        pass_core_seconds: what a pass takes.
+
+    >>> worth_of(8_000_000, ("tcp://10.0.0.1:1", "tcp://10.0.0.1:2"), 1.0).why
+    'all workers are on one host, where sending is computing'
+    >>> print(worth_of(80_000_000, ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1"), 4.0).why)
+    the client's link would be busy for 2.9 s in each pass of 2.0 s
+    >>> worth_of(8_000, ("tcp://10.0.0.1:1", "tcp://10.0.0.2:1"), 1.0).pays
+    False
+    """
+    if len(workers) < 2:
+        return ShardWorth(False, "there are fewer than two workers")
+    if len({urlsplit(worker).hostname for worker in workers}) < 2:
+        return ShardWorth(False, "all workers are on one host, where sending is computing")
+    link_seconds = 2 * byte_count * len(workers) / CLIENT_BYTES_PER_SECOND
+    pass_seconds = pass_core_seconds / len(workers)
+    busy = f"be busy for {link_seconds:.2g} s in each pass of {pass_seconds:.1f} s"
+    if link_seconds < LEAST_SHARE * pass_seconds:
+        return ShardWorth(False, f"the client's link would only {busy}")
+    return ShardWorth(True, f"the client's link would {busy}")
+
 
 KEEP_SECONDS = 10.0  # between two states that the client keeps, at least
 KEEP_SHARE = 0.05  # of the time, at most, to fetch them
@@ -443,3 +491,36 @@ def _results_aside(
     if any(result.error is not None for result in results.values()):
         return None
     return [results[i] for i in range(len(works))]
+
+
+def can_shard(job: object) -> TypeGuard[ShardedJob]:
+    """Return whether the parameters of a job can be cut."""
+    return isinstance(job, TrainingJob) and isinstance(job, ShardedTraining)
+
+
+def check_parameters(word: str, job: object, executor: object, goals: TrainingGoals) -> None:
+    """Raise ArgumentError where `parameters` is no such word, or asks for shards that cannot be."""
+    if word not in get_args(ParametersWord):
+        raise ArgumentError(f'parameters is {word!r}; it must be "auto", "client" or "sharded"')
+    if word != "sharded":
+        return
+    if not can_shard(job):
+        raise ArgumentError(
+            f'parameters is "sharded", but {type(job).__name__} cannot cut its parameters; train KMeans, '
+            "Lasso, MatrixFactorisation, SoftmaxRegression or TopicModel, or leave it out"
+        )
+    if not isinstance(executor, HostsPeers):
+        raise ArgumentError(
+            'parameters is "sharded", but this session has no Dask cluster; open one with '
+            "relaqs.connect(…, cluster=…), or leave it out"
+        )
+    if (
+        goals.held_out is not None
+        or goals.accuracy is not None
+        or goals.stop != "iterations"
+        or goals.may_stop
+    ):
+        raise ArgumentError(
+            'parameters is "sharded", but accuracy is measured with whole parameters only; leave out '
+            "accuracy, stop, may_stop and held_out, or parameters"
+        )

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.training.elastic.batches import FixedBatch, ReplayedBatch
-from relaqs.training.elastic.course import TrainingCourse, first_course
+from relaqs.training.elastic.course import FixedBatch, Order, ReplayedBatch, TrainingCourse, first_course
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import Lesson
-from relaqs.training.elastic.order import Order
-from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.protocol import MiniBatches
 from relaqs.training.profile import Profile
 from relaqs.training.rows import Rows, Sums
 

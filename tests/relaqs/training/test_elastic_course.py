@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.training.elastic.batches import ElasticBatch
-from relaqs.training.elastic.course import TrainingCourse
-from relaqs.training.elastic.noise import Noise
-from relaqs.training.elastic.rates import WarmUp, gain, scale_of
+from relaqs.training.elastic.course import ElasticBatch, Noise, TrainingCourse, WarmUp, gain, scale_of
 
 
 @given(st.integers(0, 6), st.floats(0.0, 1e9))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import relaqs.training.elastic.order as order_module
-from relaqs.training.elastic.order import (
+import relaqs.training.elastic.course as order_module
+from relaqs.training.elastic.course import (
     Order,
     hash_of,
     hashes,

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 from distributed import Security
 
-from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
-from relaqs.training.elastic.link import ExchangeBrokenError, PeerLink
+from relaqs.training.elastic.course import subtrees
+from relaqs.training.elastic.exchange import Encryption, ExchangeBrokenError, PeerLink, SocketExchange, meet
 from relaqs.training.elastic.membership import Membership, RankAddress
-from relaqs.training.elastic.order import subtrees
 from relaqs.training.passes import add_sums, in_pairs
 from relaqs.training.rows import Sums
 from tests.relaqs.executors.certificates import signed
@@ -184,7 +183,7 @@ def test_a_value_that_comes_slowly_is_waited_for_as_long_as_it_comes(
             read.extend(part)
 
     monkeypatch.setattr(
-        "relaqs.training.elastic.link.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
+        "relaqs.training.elastic.exchange.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
     )
     link = PeerLink(near, peer=1)
     with closing(far), ThreadPoolExecutor(1) as threads:

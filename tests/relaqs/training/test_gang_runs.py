@@ -22,7 +22,7 @@ from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
 from relaqs.scheduling.desk import Allocator
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
-from relaqs.training.elastic.gang_carrier import GangCarrier
+from relaqs.training.elastic.gang_job import GangCarrier
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
 
 SQL = "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits"

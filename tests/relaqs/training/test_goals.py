@@ -27,7 +27,7 @@ from relaqs.training import (
     PolynomialSVM,
     TrainingJob,
 )
-from relaqs.training.accuracy_watch import AccuracyWatch
+from relaqs.training.listener import AccuracyWatch
 from tests.relaqs.training.conftest import PARTITIONS, Data
 
 DIGITS = "SELECT * FROM digits"

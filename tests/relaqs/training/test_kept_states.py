@@ -10,8 +10,7 @@ import pytest
 from relaqs.executors.local_folder import FOLDER_VARIABLE
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import in_pairs
-from relaqs.training.sharded.kept_states import KeptStates
-from relaqs.training.sharded.shards import PushedSums
+from relaqs.training.sharded.shards import KeptStates, PushedSums
 from relaqs.training.spill import LIMIT_VARIABLE
 from tests.relaqs.training.test_spill import files_of_at_most
 

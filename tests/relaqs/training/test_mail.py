@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from relaqs.training.elastic.link import ExchangeBrokenError
+from relaqs.training.elastic.exchange import ExchangeBrokenError
 from relaqs.training.elastic.membership import RankAddress
 from relaqs.training.parted.mail import MailLine, SocketMail, met
 

@@ -18,7 +18,7 @@ from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.leases import slot_name
 from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
-from relaqs.training.elastic.residents import RESIDENTS
+from relaqs.training.elastic.membership import RESIDENTS
 from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 from tests.relaqs.training.gangs import gang

@@ -19,9 +19,15 @@ from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.part_carrier import PartCarrier
-from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts
-from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
-from relaqs.training.parted.run_facts import RunHistory, placed_jobs
+from relaqs.training.parted.placing import (
+    PartedRunView,
+    PartSizes,
+    PlacedRuns,
+    RunHistory,
+    RunInParts,
+    placed_by,
+    placed_jobs,
+)
 
 SIZES = PartSizes(np.array([3.0, 1.0]), np.array([100.0]), pieces=2)
 ONE_PART = PartSizes(np.array([1.0]), np.empty(0), pieces=1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs.training.elastic.membership import RankAddress
-from relaqs.training.elastic.rank_roster import PREPARE_SECONDS, RankRoster
+from relaqs.training.elastic.membership import PREPARE_SECONDS, RankAddress, RankRoster
 
 
 def roster_of(*ready: str) -> RankRoster:

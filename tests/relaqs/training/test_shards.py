@@ -14,7 +14,7 @@ import sklearn.linear_model
 from relaqs_bootstrap.arrays import FloatArray
 
 import relaqs.training.sharded.holder
-import relaqs.training.sharded.kept_states
+import relaqs.training.sharded.shards
 from relaqs import ArgumentError, DataError, Session, connect
 from relaqs.executors.local_folder import FOLDER_VARIABLE
 from relaqs.executors.peers import Haste, Letter, PeerForgotError, PeerLostError
@@ -204,7 +204,7 @@ def test_parameters_in_files_have_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(relaqs.training.sharded.kept_states, "SMALL_BYTES", 0)
+    monkeypatch.setattr(relaqs.training.sharded.shards, "SMALL_BYTES", 0)
     job, rows = JOBS[name], rows_of(name, 7)
     descent = job.descent(profile_of(rows, tuple("abcdefg"), 100, seed=0))
     values, loss = whole_run(job, descent, rows)
@@ -263,7 +263,7 @@ def test_a_shard_that_is_damaged_is_forgotten_and_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(relaqs.training.sharded.kept_states, "SMALL_BYTES", 0)
+    monkeypatch.setattr(relaqs.training.sharded.shards, "SMALL_BYTES", 0)
     post, cut, _ = opened(budget_bytes=0)
     owner = post.holder("tcp://1")
     assert owner.kept.disk_bytes > 0

@@ -24,7 +24,7 @@ from relaqs import ArgumentError, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.training import KMeans, Lasso, MatrixFactorisation, SoftmaxRegression, TopicModel, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
-from relaqs.training.sharded.worth import ShardWorth
+from relaqs.training.sharded.shard_job import ShardWorth
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 
 STEPS = 25

@@ -17,17 +17,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import relaqs.training.blocks
+import relaqs.training.spill
 import relaqs.training.start
 from relaqs import Session, connect
 from relaqs.executors.local_folder import FOLDER_VARIABLE, is_in_memory, local_folder
 from relaqs.training import BoostedClassifier, KMeans, LogisticRegression, TrainingJob
-from relaqs.training.blocks import SpilledBlock
 from relaqs.training.kept import KEPT
 from relaqs.training.reading import PartitionRead
 from relaqs.training.rows import ALL, Pieces, Rows
-from relaqs.training.spill import LIMIT_VARIABLE, SPILL, Spill
-from relaqs.training.spill_file import SpillFile, TornError
+from relaqs.training.spill import LIMIT_VARIABLE, SPILL, Spill, SpilledBlock, SpillFile, TornError
 from tests.relaqs.training.conftest import PARTITIONS
 
 JOBS: list[TrainingJob] = [
@@ -221,7 +219,7 @@ def test_pieces_of_a_spilled_partition_are_tasks_of_their_own(
 ) -> None:
     monkeypatch.setattr(relaqs.training.loss_job, "PIECE_ROWS", 8)  # four pieces of each partition
     monkeypatch.setattr(relaqs.training.passes, "TASK_SECONDS", 1e-9)
-    monkeypatch.setattr(relaqs.training.blocks, "_CHUNK_BYTES", 1 << 9)
+    monkeypatch.setattr(relaqs.training.spill, "_CHUNK_BYTES", 1 << 9)
     KEPT.drop_unused_since(float("inf"))
     cut = losses(db, JOBS[0])
     monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.5)

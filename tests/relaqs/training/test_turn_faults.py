@@ -22,9 +22,8 @@ from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.job import TaskKey, TaskResult
-from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.membership import RESIDENTS, Membership
 from relaqs.training.elastic.rank import TurnResult
-from relaqs.training.elastic.residents import RESIDENTS
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -66,7 +65,7 @@ def executor(cluster: str) -> Iterator[DaskExecutor]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No rank is left out because a busy machine prepares it slowly."""
-    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr("relaqs.training.elastic.membership.PREPARE_SECONDS", LONG_SECONDS)
 
 
 def processes(executor: DaskExecutor) -> dict[str, int]:
@@ -108,7 +107,7 @@ def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
 def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
     executor: DaskExecutor, ends: signal.Signals, again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", 1.0)
+    monkeypatch.setattr("relaqs.training.elastic.membership.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
     job = gang(executor, f"preparing-{ends}-{again}", Wish(slots[:1]))
     job.start()
@@ -282,7 +281,7 @@ def at_results_of(executor: DaskExecutor, turns: range, act: Callable[[], None])
 def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes(
     executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", 1.0)
+    monkeypatch.setattr("relaqs.training.elastic.membership.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
     os.kill(process[slots[1]], signal.SIGSTOP)
     job = gang(executor, "without-one", Wish(slots[:2], 64))

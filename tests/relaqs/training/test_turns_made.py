@@ -6,7 +6,7 @@ import numpy as np
 
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.rank import EndOfPass, StepsMade, TurnResult
-from relaqs.training.elastic.turns_made import TurnsMade
+from relaqs.training.elastic.turns import TurnsMade
 
 PASS_STEPS = 10
 TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), 64, "secret")
