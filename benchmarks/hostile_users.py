@@ -1,11 +1,14 @@
 """How long does a user of a server wait for a small answer while another user does their worst?
 
     python -m benchmarks.hostile_users WAREHOUSE [--seconds 20] [--threads 2] [--seed 0] [--only ATTACK]
+    python -m benchmarks.hostile_users WAREHOUSE --cluster [--seconds 20] [--seed 0] [--only ATTACK]
     python -m benchmarks.hostile_users WAREHOUSE --together 50 --seconds 600
 
-A process serves the warehouse, one of TPC-H. Bob connects and asks how many nations there are, again and
-again: alone, and beside each attack of eve, which comes from a process of its own. Printed is how long he
-waits.
+A process serves the warehouse, one of TPC-H. Bob connects, asks how many nations there are, and for a first
+estimate of a sum by group over the largest table, again and again. Eve attacks from a process of her own.
+For each attack there is a new server: bob is alone with it first, then beside eve, and then the server is
+told to end by SIGTERM while she goes on. Printed is how long each takes. With --cluster two workers of one
+thread compute.
 
 With --together there are so many users at once, half of them attackers, of all kinds. The others connect and
 ask one of a few small questions, each by a name of their own. Each answer must be the one that was given
@@ -15,8 +18,11 @@ before there were attackers. --page docs/robustness.md writes the table into tha
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -24,13 +30,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
 import psycopg
+from distributed import LocalCluster
 from psycopg.conninfo import conninfo_to_dict
 from relaqs_engine.errors import RelaqsError
 from rich.console import Console
@@ -52,6 +60,8 @@ QUESTIONS = {  # of those who are no attackers
 }
 PAUSE_SECONDS, BEGIN_SECONDS, LOST_SECONDS = 0.05, 1.0, 60
 LATE_SECONDS = 2.0  # of p95: who waits longer is kept waiting by somebody
+END_SECONDS = 8.0  # within which a server promises to end
+LARGE = "SELECT l_returnflag, sum(l_extendedprice) FROM lineitem GROUP BY 1 ORDER BY 1"
 LONG = (
     "SELECT l_orderkey, l_partkey, count(*) FROM lineitem GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 5",
     "SELECT count(DISTINCT l_comment), count(DISTINCT hash(l_partkey, l_suppkey)) FROM lineitem",
@@ -150,14 +160,51 @@ ATTACKS = (
 )
 
 
-def measure(server: Running, attacks: Sequence[Attack], seconds: float, seed: int) -> Iterator[Waits]:
-    """Yield how long bob waits: alone, and beside each attack."""
-    visits(server, PAUSE_SECONDS)  # whatever the first question opens stays open
-    yield Waits.of("alone", *visits(server, seconds))
-    for attack in attacks:
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """What bob's visits took, in seconds: to connect, to connect and be told, to have a first estimate."""
+
+    logins: tuple[float, ...]
+    smalls: tuple[float, ...]
+    firsts: tuple[float, ...]
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An attack. end_seconds: from SIGTERM to the server's end. load: of the machine when it began."""
+
+    attack: str
+    load: float
+    alone: Visits
+    visits: Visits
+    end_seconds: float
+
+    @property
+    def small_95(self) -> float:
+        return quantile(self.visits.smalls, 95)
+
+
+def measure(
+    serve: Callable[[], AbstractContextManager[Running]], attack: Attack, seconds: float, seed: int
+) -> Beside:
+    """Return how long bob waits, alone and beside an attack, and how long the server takes to end."""
+    load = os.getloadavg()[0]
+    with serve() as server:
+        visits(server, PAUSE_SECONDS)  # whatever the first question opens stays open
+        alone = visits(server, seconds / 2)
         with attacking(server, attack, seed):
             time.sleep(BEGIN_SECONDS)
-            yield Waits.of(f"{attack.askers} × {attack.name}", *visits(server, seconds))
+            beside = visits(server, seconds)
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(LOST_SECONDS)
+            ended = time.monotonic() - began
+    return Beside(f"{attack.askers} × {attack.name}", load, alone, beside, ended)
+
+
+def quantile(seconds: Sequence[float], percent: float) -> float:
+    return float(np.percentile(seconds, percent)) if seconds else math.nan
 
 
 def together(server: Running, users: int, seconds: float, seed: int) -> Iterator[Waits]:
@@ -229,23 +276,28 @@ def _visit_on(
         time.sleep(rng.uniform(0.5, 1.5))
 
 
-def visits(server: Running, seconds: float) -> tuple[list[float], int]:
-    """Return how long each visit took, and how many failed."""
-    took: list[float] = []
+def visits(server: Running, seconds: float) -> Visits:
+    """Return how long each part of each visit took, and how many failed."""
+    logins, smalls, firsts = list[float](), list[float](), list[float]()
     lost, until = 0, time.monotonic() + seconds
-    while not took or time.monotonic() < until:
+    while not smalls or time.monotonic() < until:
         began = time.monotonic()
         try:
             with psycopg.connect(_address(server, "bob"), connect_timeout=LOST_SECONDS) as connection:
+                logins.append(time.monotonic() - began)
                 connection.execute(f"SET statement_timeout = '{LOST_SECONDS}s'")
                 assert connection.execute(SMALL).fetchall() == SMALL_ANSWER
-            took.append(time.monotonic() - began)
+                smalls.append(time.monotonic() - began)
+                connection.execute("SET relaqs.target = '100%'")
+                began = time.monotonic()
+                connection.execute(f"{LARGE} -- {began}".encode()).fetchall()
+                firsts.append(time.monotonic() - began)
         except psycopg.Error:
             lost += 1
             if time.monotonic() >= until:
                 break
         time.sleep(PAUSE_SECONDS)
-    return took, lost
+    return Visits(tuple(logins), tuple(smalls), tuple(firsts), lost)
 
 
 @contextmanager
@@ -288,8 +340,8 @@ def _ask_on(ask: Asker, address: str, rng: random.Random) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-def table_of(found: Sequence[Waits]) -> Table:
-    head, *rows = _rows_of(found)
+def table_of(rows: Sequence[Sequence[str]]) -> Table:
+    head, *rows = rows
     table = Table(*head)
     for row in rows:
         table.add_row(*row)
@@ -304,6 +356,24 @@ def _rows_of(found: Sequence[Waits]) -> list[tuple[str, ...]]:
     return rows
 
 
+def _rows_beside(found: Sequence[Beside]) -> list[tuple[str, ...]]:
+    rows = [
+        (
+            *("eve", "load", "visits", "lost", "login, most s", "small: alone, p95 s", "beside, p95 s"),
+            *("first estimate: alone, p50 s", "beside, p50 s", "SIGTERM s"),
+        )
+    ]
+    for each in found:
+        alone, beside = each.alone, each.visits
+        seconds = (
+            *(max(beside.logins, default=math.nan), quantile(alone.smalls, 95), each.small_95),
+            *(quantile(alone.firsts, 50), quantile(beside.firsts, 50), each.end_seconds),
+        )
+        counts = (f"{each.load:.0f}", str(len(beside.smalls)), str(alone.lost + beside.lost))
+        rows.append((each.attack, *counts, *(f"{value:.2f}" for value in seconds)))
+    return rows
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.hostile_users",
@@ -315,30 +385,42 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, help="of the server, default 2")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[each.name for each in ATTACKS], metavar="ATTACK")
+    parser.add_argument("--cluster", action="store_true", help="have a Dask cluster of two workers compute")
     parser.add_argument("--together", type=int, metavar="USERS", help="at once, half of them attackers")
     parser.add_argument("--page", type=Path, help="of Markdown, to write the table into")
     options = parser.parse_args(words)
     facts = record.circumstances("hostile_users", words)
     attacks = [each for each in ATTACKS if options.only in (None, each.name)]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         users = Path(folder) / "users.toml"
         for user in ("bob", "eve", *(f"user{number}" for number in range(options.together or 0))):
             add_user(users, user, PASSWORD)
-        given = ("--users", str(users), "--threads", str(options.threads))
-        with serving(options.warehouse, *given, stderr=subprocess.DEVNULL) as server:
-            if options.together:
-                found = list(together(server, options.together, options.seconds, options.seed))
-            else:
-                found = list(measure(server, attacks, options.seconds, options.seed))
-    console = Console(soft_wrap=True, width=110)
-    console.print(record.headline(facts), table_of(found), sep="\n")
-    content = {"waits": [asdict(each) for each in found]}
-    console.print(f"Record: {record.write('hostile_users', facts, content)}")
+        given = ["--users", str(users)]
+        if options.cluster:
+            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            given += ["--cluster", stack.enter_context(cluster).scheduler_address]
+        else:
+            given += ["--threads", str(options.threads)]
+        serve = partial(serving, options.warehouse, *given, stderr=subprocess.DEVNULL)
+        if options.together:
+            with serve() as server:
+                waits = list(together(server, options.together, options.seconds, options.seed))
+            rows, kept = _rows_of(waits), [asdict(each) for each in waits]
+            is_bad = any(each.lost or each.wrong for each in waits)
+        else:
+            beside = [measure(serve, each, options.seconds, options.seed) for each in attacks]
+            rows, kept = _rows_beside(beside), [asdict(each) for each in beside]
+            is_bad = any(
+                each.visits.lost or each.small_95 > LATE_SECONDS or each.end_seconds > END_SECONDS
+                for each in beside
+            )
+    console = Console(soft_wrap=True, width=160)
+    console.print(record.headline(facts), table_of(rows), sep="\n")
+    console.print(f"Record: {record.write('hostile_users', facts, {'waits': kept})}")
     if options.page is not None:
-        name = "users together" if options.together else "users beside each other"
-        record.put_into(options.page, name, facts, _rows_of(found))
-    is_late = not options.together and any(each.most_95 > LATE_SECONDS for each in found)
-    return int(is_late or any(each.lost or each.wrong for each in found))
+        alone = "users beside each other on a cluster" if options.cluster else "users beside each other"
+        record.put_into(options.page, "users together" if options.together else alone, facts, rows)
+    return int(is_bad)
 
 
 if __name__ == "__main__":

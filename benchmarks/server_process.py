@@ -44,7 +44,7 @@ def serving(data: Path, *options: str, stderr: int | None = None) -> Iterator[Ru
                 before.append(line)
             yield Running(said[1], int(said[2]), process, tuple(before))
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)  # nothing where it has ended
             try:
                 process.wait(timeout=_END_SECONDS)
             except subprocess.TimeoutExpired:

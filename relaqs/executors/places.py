@@ -113,7 +113,7 @@ class Places:
 
     def may_start(self, need: Need) -> bool:
         """Return whether such a task may start now."""
-        if not self._is_within_limits(need):
+        if not self.is_within_limits(need):
             return False
         return self.has_usual or (self._has_spare and self.may_have_spare(need))
 
@@ -121,9 +121,10 @@ class Places:
         """Return whether such a task may start on a spare place as soon as there is one."""
         is_urgent = need.is_light and not need.is_long and need.job not in self._jobs
         has_none = not self._cores_of[need.user]
-        return need.user not in self._lingering and (is_urgent or has_none) and self._is_within_limits(need)
+        return need.user not in self._lingering and (is_urgent or has_none) and self.is_within_limits(need)
 
-    def _is_within_limits(self, need: Need) -> bool:
+    def is_within_limits(self, need: Need) -> bool:
+        """Return whether its user may have a place more, wherever there is one."""
         used = self._cores_of[need.user]
         if used and used + need.cores >= need.user_cores_most + 1:  # 1.5 cores are two at once
             return False

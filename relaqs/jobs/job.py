@@ -44,7 +44,8 @@ class JobDescription:
             end reached.
         goals: the accuracy that is required, how urgent that is, and when the job may stop.
         user: who asked for the job, "" where nobody was named.
-        user_cores_most: what is planned for all jobs of this user together.
+        user_cores_most: what is planned for all jobs of this user together; rounded up, so many of their
+            tasks may run at once.
         costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
         is_abreast: the tasks of a step do best at the same time. Where one has begun, the last others, one a
             core, go before the tasks of other jobs, and are charged for it.

@@ -124,6 +124,11 @@ class Allocator:
 
         self._change(job_id, change)
 
+    def attained_core_seconds(self, job_id: str) -> float:
+        """Return what a job was charged so far."""
+        account = self._accounts.get(job_id)
+        return 0.0 if account is None else account.attained_core_seconds
+
     def is_due(self, now_seconds: float, capacity_cores: float) -> bool:
         """Return whether there should be a new plan: the epoch is over, or something has changed."""
         return (

@@ -75,6 +75,10 @@ def test_how_long_a_user_waits_is_told_for_each_attack(
     hostile_users.main([str(tpch_warehouse), "--seconds", "1"])
     [path] = tmp_path.iterdir()
     waits = json.loads(path.read_text(encoding="utf-8"))["waits"]
-    assert len(waits) == 1 + len(hostile_users.ATTACKS)
-    assert all(each["visits"] > 0 and each["lost"] == 0 for each in waits)
+    assert len(waits) == len(hostile_users.ATTACKS)
+    for each in waits:
+        assert each["alone"]["firsts"]
+        assert each["visits"]["firsts"]
+        assert each["visits"]["lost"] == 0
+        assert each["end_seconds"] <= hostile_users.END_SECONDS
     assert "joins of pg_attribute" in capsys.readouterr().out

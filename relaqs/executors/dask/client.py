@@ -47,6 +47,7 @@ from relaqs.executors.dask.messages import (
     Leave,
     MayTurn,
     NoLeases,
+    RunsWhole,
     SetTarget,
     Setting,
     SetWaiting,
@@ -351,6 +352,9 @@ class DaskExecutor:
             for parcel in parcels:
                 self._hand_over(flight, TaskResult(parcel.key, None, 0.0, error))
             return
+        for step, seconds in {parcel.key.step: parcel.whole_seconds for parcel in parcels}.items():
+            if seconds is not None:
+                self._link.tell(RunsWhole(flight.name, step, seconds))
         try:
             # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
             futures = self._client.get(

@@ -33,6 +33,7 @@ _PINNED = "if ts.resource_restrictions or ts.worker_restrictions or ts.host_rest
 _COUNTED = "len(ws.processing) - len(ws.long_running)"
 _CHOSEN = "def decide_worker_rootish_queuing_enabled(self) -> WorkerState | None:"
 _CHOSEN_FROM_QUEUE = "if ws := self.decide_worker_rootish_queuing_enabled():"
+_ASKED_FIRST = "if not self.queued:"
 _LOOKED_AGAIN = "def stimulus_queue_slots_maybe_opened(self, *, stimulus_id: str) -> None:"
 
 
@@ -105,8 +106,8 @@ def broken_placing(scheduler: Scheduler) -> str | None:
 
 
 def broken_placing_source(source: str) -> str | None:
-    """Return what the source of distributed/scheduler.py lacks for `AbreastPlaces`, or None."""
-    if any(each not in source for each in (_CHOSEN, _CHOSEN_FROM_QUEUE, _LOOKED_AGAIN)):
+    """Return what the source of distributed/scheduler.py lacks for `AbreastPlaces` and `Rooms`, or None."""
+    if any(each not in source for each in (_CHOSEN, _CHOSEN_FROM_QUEUE, _ASKED_FIRST, _LOOKED_AGAIN)):
         return _changed("chooses the workers of waiting tasks otherwise")
     return None
 

@@ -29,6 +29,7 @@ class Parcel:
         done: takes the result.
         place: the worker that alone may run it. None: any.
         common: what it has in common with the other tasks of its step, pickled. None: it stands in the task.
+        whole_seconds: as in `Task`.
     """
 
     key: TaskKey
@@ -36,15 +37,20 @@ class Parcel:
     done: Done
     place: str | None = None
     common: bytes | None = None
+    whole_seconds: float | None = None
 
 
 def parcels_of(tasks: Sequence[Task], done: Done) -> list[Parcel]:
     """Return tasks of one step as they are sent. What they have in common goes by itself if it is large."""
     common = _common_part(tasks)
     if common is None:
-        return [Parcel(task.key, pickle.dumps(task), done, task.place) for task in tasks]
+        return [
+            Parcel(task.key, pickle.dumps(task), done, task.place, whole_seconds=task.whole_seconds)
+            for task in tasks
+        ]
     return [
-        Parcel(task.key, pickle.dumps(with_common(task, None)), done, task.place, common) for task in tasks
+        Parcel(task.key, pickle.dumps(with_common(task, None)), done, task.place, common, task.whole_seconds)
+        for task in tasks
     ]
 
 

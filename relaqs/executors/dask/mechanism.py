@@ -11,6 +11,7 @@ from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.messages import Credits, tell_session
 from relaqs.executors.dask.names import FOREIGN, job_of
 from relaqs.executors.dask.queue import JobQueue
+from relaqs.executors.dask.rooms import Rooms
 from relaqs.scheduling.virtual_time import FairShares
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class QueueEnforcement:
     Args:
         abreast: as `JobQueue` has it.
         places: where the tasks of such steps go. None: where Dask has them.
+        rooms: which tasks may start. None: any.
     """
 
     def __init__(
@@ -73,14 +75,15 @@ class QueueEnforcement:
         was_next: Callable[[str], bool | None],
         abreast: Callable[[str], int],
         places: AbreastPlaces | None,
+        rooms: Rooms | None,
     ) -> None:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
         self._was_next = was_next
         self._places = places
-        tell = () if places is None else (places.next_is,)
-        self._queue = JobQueue(shares, account_of, abreast, *tell)
+        self._rooms = rooms
+        self._queue = JobQueue(shares, account_of, abreast, self._next_is, rooms)
         for task in scheduler.queued:
             self._queue.add(task)
         scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
@@ -95,11 +98,13 @@ class QueueEnforcement:
     def moved(self, key: object, start: str, finish: str) -> None:
         if self._places is not None:
             self._places.moved(key, finish)
+        if self._rooms is not None:
+            self._rooms.moved(key, finish)
         if finish != "processing":
             return
         job = self._account_of(key)
         if (in_turn := self._was_next(job)) is None:
-            in_turn = (start == "queued" and not self._queue.passes_by(key)) or not self._queue
+            in_turn = (start == "queued" and not self._queue.passes_by(key)) or not len(self._queue)
             if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
                 self._shares.wake(job)
         self._charges.start(key, job, in_turn=in_turn)
@@ -121,6 +126,14 @@ class QueueEnforcement:
     def clear(self) -> None:
         self._queue.clear()
         self._charges.clear()
+        if self._rooms is not None:
+            self._rooms.clear()
+
+    def _next_is(self, key: object) -> None:
+        if self._places is not None:
+            self._places.next_is(key)
+        if self._rooms is not None:
+            self._rooms.next_is(key)
 
 
 class CreditEnforcement:
@@ -137,8 +150,10 @@ class CreditEnforcement:
         charges: Charges,
         account_of: Callable[[object], str],
         was_next: Callable[[str], bool | None],
+        limit_of: Callable[[str], tuple[str, float]],
     ) -> None:
         self._scheduler = scheduler
+        self._limit_of = limit_of
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
@@ -171,7 +186,7 @@ class CreditEnforcement:
         """Give out the credits that are free."""
         grants: dict[str, Counter[str]] = {}
         for _ in range(self._free_credits()):
-            if (job := self._shares.next(self._demand)) is None:
+            if (job := self._shares.next(self._within_limits())) is None:
                 break
             self._granted.setdefault(job, deque()).append(self._shares.start(job))
             grants.setdefault(self._session_of[job], Counter())[job] += 1
@@ -196,6 +211,18 @@ class CreditEnforcement:
     def clear(self) -> None:
         self._charges.clear()
         self._granted.clear()  # what clients hold stays held, and demanded
+
+    def _within_limits(self) -> list[str]:
+        """Return the jobs that tasks are held for and that may have one core more."""
+        used = Counter[str]()
+        for job in {*self._charges.running_jobs(), *self._granted}:
+            used[self._limit_of(job)[0]] += self._charges.running(job) + len(self._granted.get(job, ()))
+        found = []
+        for job in self._demand:
+            user, most = self._limit_of(job)
+            if not used[user] or used[user] + 1 < most + 1:
+                found.append(job)
+        return found
 
     def _free_credits(self) -> int:
         credits = sum(each.nthreads + LOOKAHEAD_TASKS for each in self._scheduler.running)

@@ -70,6 +70,15 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsWhole:
+    """The task of a job's step runs as a whole. seconds: `Task.whole_seconds`."""
+
+    job: str
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A gang wants to hold these slots and no others (`relaqs.executors.leases`)."""
 
@@ -129,7 +138,18 @@ Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
 Message: TypeAlias = (
-    Enter | StepFolded | Setting | Demand | Lease | AskTurn | GangTold | Leave | Share | ShareNoMore | Bye
+    Enter
+    | StepFolded
+    | Setting
+    | RunsWhole
+    | Demand
+    | Lease
+    | AskTurn
+    | GangTold
+    | Leave
+    | Share
+    | ShareNoMore
+    | Bye
 )
 
 # From the plugin to a session.

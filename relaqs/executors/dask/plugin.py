@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +48,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.abreast import AbreastPlaces
+from relaqs.executors.dask.abreast import STIMULUS, AbreastPlaces
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import (
     broken_contract,
@@ -55,7 +56,7 @@ from relaqs.executors.dask.contract import (
     broken_placing,
     chosen_credit,
 )
-from relaqs.executors.dask.departed import Departed
+from relaqs.executors.dask.departed import Departed, PastSpans
 from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
@@ -69,6 +70,7 @@ from relaqs.executors.dask.messages import (
     Lease,
     Leave,
     Message,
+    RunsWhole,
     SetTarget,
     SetWaiting,
     SetWeight,
@@ -93,8 +95,8 @@ from relaqs.executors.dask.names import (
     job_of,
 )
 from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
-from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
+from relaqs.executors.dask.rooms import Rooms
 from relaqs.executors.dask.sharing_clients import SharingClients
 from relaqs.executors.dask.slot_offers import SlotOffers
 from relaqs.gangs.view import Gang
@@ -114,12 +116,12 @@ logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators lo
 class _Home:
     """Where a job comes from: Dask's name of its client, and the session there.
 
-    is_abreast: as its description says.
+    description: as it came.
     """
 
     client: str
     session: str
-    is_abreast: bool
+    description: JobDescription
 
 
 class RelaqsPlugin(SchedulerPlugin):
@@ -147,10 +149,11 @@ class RelaqsPlugin(SchedulerPlugin):
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
         facts = scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
+        self._rooms, places = self._chosen_places()
         self._enforcement: Enforcement = (
-            CreditEnforcement(*facts)
+            CreditEnforcement(*facts, self._limit_of)
             if self._why_credits is not None
-            else QueueEnforcement(*facts, self._abreast, self._places())
+            else QueueEnforcement(*facts, self._abreast, places, self._rooms)
         )
         self._gangs = LeasedGangs(
             scheduler,
@@ -237,7 +240,9 @@ class RelaqsPlugin(SchedulerPlugin):
     def _take(self, client: str, message: Message) -> None:
         match message:
             case Enter(description, session):
-                self._homes[description.id] = _Home(client, session, description.is_abreast)
+                self._homes[description.id] = _Home(client, session, description)
+                if self._rooms is not None:
+                    self._rooms.enter(description)
                 self._take_in(description)
             case StepFolded(job, report):
                 self._desk.accounts.report(job, report)
@@ -252,6 +257,9 @@ class RelaqsPlugin(SchedulerPlugin):
             case SetWaiting(job, is_waiting):
                 self._desk.accounts.set_waiting(job, is_waiting)
                 self._plan_soon()
+            case RunsWhole(job, step, seconds):
+                if self._rooms is not None:
+                    self._rooms.is_whole(job, step, seconds)
             case Demand(job, count):
                 self._demand(job, count)
             case Lease(job, slots):
@@ -292,6 +300,8 @@ class RelaqsPlugin(SchedulerPlugin):
             self._gangs.left(job)
             self._slots.offer_free()
             self._desk.leave(job)
+            if self._rooms is not None:
+                self._rooms.left(job)
             self._enforcement.left(job)
             self._plan_soon()
 
@@ -374,14 +384,30 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _abreast(self, job: str) -> int:
         home = self._homes.get(job)
-        return self._cores() if home is not None and home.is_abreast else 0
+        return self._cores() if home is not None and home.description.is_abreast else 0
 
-    def _places(self) -> AbreastPlaces | None:
-        """Take over where tasks go that are to be abreast. None: Dask's own choice stays."""
+    def _chosen_places(self) -> tuple[Rooms | None, AbreastPlaces | None]:
+        """Take over where tasks go. None: Dask's own choice stays."""
+        if self._why_credits is not None:
+            return None, None
         if (why := broken_placing(self._scheduler)) is not None:
-            logger.warning("the tasks of a step go where Dask has them: %s", why)
-            return None
-        return AbreastPlaces(self._scheduler, lambda job: self._abreast(job) > 0, self._loop.call_soon)
+            logger.warning("tasks go where Dask has them, and users may exceed their cores: %s", why)
+            return None, None
+        rooms = Rooms(self._scheduler, self._desk.accounts.attained_core_seconds, self._look_again_in)
+        return rooms, AbreastPlaces(self._scheduler, lambda job: self._abreast(job) > 0, self._loop.call_soon)
+
+    def _look_again_in(self, seconds: float) -> None:
+        """Let Dask ask the queue again, as it does where a core is free."""
+        self._loop.call_later(seconds, self._look_again)
+
+    def _look_again(self) -> None:
+        if not self._is_closed:
+            self._scheduler.stimulus_queue_slots_maybe_opened(stimulus_id=STIMULUS)
+
+    def _limit_of(self, job: str) -> tuple[str, float]:
+        """Return whose a job is, and how many cores that user may have at once."""
+        home = self._homes.get(job)
+        return (job, math.inf) if home is None else (home.description.user, home.description.user_cores_most)
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.collections import HeapSet
 
 from relaqs.executors.dask.names import KEY_PREFIX
+from relaqs.executors.dask.rooms import Rooms
 from relaqs.scheduling.virtual_time import FairShares
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class JobQueue(MutableSet["TaskState"]):
             So all workers compute for the same job, and not each for another one while both jobs wait for
             all workers.
         tell: is told the key of each task that is first.
+        rooms: which task may start now. None: any.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class JobQueue(MutableSet["TaskState"]):
         account_of: Callable[[object], str],
         abreast: Callable[[str], int] = lambda job: 0,
         tell: Callable[[object], None] = lambda key: None,
+        rooms: Rooms | None = None,
     ) -> None:
         self._shares = shares
         self._account_of = account_of
         self._abreast = abreast
         self._tell = tell
+        self._rooms = rooms
         self._begun: tuple[str, object] | None = None  # the job and the step of the task that was first last
         self._passing: object = None  # the key of that task, if others were before it
         self._of_job: dict[str, HeapSet[TaskState]] = {}  # of jobs that have any
@@ -79,9 +83,12 @@ class JobQueue(MutableSet["TaskState"]):
         if (task := self._going_on()) is not None:
             self._passing = task.key
             return task
-        if (job := self._shares.next(self._of_job)) is None:
+        asking = [job for job, tasks in self._of_job.items() if self._may_start(tasks.peek())]
+        if (job := self._shares.next(asking or self._of_job)) is None:
             raise KeyError("peek into empty set")
         task = self._of_job[job].peek()
+        if len(asking) < len(self._of_job):
+            self._passing = task.key
         self._begun = (job, _step_of(task)) if self._abreast(job) else None
         return task
 
@@ -91,10 +98,13 @@ class JobQueue(MutableSet["TaskState"]):
             return None
         task = waiting.peek()
         is_next = _step_of(task) == self._begun[1] and len(waiting) <= self._abreast(self._begun[0])
-        return task if is_next else None
+        return task if is_next and self._may_start(task) else None
+
+    def _may_start(self, task: TaskState) -> bool:
+        return self._rooms is None or self._rooms.may_start(task.key)
 
     def passes_by(self, key: object) -> bool:
-        """Whether the task that was first last is this one, and others would have been, had it not begun."""
+        """Whether the task that was first last is this one, and others were before it and had to wait."""
         return key == self._passing
 
     def sort_again(self, job: str) -> None:
@@ -117,6 +127,12 @@ class JobQueue(MutableSet["TaskState"]):
 
     def __len__(self) -> int:
         return len(self._job_of)
+
+    def __bool__(self) -> bool:
+        """Whether a task may start now, as Dask asks before it peeks; without rooms, whether any waits."""
+        if self._rooms is None or not self._job_of:
+            return len(self._job_of) > 0
+        return self._rooms.may_any_start([tasks.peek().key for tasks in self._of_job.values()])
 
 
 def _step_of(task: TaskState) -> object:

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
-from distributed import Reschedule, Worker, WorkerPlugin, get_worker
+from distributed import Reschedule, Worker, WorkerPlugin, get_worker, secede
 from distributed.protocol import pickle
 from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError, InternalError, fault_of, shortened
@@ -53,6 +53,8 @@ def run_task(wanted: str, pickled: bytes, common: object = None) -> TaskResult:
     task: Task = pickle.loads(pickled)
     if common is not None:
         task = with_common(task, common)
+    if task.whole_seconds is not None:
+        secede()  # nothing is to wait behind it: `Rooms` says what may start beside it
     with core_wanted_by(lambda: bool(dask_worker.state.ready)):
         result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
     tell_core_seconds(dask_worker, result.core_seconds)

@@ -23,7 +23,7 @@ from relaqs_engine.plans.streams import Hoist
 from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask import client as dask_client
-from relaqs.executors.dask.past import KEPT_SPANS
+from relaqs.executors.dask.departed import KEPT_SPANS
 from relaqs.executors.duck_process import QueryWork
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult

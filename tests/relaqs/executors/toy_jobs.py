@@ -53,6 +53,18 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Says from when to when it ran, by the clock of the machine."""
+
+    seconds: float
+
+    def run(self, owner: str) -> tuple[float, float]:
+        began_seconds = time.monotonic()
+        time.sleep(self.seconds)
+        return began_seconds, time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
 class UntilWanted:
     """Goes on until another task waits for its core, and says whether one came."""
 

@@ -1,0 +1,126 @@
+"""On a real cluster: a user's cores are a wall, and long wholes keep nobody waiting."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
+from relaqs.sharing.view import Kind
+from tests.relaqs.executors.clusters import LONG_SECONDS, running_cluster
+from tests.relaqs.executors.toy_jobs import Times
+
+LONG, SHORT, PART = 9.0, 0.001, None  # what tasks are predicted to take: of wholes, and of no whole
+NO_VALIDATION = {  # it takes for granted that a task never waits while a worker has nothing to do
+    "DASK_DISTRIBUTED__SCHEDULER__VALIDATE": "False"
+}
+
+
+@contextmanager
+def executors(
+    log: Path, workers: int, mechanism: str = "auto"
+) -> Iterator[tuple[DaskExecutor, DaskExecutor]]:
+    """Give two clients of one cluster."""
+    settings = {**NO_VALIDATION, "DASK_RELAQS__MECHANISM": mechanism}
+    with ExitStack() as stack:
+        address = stack.enter_context(running_cluster(log, workers=workers, nannies=False, settings=settings))
+        yield (
+            stack.enter_context(closing(DaskExecutor(address))),
+            stack.enter_context(closing(DaskExecutor(address))),
+        )
+
+
+class Asked:
+    """Tasks of one user, each of a job of its own, and from when to when they ran."""
+
+    def __init__(self, executor: DaskExecutor, user: str, cores_most: float = math.inf) -> None:
+        self._executor = executor
+        self._user = user
+        self._cores_most = cores_most
+        self._results = SimpleQueue[TaskResult]()
+        self._count = 0
+
+    def ask(self, seconds: float, whole_seconds: float | None) -> None:
+        job = f"{self._user}-{self._count}"
+        self._count += 1
+        kind = Kind.QUERY if whole_seconds is None else Kind.EXACT
+        self._executor.enter(JobDescription(job, kind, user=self._user, user_cores_most=self._cores_most))
+        self._executor.submit(
+            [Task(TaskKey(job, 0, 0), Times(seconds), whole_seconds=whole_seconds)], self._results.put
+        )
+
+    def times(self, count: int) -> list[tuple[float, float]]:
+        """Return when the next tasks to end ran. Their jobs leave."""
+        found = []
+        for _ in range(count):
+            result = self._results.get(timeout=LONG_SECONDS)
+            assert result.error is None
+            assert isinstance(result.value, tuple)
+            self._executor.cancel(result.key.job)
+            found.append(result.value)
+        return found
+
+
+def most_at_once(times: list[tuple[float, float]]) -> int:
+    return max(sum(began <= moment < ended for began, ended in times) for moment, _ in times)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "credits"])
+@pytest.mark.parametrize("whole_seconds", [LONG, SHORT, PART])
+@pytest.mark.filterwarnings("ignore::relaqs.executors.dask.link.CreditsWarning")
+def test_a_user_has_no_more_cores_of_a_cluster_than_allowed(
+    tmp_path: Path, mechanism: str, whole_seconds: float | None
+) -> None:
+    with executors(tmp_path / "log", 3, mechanism) as (one, other):
+        eves = [Asked(one, "eve", 1.0), Asked(other, "eve", 1.0)]  # by two programs
+        for _ in range(3):
+            for eve in eves:
+                eve.ask(0.3, whole_seconds)
+        assert most_at_once([*eves[0].times(3), *eves[1].times(3)]) == 1
+        ben = Asked(one, "ben", 2.0)
+        for _ in range(4):
+            ben.ask(0.5, whole_seconds)
+        assert most_at_once(ben.times(4)) == 2
+
+
+def test_long_wholes_of_a_user_leave_a_worker_to_others(tmp_path: Path) -> None:
+    with executors(tmp_path / "log", 2) as (one, other):
+        eve, bob = Asked(one, "eve"), Asked(other, "bob")
+        for _ in range(3):
+            eve.ask(1.5, LONG)
+        took = waits_of(bob, SHORT, 6)
+        times = eve.times(3)
+        assert most_at_once(times) == 1
+        assert max(took) < 1.0  # of a task of eve 1.5 s are left, or the next one's
+
+
+@pytest.mark.parametrize("whole_seconds", [SHORT, PART])
+def test_a_short_task_starts_beside_long_wholes_of_all_workers(
+    tmp_path: Path, whole_seconds: float | None
+) -> None:
+    with executors(tmp_path / "log", 2) as (one, other):
+        holders = [Asked(one, user) for user in ("eve", "dan")]
+        for holder in holders:
+            holder.ask(4.0, LONG)
+        time.sleep(0.5)
+        took = waits_of(Asked(other, "ann"), whole_seconds, 5)
+        assert max(took) < 1.0
+        assert most_at_once([time for holder in holders for time in holder.times(1)]) == 2
+
+
+def waits_of(asked: Asked, whole_seconds: float | None, count: int) -> list[float]:
+    """Return how long a user waits for each of some short tasks, one asked for after the other."""
+    took = []
+    for _ in range(count):
+        began_seconds = time.monotonic()
+        asked.ask(0.0, whole_seconds)
+        asked.times(1)
+        took.append(time.monotonic() - began_seconds)
+    return took
