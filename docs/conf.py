@@ -21,6 +21,7 @@ extensions = [
     "sphinx_click",  # the command line's reference comes from its own help
 ]
 source_suffix = {".md": "markdown"}
+exclude_patterns = ["decisions/archive/**"]  # read in the repository alone
 myst_heading_anchors = 3  # so that a page can link to another page's headings
 myst_enable_extensions = ["deflist"]  # the glossary
 default_role = "code"  # docstrings write `name` for code

@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+ARCHIVE = DOCS / "decisions" / "archive"  # in the repository, and not in the site
 _FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[^`]*)$")
 _COMMENT = re.compile(r"^<!-- (?P<text>.*) -->$")
 

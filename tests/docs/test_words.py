@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, all_pages, blocks_of
+from tests.docs.pages import ARCHIVE, DOCS, ROOT, all_pages, blocks_of
 
 FOLDERS = ("bootstrap", "engine", "relaqs", "tpch", "dashboards", "benchmarks", "tests", "docs")
 PATH = re.compile(rf"(?<![\w./@-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 PLACEHOLDER = "NAME"  # of a file that a how-to asks its reader to write
 WALKS = sorted((DOCS / "internals").glob("*.md"))
 NAME_IN_CODE = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?!`)")
-DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
+BINDING = sorted((DOCS / "decisions").glob("0*.md"))
+DECISIONS = sorted([*BINDING, *ARCHIVE.glob("0*.md")], key=lambda page: page.name)
+MOST_BINDING = 40
 HEADINGS = ["Context", "Choice", "Measured", "What would change it"]
 
 
@@ -47,6 +50,17 @@ def test_no_decision_is_missing() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
+def test_few_decisions_bind() -> None:
+    assert len(BINDING) <= MOST_BINDING, "merge neighbours, and move what no longer binds to the archive"
+
+
+@pytest.mark.parametrize("page", sorted(ARCHIVE.glob("*.md")), ids=lambda page: page.name)
+def test_the_archive_links_to_what_exists(page: Path) -> None:
+    """The site's build looks at the links of all other pages."""
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
 def test_a_decision_has_its_number_the_headings_and_a_place_in_the_index(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -54,5 +68,5 @@ def test_a_decision_has_its_number_the_headings_and_a_place_in_the_index(page: P
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert int(number) == int(page.name[:4])
     assert [heading for heading in headings if heading in HEADINGS] == HEADINGS
-    index = (DOCS / "decisions" / "index.md").read_text(encoding="utf-8")
+    index = (page.parent / "index.md").read_text(encoding="utf-8")
     assert f"| {number} | [{title}]({page.name}) |" in index
