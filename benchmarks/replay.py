@@ -58,15 +58,13 @@ class Replay:
         self._catalog = catalog
         self.plan = plan = self.planned(sql, catalog)
         self._leading = leading_stream(self.plan, catalog)
-        database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
-        cursor = database.cursor()
-        parts = _parts(self.plan)
-        for hoist in {hoist.name: hoist for part in parts.values() for hoist in part.hoists}.values():
+        self._read = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
+        self._reading = cursor = self._read.cursor()
+        self._parts = _parts(self.plan)
+        for hoist in {hoist.name: hoist for part in self._parts.values() for hoist in part.hoists}.values():
             cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
-        self._by_block = {n: self._partials(part, cursor, by_block=True) for n, part in parts.items()}
-        self._plain = {n: self._partials(part, cursor, by_block=False) for n, part in parts.items()}
+        self._partials: dict[tuple[str, bool], list[pa.Table]] = {}
         self._outliers = _outliers(plan, catalog, cursor)
-        database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
     @staticmethod
@@ -80,12 +78,15 @@ class Replay:
             raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
         return plan
 
-    def _partials(self, part: MergePlan, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
-        """Return the partial aggregates of each partition, by its number."""
-        numbers = range(len(self._leading.partitions))
-        return [
-            cursor.table(partial_sql(part, self._catalog, (number,), by_block=by_block)) for number in numbers
-        ]
+    def _partials_of(self, part: str, *, by_block: bool) -> list[pa.Table]:
+        """Return a part's partial aggregates of each partition, by its number: made when first asked for."""
+        if (part, by_block) not in self._partials:
+            sqls = (
+                partial_sql(self._parts[part], self._catalog, (number,), by_block=by_block)
+                for number in range(len(self._leading.partitions))
+            )
+            self._partials[part, by_block] = [self._reading.table(sql) for sql in sqls]
+        return self._partials[part, by_block]
 
     def batches(self, seed: int) -> tuple[MiniBatch, ...]:
         """Return the mini-batches of the query with this seed."""
@@ -140,11 +141,13 @@ class Replay:
 
     def _results(self, part: str, batch: MiniBatch) -> list[pa.Table]:
         """Return what each task of a mini-batch would return for a part of the plan."""
-        partials = (self._by_block if batch.by_block else self._plain)[part]
+        partials = self._partials_of(part, by_block=batch.by_block)
         results = [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
         return [*self._outliers, *results] if batch.index == 0 else results
 
     def close(self) -> None:
+        self._reading.close()
+        self._read.close()
         self._states.close()
 
 

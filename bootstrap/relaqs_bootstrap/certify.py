@@ -10,6 +10,9 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.variance import Variance
 
 MIN_ROWS = 10
+MIN_ROWS_OF_SHARE = 30
+"""Behind a value that compares groups: with fewer, a share of a total is too skewed for a Student interval.
+For flights by carrier, intervals over 10 rows held 92 % of the time."""
 MAX_UNSEEN_ERRORS = 2.0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import Level, Variance, confidence_intervals, jackknife_variance, sum_of_variances
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
-from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
+from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, MIN_ROWS_OF_SHARE
 from relaqs_bootstrap.intervals import bounded_interval
 from relaqs_bootstrap.selection import selection_factor
 
@@ -31,9 +31,6 @@ from relaqs_engine.plans.around import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
 
-# With fewer rows, a share of a total is too skewed for a Student interval. For flights by carrier, intervals
-# over 10 rows held 92 % of the time.
-MIN_ROWS = 30
 _ROUNDING = 1e-9
 _MADE_UP = 4  # so many answers of made-up estimates: a value that is the same in all depends on none
 
@@ -426,7 +423,7 @@ class AroundEstimator:
         for unsure, why in (
             (~varies, Reason.ALIKE),
             (~bounded, Reason.LARGE_ROW),
-            ((rows < MIN_ROWS)[:, None], Reason.FEW_ROWS),
+            ((rows < MIN_ROWS_OF_SHARE)[:, None], Reason.FEW_ROWS_OF_SHARE),
             (~np.isfinite(found.value), Reason.NO_NUMBER),
             (missing, Reason.GROUPS_MISSING),
             (never, Reason.NEVER),
@@ -481,7 +478,7 @@ def _unsure(part: Part) -> BoolArray:
     """Return which rows of a part have few rows behind them, or an estimate that is NULL so far."""
     if part.so_far is None:
         return np.zeros(part.rows.num_rows, dtype=bool)
-    few = np.asarray(part.row_counts < MIN_ROWS) & (not part.plan.has_one_row)
+    few = np.asarray(part.row_counts < MIN_ROWS_OF_SHARE) & (not part.plan.has_one_row)
     values = part.so_far.found.value[:, : len(estimated_positions(part.plan))]
     return few | np.isnan(values).any(axis=1)
 

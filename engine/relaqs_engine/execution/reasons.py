@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from relaqs_bootstrap import Doubt
-from relaqs_bootstrap.certify import MIN_ROWS
+from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE
 
 
 class Reason(IntEnum):
@@ -39,12 +39,15 @@ class Reason(IntEnum):
     LARGE_UNIT = 24
     UNLIKE_ROW_GROUPS = 25
     GROUPS_MISSING = 26
+    FEW_ROWS_OF_SHARE = 27
 
 
 _MORE = "reading on helps"
 _LARGE = "one large value that was not read yet could move it beyond its error"
 _TEXTS = {
     Reason.FEW_ROWS: f"fewer than {MIN_ROWS} of its rows were read so far; {_MORE}",
+    Reason.FEW_ROWS_OF_SHARE: f"fewer than {MIN_ROWS_OF_SHARE} of its rows were read so far, and it is "
+    f"compared with other groups; {_MORE}",
     Reason.NO_NUMBER: "it or its error is no finite number so far, as where there is NaN, infinity or no "
     "value; isfinite() in WHERE leaves such rows out",
     Reason.ALIKE: f"all that was read so far agrees, and what was not read may differ; {_MORE}",
