@@ -22,8 +22,8 @@ from relaqs_tpch.queries import query
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import flights
 from relaqs import Session, Snapshot, connect
+from relaqs.cli import sample as flights
 from relaqs.prediction.arrival import Course, Seen, expected
 
 TARGETS = (0.2, 0.1, 0.05, 0.02, 0.01)

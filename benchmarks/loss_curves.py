@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from benchmarks import flights
+from relaqs.cli import sample as flights
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -9,9 +9,9 @@ import pyarrow as pa
 from relaqs_engine.layouts import shuffle
 from relaqs_tpch import generate
 
-from benchmarks import flights
 from benchmarks.live import LiveJob
 from benchmarks.record import DATA
+from relaqs.cli import sample as flights
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.training import (

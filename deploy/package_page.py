@@ -25,10 +25,28 @@ class PackagePage(MetadataHookInterface):
     PLUGIN_NAME = "custom"
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set the readme."""
+        """Set the readme, and where the source is."""
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         source, revision = os.environ.get("RELAQS_SOURCE", ""), os.environ.get("RELAQS_REVISION", "main")
         metadata["readme"] = {"content-type": "text/markdown", "text": page(text, source, revision)}
+        metadata["urls"] = addresses(source, revision)
+
+
+def addresses(source: str, revision: str) -> dict[str, str]:
+    """Return where the source and its documents are, by what an index calls them; none if it is unknown.
+
+    >>> addresses("https://example.org/relaqs", "v1")["Documentation"]
+    'https://example.org/relaqs/blob/v1/docs/index.md'
+    """
+    if not source:
+        return {}
+    root = source.rstrip("/")
+    blob = f"{root}/blob/{revision}"
+    return {
+        "Source": root,
+        "Documentation": f"{blob}/docs/index.md",
+        "Changelog": f"{blob}/CHANGELOG.md",
+    }
 
 
 def page(readme: str, source: str, revision: str) -> str:

@@ -97,6 +97,7 @@ def connect(
         LayoutError: a table cannot be used.
         DataError: a table cannot be read.
         ClusterError: the cluster cannot be used.
+        MissingPackageError: a cluster is given, and Dask is not installed.
         ArgumentError: another argument is not accepted.
         PolicyError: there is no such policy.
 

@@ -34,6 +34,22 @@ class MissingPackageError(RelaqsError, ImportError):
     """A package that is needed is not installed. It is an ImportError too."""
 
 
+def needed(package: str, by: str, extra: str) -> MissingPackageError:
+    """Return the error of what needs a package that is not installed.
+
+    Args:
+        package: its name in an index.
+        by: what needs it, at the beginning of a sentence.
+        extra: of relaqs; it installs the package.
+
+    >>> print(needed("matplotlib", "plot", "plot"))
+    plot needs matplotlib, which is not installed; install it with: pip install 'relaqs[plot]'
+    """
+    return MissingPackageError(
+        f"{by} needs {package}, which is not installed; install it with: pip install 'relaqs[{extra}]'"
+    )
+
+
 class Plugins(Mapping[str, _Thing], Generic[_Thing]):
     """Things of one kind by name: our own, then those of installed packages in alphabetical order.
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": ("relaqs.cli.serve:serve", "Answer many users over the protocol of Postgres."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
+    "sample": ("relaqs.cli.sample:sample", "Make tables to try things with."),
     "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
 }
 SECTIONS = {  # of the help, in this order; what is in none comes last
@@ -44,7 +45,7 @@ SECTIONS = {  # of the help, in this order; what is in none comes last
     "Lay tables out for estimates": ("shuffle", "append", "compact", "verify", "advise", "cache"),
     "Let others ask": ("dashboard", "serve", "mcp"),
     "Share a cluster, and choose its policy": ("cluster", "simulate", "learn"),
-    "Try and measure": ("demo", "tpch"),
+    "Try and measure": ("demo", "sample", "tpch"),
 }
 OTHERS = "Of other packages"
 ADDED: Plugins[click.Command] = Plugins(

@@ -15,7 +15,7 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache_folder import Cache
 
 from relaqs.jobs.job import ClusterStatus, JobStatus
-from relaqs.plugins import MissingPackageError
+from relaqs.plugins import needed
 from relaqs.queries.witness import Asking, QueryRecord, Witness
 
 try:
@@ -23,9 +23,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as error:
-    raise MissingPackageError(
-        "prometheus-client is not installed; install it with: pip install 'relaqs[metrics]'"
-    ) from error
+    raise needed("prometheus-client", "serving metrics", "metrics") from error
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
+from relaqs.plugins import needed
 from relaqs.prediction.arrival import REACHED, Course, Expected, expected
 
 if TYPE_CHECKING:
@@ -151,7 +153,7 @@ class Snapshot:
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the table with its intervals, as pandas has it. Needs pandas.
+        """Return the table with its intervals, as pandas has it. Needs `relaqs[pandas]`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -160,10 +162,12 @@ class Snapshot:
         >>> answer.to_pandas()["mean"].tolist()
         [499.5]
         """
+        if find_spec("pandas") is None:
+            raise needed("pandas", "to_pandas", "pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the table with its intervals, as polars has it. Needs polars.
+        """Return the table with its intervals, as polars has it. Needs `relaqs[polars]`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -172,6 +176,8 @@ class Snapshot:
         >>> answer.to_polars()["mean"].to_list()
         [499.5]
         """
+        if find_spec("polars") is None:
+            raise needed("polars", "to_polars", "polars")
         import polars
 
         return polars.DataFrame(self.table)

@@ -13,7 +13,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.arguments import ArgumentError
-from relaqs.plugins import MissingPackageError
+from relaqs.plugins import needed
 from relaqs.python_values import python_values
 from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import show_value
@@ -65,9 +65,7 @@ def _new_axes() -> Axes:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise MissingPackageError(
-            "plot needs matplotlib, which is not installed; install relaqs[plot]"
-        ) from error
+        raise needed("matplotlib", "plot", "plot") from error
     return pyplot.subplots(layout="constrained")[1]
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from numbers import Integral, Real
 
 from relaqs.arguments import ArgumentError
-from relaqs.plugins import MissingPackageError
+from relaqs.plugins import needed
 
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "threadpoolctl": "threadpoolctl", "xgboost": "xgboost"}
 
@@ -18,9 +18,7 @@ def require(*packages: str) -> None:
         if find_spec(package) is None:
             name = _DISTRIBUTIONS.get(package, package)
             extra = "torch" if package == "torch" else "train"
-            raise MissingPackageError(
-                f"{name} is not installed; install it with: pip install 'relaqs[{extra}]'"
-            )
+            raise needed(name, "this training", extra)
 
 
 def check_count(name: str, count: int, least: int = 1) -> int:

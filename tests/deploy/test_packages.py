@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.package_page import page
+from deploy.package_page import addresses, page
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://example.org/team/relaqs"
@@ -43,6 +43,29 @@ def test_what_only_the_demo_needs_is_an_extra() -> None:
     core = {re.split(r"[\[<>=~!; ]", each)[0] for each in project["dependencies"]}
     assert "tpchgen-cli" not in core
     assert any(each.startswith("tpchgen-cli") for each in project["optional-dependencies"]["demo"])
+
+
+def test_all_has_every_extra_for_users() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    (every,) = extras["all"]
+    named = every.removeprefix("relaqs[").removesuffix("]").split(",")
+    assert sorted(named) == sorted(set(extras) - {"all", "dev", "lab", "torch"})
+
+
+def test_dev_has_what_every_extra_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = {extra: {re.split(r"[\[<>=~!; ]", each)[0] for each in extras[extra]} for extra in extras}
+    assert {extra: names[extra] - names["dev"] for extra in extras if extra != "all"} == {
+        extra: set() for extra in extras if extra != "all"
+    }
+
+
+def test_an_index_has_addresses_if_the_source_is_published() -> None:
+    assert addresses("", "main") == {}
+    assert set(addresses(SOURCE, "v0.1.0")) == {"Source", "Documentation", "Changelog"}
+    assert addresses(SOURCE, "v0.1.0")["Changelog"] == f"{SOURCE}/blob/v0.1.0/CHANGELOG.md"
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import relaqs
-from benchmarks import flights
+from relaqs.cli import sample as flights
 from tests.docs.pages import ROOT, Block, all_pages, blocks_of
 
 PAGES = {str(page.relative_to(ROOT / "docs")): page for page in all_pages()}
@@ -189,7 +189,9 @@ SLOW = {
 )
 def test_what_the_page_shows_runs(name: str, reader: Reader) -> None:
     if name == "quickstart.md":
-        shutil.rmtree("warehouse")  # this page makes it
+        shutil.rmtree("warehouse")  # this page makes it, and the files
+        for file in Path().glob("*.parquet"):
+            file.unlink()
     for block in blocks_of(PAGES[name]):
         if block.language in RUN and block.reason_not_run is None:
             reader.read(block)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import duckdb
@@ -159,3 +161,39 @@ def test_a_question_about_plain_files_loads_nothing_that_it_does_not_need(tmp_pa
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert "Exact" in ended.stdout
     assert NOT_NEEDED & set(ended.stdout.split()) == set()
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+absent, warehouse, query = sys.argv[1:]
+for name in absent.split():
+    sys.modules[name] = None  # as if it were not installed
+import relaqs
+
+def refusal(call):
+    try:
+        call()
+    except relaqs.MissingPackageError as error:
+        return str(error)
+
+with relaqs.connect(warehouse, threads=1) as session:
+    answer = session.online_sql(query).result()
+assert answer.is_exact
+print(refusal(answer.to_pandas))
+print(refusal(answer.to_polars))
+print(refusal(answer.plot))
+print(refusal(lambda: relaqs.connect(warehouse, cluster="tcp://127.0.0.1:1")))
+"""
+
+
+def test_each_error_for_want_of_a_package_names_its_extra(warehouse: Path) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    absent = "distributed dask pandas polars matplotlib scipy sklearn torch starlette obstore"
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, absent, str(warehouse), QUERIES["groups"]]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    named = [re.search(r"pip install 'relaqs\[(\w+)\]'", line)[1] for line in ended.stdout.splitlines()]
+    assert named == ["pandas", "polars", "plot", "cluster"]
+    assert set(named) <= set(extras)

