@@ -2,7 +2,7 @@
 
     python -m benchmarks.accuracy_ahead [--seeds 3] [--first 100]
 
-The constants of `relaqs.prediction.extrapolation` were chosen on seeds 0 to 3; from 100 on are others. A run
+The constants of `relaqs.prediction.accuracy` were chosen on seeds 0 to 3; from 100 on are others. A run
 that converged before 30 passes is left out.
 """
 
@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.accuracy_curves import AccuracyCurve, accuracy_curves
-from relaqs.prediction.accuracy_ahead import FEWEST_PASSES, accuracy_ahead
-from relaqs.prediction.extrapolation import foresee
+from relaqs.prediction.accuracy import FEWEST_PASSES, accuracy_ahead, foresee
 
 FEWEST_OF_A_RUN = 30
 SHARES_SEEN = (0.2, 0.35, 0.5, 0.7, 0.85)

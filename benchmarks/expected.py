@@ -24,7 +24,7 @@ from rich.table import Table
 
 from relaqs import Session, Snapshot, connect
 from relaqs.cli import sample as flights
-from relaqs.prediction.arrival import Course, Seen, expected
+from relaqs.prediction.ahead import Course, Seen, expected
 
 TARGETS = (0.2, 0.1, 0.05, 0.02, 0.01)
 TPCH = (1, 3, 4, 5, 6, 7, 8, 10, 12, 14, 19)

@@ -29,8 +29,7 @@ from relaqs.policies import chosen_policy
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import Kind, Policy
 
 FloatArray = NDArray[np.float64]
 ClockName = Literal["work", "wall"]

@@ -22,10 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.policies import POLICIES, Utility
-from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.division import allocate_greedily
 from relaqs.sharing.outlook import fit_quality_curves
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Jobs, Kind, View
+from relaqs.sharing.view import Jobs, Kind, Policy, View
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

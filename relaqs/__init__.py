@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
     from relaqs.policies import PolicyError
-    from relaqs.prediction.arrival import Expected
+    from relaqs.prediction.ahead import Expected
     from relaqs.queries.background_layout import LayoutProgress
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.options import QueryOptions
@@ -114,7 +114,7 @@ _HOMES = {
     "Cache": "relaqs_engine.layouts.cache_folder",
     "CacheEntry": "relaqs_engine.layouts.cache_entry",
     "ClusterStatus": "relaqs.jobs.job",
-    "Expected": "relaqs.prediction.arrival",
+    "Expected": "relaqs.prediction.ahead",
     "JobStatus": "relaqs.jobs.job",
     "Layout": "relaqs_engine.layouts",
     "LayoutProgress": "relaqs.queries.background_layout",

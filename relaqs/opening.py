@@ -29,7 +29,7 @@ from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -6,7 +6,7 @@ import math
 from typing import cast
 
 from relaqs import Snapshot
-from relaqs.prediction.arrival import fraction_at
+from relaqs.prediction.ahead import fraction_at
 from relaqs.rendering.view import doubts_said, not_judged_text
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate

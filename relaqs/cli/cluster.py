@@ -22,7 +22,7 @@ from relaqs.cli.output import plain
 from relaqs.cli.parameters import format_option, tls_options
 from relaqs.executors import Executor, open_executor
 from relaqs.jobs.job import ClusterStatus, JobStatus
-from relaqs.rendering.jobs import status_table
+from relaqs.rendering.terminal import status_table
 
 if TYPE_CHECKING:
     from relaqs.executors.dask import DaskExecutor

@@ -32,7 +32,7 @@ from relaqs_engine.errors import UnsupportedError
 from relaqs.cli.destination import bytes_into, text_into
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
-from relaqs.rendering.moments import show_duration
+from relaqs.rendering.rounding import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 
 if TYPE_CHECKING:

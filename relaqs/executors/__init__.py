@@ -12,7 +12,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.executor import Executor
 from relaqs.policies import DEFAULT_POLICY
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -25,8 +25,7 @@ from relaqs.jobs.threads import background_thread
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
 from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, Grant
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import Kind, Policy
 
 JOIN_SECONDS = 2.0  # for tasks that no interruption reaches, e.g. a training step in another library
 SETTLE_SECONDS = 0.05  # within which a thread gives its core back once its statement has ended

@@ -7,7 +7,7 @@ All three are steered alike, and read alike:
             run.priority = 2.0              counts twice as much as one with 1.0
 
 The runner tells a `RunListener` what happens. The listener publishes reports into a feed (`feed.py`), and
-applies the rules by which the job may stop (`stopping.py`). A loop over the handle reads the feed.
+applies the rules by which the job may stop (`StopRules`). A loop over the handle reads the feed.
 
 The listener does not know the handle, so that the runner can be stopped once nobody refers to the handle.
 """
@@ -23,7 +23,7 @@ from typing import Any, Generic, Self
 from relaqs.arguments import check_priority
 from relaqs.jobs.feed import AnyReport, End, Feed, Reader
 from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
-from relaqs.jobs.stopping import StopReason, StopRules
+from relaqs.progress import StopReason, StopRules
 
 
 class RunListener(Listener, Generic[AnyReport]):

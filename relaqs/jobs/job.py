@@ -22,8 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, runtime_checkable
 
-from relaqs.sharing.goals import NO_GOALS, AccuracySoFar, Goals
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import NO_GOALS, AccuracySoFar, Goals, Kind
 
 
 @dataclass(frozen=True, slots=True)

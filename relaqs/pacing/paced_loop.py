@@ -22,8 +22,8 @@ from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
-from relaqs.jobs.stopping import StopRules
 from relaqs.pacing.paced_job import PacedJob, Reported, Turns
+from relaqs.progress import StopRules
 from relaqs.sharing.view import Kind
 
 TURN_SECONDS = 0.02  # quick iterations share a turn: handing the core over takes a fraction of a millisecond

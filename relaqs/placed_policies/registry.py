@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaqs.parts.plan import PlacedPolicy
 from relaqs.plugins import Plugins
-from relaqs.policies.by_name import policy_by_name
+from relaqs.policies.registry import policy_by_name
 
 PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
     "relaqs.placed_policies",

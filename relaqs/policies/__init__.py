@@ -11,31 +11,24 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from relaqs.policies.by_name import PolicyError
     from relaqs.policies.deadlines import Deadlines
-    from relaqs.policies.fair import Fair
-    from relaqs.policies.fifo import Fifo
+    from relaqs.policies.fair import Fair, MaxMin, WeightedFair
     from relaqs.policies.index import Index
-    from relaqs.policies.least_attained_service import LeastAttainedService
     from relaqs.policies.load_control import LoadControl
-    from relaqs.policies.max_min import MaxMin
-    from relaqs.policies.max_sum import MaxSum
+    from relaqs.policies.max_sum import MaxSum, Utility, UtilityFunction
     from relaqs.policies.milestones import Milestones
+    from relaqs.policies.ordered import Fifo, LeastAttainedService, ShortestRemainingTime
     from relaqs.policies.registry import (
         DEFAULT_POLICY,
         POLICIES,
+        PolicyError,
         chosen_policy,
         make_policy,
         why_cores_moved,
     )
-    from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
-    from relaqs.policies.utility import Utility, UtilityFunction
-    from relaqs.policies.weighted_fair import WeightedFair
     from relaqs.sharing.division import Contest, divide, fill_evenly, fill_in_order, without_quality
-    from relaqs.sharing.goals import Stop
     from relaqs.sharing.outlook import fit_quality_curves
-    from relaqs.sharing.plan import Plan, Policy
-    from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
+    from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, Plan, Policy, Stop, View
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -81,28 +74,28 @@ __getattr__, __dir__ = on_first_use(
         "Deadlines": "relaqs.policies.deadlines",
         "DEFAULT_POLICY": "relaqs.policies.registry",
         "Fair": "relaqs.policies.fair",
-        "Fifo": "relaqs.policies.fifo",
+        "Fifo": "relaqs.policies.ordered",
         "History": "relaqs.sharing.view",
         "Index": "relaqs.policies.index",
         "JobView": "relaqs.sharing.view",
         "Jobs": "relaqs.sharing.view",
         "Kind": "relaqs.sharing.view",
-        "LeastAttainedService": "relaqs.policies.least_attained_service",
+        "LeastAttainedService": "relaqs.policies.ordered",
         "LoadControl": "relaqs.policies.load_control",
-        "MaxMin": "relaqs.policies.max_min",
+        "MaxMin": "relaqs.policies.fair",
         "MaxSum": "relaqs.policies.max_sum",
         "Milestones": "relaqs.policies.milestones",
         "Observation": "relaqs.sharing.view",
         "POLICIES": "relaqs.policies.registry",
-        "Plan": "relaqs.sharing.plan",
-        "Policy": "relaqs.sharing.plan",
-        "PolicyError": "relaqs.policies.by_name",
-        "ShortestRemainingTime": "relaqs.policies.shortest_remaining_time",
-        "Stop": "relaqs.sharing.goals",
-        "Utility": "relaqs.policies.utility",
-        "UtilityFunction": "relaqs.policies.utility",
+        "Plan": "relaqs.sharing.view",
+        "Policy": "relaqs.sharing.view",
+        "PolicyError": "relaqs.policies.registry",
+        "ShortestRemainingTime": "relaqs.policies.ordered",
+        "Stop": "relaqs.sharing.view",
+        "Utility": "relaqs.policies.max_sum",
+        "UtilityFunction": "relaqs.policies.max_sum",
         "View": "relaqs.sharing.view",
-        "WeightedFair": "relaqs.policies.weighted_fair",
+        "WeightedFair": "relaqs.policies.fair",
         "chosen_policy": "relaqs.policies.registry",
         "divide": "relaqs.sharing.division",
         "fill_evenly": "relaqs.sharing.division",

@@ -28,11 +28,10 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.policies.index import Index
-from relaqs.policies.shortest_remaining_time import remaining_core_seconds
+from relaqs.policies.ordered import remaining_core_seconds
 from relaqs.sharing.division import Contest, check_share, divide, fill_in_order, without_quality
 from relaqs.sharing.outlook import is_predictable, step_costs
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import Jobs, View
+from relaqs.sharing.view import Jobs, Plan, View
 
 HEADROOM = 1.25  # predicted work is off by so much, and late is late
 

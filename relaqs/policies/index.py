@@ -11,7 +11,7 @@ little although the steps after it gain much, as where a loss falls slowly at fi
 Gittins 1979, for gains that are certain.
 
 A job's index falls as the job is served. So the policy does not serve one job until the next plan: it serves
-each as long as its index is the highest. That is the greedy allocation of `relaqs.sharing.greedy`. Greedy
+each as long as its index is the highest. That is the greedy allocation of `relaqs.sharing.division`. Greedy
 allocation needs curves that bend one way, so it works on their concave envelopes. The slope of the envelope
 is the index.
 
@@ -35,11 +35,9 @@ from typing import ClassVar
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, check_share, divide, without_quality
-from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.division import Contest, allocate_greedily, check_share, divide, without_quality
 from relaqs.sharing.outlook import Hopes, is_predictable
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import View
+from relaqs.sharing.view import Plan, View
 
 FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 

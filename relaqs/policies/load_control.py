@@ -26,8 +26,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray
 
 from relaqs.policies.index import Index
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Jobs, Kind, View
+from relaqs.sharing.view import Jobs, Kind, Plan, Policy, View
 
 
 @dataclass(frozen=True, slots=True)

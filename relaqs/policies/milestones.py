@@ -9,7 +9,7 @@ several milestones with weights, the job with the largest
 
 is served, which is the index of Smith 1956 and of Gittins 1979. So a milestone is worth its weight to a job
 whose error is below it, and cores go where that worth grows most for a core-second, also where it grows far
-ahead (`relaqs.sharing.greedy`).
+ahead (`relaqs.sharing.division`).
 
 A predicted error is the expected one, and the true error is often half or twice as large. A milestone is
 therefore no cliff. At an error e and a milestone at the level m we count 1 / (1 + (e / m)⁶) of its weight:
@@ -36,11 +36,9 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, check_share, divide, without_quality
-from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.division import Contest, allocate_greedily, check_share, divide, without_quality
 from relaqs.sharing.outlook import Hopes, Outlook
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import View
+from relaqs.sharing.view import Plan, View
 
 FAR_DOUBLINGS = 9  # of the horizon: milestones lie far ahead
 ERROR = "error"  # the word for the error among milestones

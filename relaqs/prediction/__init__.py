@@ -8,15 +8,19 @@ for Multi-Tenant Approximate Queries via Scheduling (Middleware); "SLAQ", Zhang,
 SLAQ: Quality-Driven Scheduling for Distributed Machine Learning (SoCC).
 """
 
-from relaqs.prediction.curves import Curves, fit_best_curves, fit_curves
-from relaqs.prediction.family import Family
-from relaqs.prediction.geometric import GEOMETRIC
-from relaqs.prediction.harmonic import HARMONIC
-from relaqs.prediction.inverse_square import INVERSE_SQUARE
-from relaqs.prediction.runtime import StepCosts, constant_cost, cost_per_size, line_cost
-from relaqs.prediction.scaled import LAST_VALUE, LINE_TO_END, RESULT_DELTA, STANDARD_ERROR, spacing
-from relaqs.prediction.series import DECAY, WINDOW, Series
-from relaqs.prediction.sublinear import SUBLINEAR
+from relaqs.prediction.ahead import StepCosts, constant_cost, cost_per_size, line_cost
+from relaqs.prediction.curves import DECAY, WINDOW, Curves, Family, Series, fit_best_curves, fit_curves
+from relaqs.prediction.families import (
+    GEOMETRIC,
+    HARMONIC,
+    INVERSE_SQUARE,
+    LAST_VALUE,
+    LINE_TO_END,
+    RESULT_DELTA,
+    STANDARD_ERROR,
+    SUBLINEAR,
+    spacing,
+)
 
 FAMILIES: tuple[Family, ...] = (
     INVERSE_SQUARE,

@@ -15,8 +15,8 @@ from relaqs.jobs.feed import State
 from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import JobRunner, RunState
-from relaqs.jobs.stopping import StopReason
-from relaqs.prediction.arrival import Expected
+from relaqs.prediction.ahead import Expected
+from relaqs.progress import StopReason
 from relaqs.queries.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.queries.snapshot import Snapshot
 
@@ -189,7 +189,7 @@ class OnlineQuery(Handle[Snapshot]):
         Raises:
             ArgumentError: there is no such face.
         """
-        from relaqs.rendering.notebook import display
+        from relaqs.rendering.html import display
 
         return display(self, **look)
 
@@ -240,7 +240,7 @@ class OnlineQuery(Handle[Snapshot]):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        from relaqs.rendering.notebook import cell_forms
+        from relaqs.rendering.html import cell_forms
 
         return cell_forms(self)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs.prediction.arrival import Expected
+from relaqs.prediction.ahead import Expected
 
 
 def promise(

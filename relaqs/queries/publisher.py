@@ -19,10 +19,9 @@ from relaqs.jobs.feed import End
 from relaqs.jobs.handle import RunListener
 from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import Joinable, RunningJobs, RunState, Successor
-from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
 from relaqs.jobs.threads import Stopwatch
-from relaqs.prediction.arrival import KEPT, Course, Seen
-from relaqs.progress import UserDelta
+from relaqs.prediction.ahead import KEPT, Course, Seen
+from relaqs.progress import PIXEL, StopRules, UserDelta, answer_pixels
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
@@ -90,7 +89,7 @@ class Publisher(RunListener[Snapshot]):
     """Turns the estimates of one job into snapshots until the answer is exact, or good enough, or time is up.
 
     Each snapshot gets a `Course`: the answers so far, each a `Seen`, and the mini-batches ahead. From it
-    `relaqs/prediction/arrival.py` predicts when an error is reached.
+    `relaqs/prediction/ahead.py` predicts when an error is reached.
 
     Args:
         job: gives the estimates.

@@ -14,7 +14,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
 from relaqs.plugins import needed
-from relaqs.prediction.arrival import REACHED, Course, Expected, expected
+from relaqs.prediction.ahead import REACHED, Course, Expected, expected
 
 if TYPE_CHECKING:
     import pandas

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Shown
-from relaqs.rendering.view import Column, view_of
+from relaqs.rendering.view import Column, DrawableAnswer, view_of
 
 
 def render(snapshot: DrawableAnswer) -> str:

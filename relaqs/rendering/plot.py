@@ -15,9 +15,8 @@ from relaqs_engine.execution.estimate import ApproximateColumn
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import needed
 from relaqs.python_values import python_values
-from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import show_value
-from relaqs.rendering.view import heading
+from relaqs.rendering.view import DrawableAnswer, heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

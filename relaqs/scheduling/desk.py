@@ -2,37 +2,230 @@
 
 Every place of execution has one desk and asks it. The threads of this process drive theirs under a lock
 (`relaqs/executors/threads.py`); a Dask scheduler's plugin drives one on its event loop
-(`relaqs/executors/dask/plugin.py`). The desk has no clock, no thread and no queue: the time is an argument,
-and the caller says which jobs have tasks waiting.
+(`relaqs/executors/dask/plugin.py`). The desk has no clock, no thread and no queue: the time is an
+argument, and the caller says which jobs have tasks waiting.
 
 A desk has two books, and each measured core-second goes into both.
 
-- The *accounts* (`Allocator`) hold what each job reported, what it was charged and what its user asked for.
-  The policy sees them, and answers with a plan: cores for each job.
+- The *accounts* (`Allocator`) hold what each job reported, what it was charged and what its user asked
+  for. The policy sees them, and answers with a plan: cores for each job.
 - The *turns* (`FairShares`) hold a virtual clock for each job. They turn the plan into an order of tasks.
 
 One round at a desk: `enter` the jobs. When a plan of the `accounts` is due, `share_out`. Ask `turns.next`
-whose task starts, and say `turns.start`. When the task ends, settle its turn and charge its account. When its
-step is folded, report that to the accounts. The whole way is drawn in
+whose task starts, and say `turns.start`. When the task ends, settle its turn and charge its account. When
+its step is folded, report that to the accounts. The whole way is drawn in
 docs/internals/journey-of-a-core-second.md.
+
+Accounts: what was described, reported and charged of each job so far, and what that lets it have.
+
+An `Account` is one job's page. The policy sees it as a `JobView`, people see it as a `JobStatus`. A job's
+`Usage` is how many cores it has used lately: a running mean of charged core-seconds a second, in which
+what is older than a window of a second fades. Example: a job that was charged 0.5 core-seconds in each of
+the last seconds has used half a core.
+
+The jobs of a user who may have only so many cores share these by their weights (`cores_most_of`): of two
+jobs with equal weight and a quota of 3 cores, each may be planned 1.5.
+
+Forecast: what lies ahead of jobs, for policies in columns and for people in words.
+
+`refresh` fits the curve of quality over work, and the cost of the next step, of all accounts that reported
+anything new since they were fitted. All are fitted at once, as columns of arrays: the cost of a fit is
+that of its calls, not that of its jobs. The next step does as much work as the last one, and costs what a
+unit of work has cost lately: a constant, as in SLAQ (Zhang et al., SoCC 2017), or the thesis's line where
+costs grow.
+
+`job_statuses` is the same for people: each job's state, its use of cores, and the curve that is expected
+of it.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, check_weight
-from relaqs.policies.weighted_fair import WeightedFair
-from relaqs.scheduling.accounts import Account, cores_most_of
-from relaqs.scheduling.forecast import KIND_WORDS, curves_of, job_statuses, refresh
+from relaqs.jobs.job import (
+    ClusterStatus,
+    Curve,
+    JobDescription,
+    JobState,
+    JobStatus,
+    StepReport,
+    check_weight,
+)
+from relaqs.policies.fair import WeightedFair
+from relaqs.prediction.ahead import constant_cost, line_cost
+from relaqs.prediction.curves import Curves, Series
 from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairShares
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Jobs, Kind, View
+from relaqs.sharing.division import fill_evenly
+from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves, is_predictable
+from relaqs.sharing.view import (
+    AccuracySoFar,
+    History,
+    Jobs,
+    JobView,
+    Kind,
+    Observation,
+    Plan,
+    Policy,
+    Stop,
+    View,
+)
+
+WINDOW_SECONDS = 1.0
+
+
+class Usage:
+    """A running mean of charged core-seconds a second, in which what is older than a window fades.
+
+    since_seconds: when the job came. The mean of one that is younger than the window is over its own time, or
+    most queries, which take a second, would be shown with half of what they use.
+    """
+
+    def __init__(self, since_seconds: float) -> None:
+        self._since_seconds = since_seconds
+        self._core_seconds = 0.0
+        self._seen_seconds = since_seconds
+
+    def add(self, core_seconds: float, now_seconds: float) -> None:
+        """Note what a task took that ends now. It took at least as long, and was spread over that time."""
+        self._core_seconds = self._faded(now_seconds) + _within_window(core_seconds)
+        self._seen_seconds = now_seconds
+
+    def cores(self, now_seconds: float, held_seconds: Iterable[float] = ()) -> float:
+        """Return the mean. held_seconds: for how long each core is held by a task that has not ended yet."""
+        seconds = _within_window(now_seconds - self._since_seconds)
+        core_seconds = self._faded(now_seconds) + sum(map(_within_window, held_seconds))
+        return core_seconds / seconds if seconds > 0 else 0.0
+
+    def _faded(self, now_seconds: float) -> float:
+        return self._core_seconds * math.exp(-(now_seconds - self._seen_seconds) / WINDOW_SECONDS)
+
+
+def _within_window(seconds: float) -> float:
+    """Return what has not faded of the last so many seconds: all of them if few, else a window."""
+    return -WINDOW_SECONDS * math.expm1(-seconds / WINDOW_SECONDS)
+
+
+KEPT_STEPS = 50  # for people; what curves are fitted to is History's to say
+
+
+@dataclass(frozen=True, slots=True)
+class StepAhead:
+    """What the next step of a job is expected to do and to cost; as in `JobView`."""
+
+    step_work: float = math.nan
+    step_core_seconds: float = math.nan
+    growth_core_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QualityCurve:
+    """The quality that lies ahead of a job: its row of `Curves`."""
+
+    chosen: int
+    parameters: FloatArray
+
+
+@dataclass(slots=True)
+class Account:
+    """What is known of one job. curve: None until it is fitted to the newest reports."""
+
+    description: JobDescription
+    arrived_seconds: float
+    weight: float
+    target: float | None
+    usage: Usage
+    is_waiting: bool = True
+    history: History = field(default_factory=History)
+    ahead: StepAhead = StepAhead()
+    curve: QualityCurve | None = None
+    accuracy: AccuracySoFar | None = None
+    attained_core_seconds: float = 0.0
+    newest: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
+    _reported_core_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, description: JobDescription, now_seconds: float) -> Account:
+        return cls(description, now_seconds, description.weight, description.target, Usage(now_seconds))
+
+    @property
+    def work_done(self) -> float:
+        return self.newest[-1][0] if self.newest else 0.0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no step has told anything of its quality yet."""
+        return self.history.count == 0
+
+    def take(self, report: StepReport) -> None:
+        """Note a folded step. One that says nothing, like a first look at training data, only costs."""
+        self._reported_core_seconds += report.core_seconds
+        self.accuracy = report.accuracy or self.accuracy
+        trains = self.description.kind is Kind.TRAINING
+        if trains and not math.isfinite(report.quality):
+            return
+        work = float(self.history.count + 1) if report.work_done is None else report.work_done
+        observation = Observation(work, report.quality, report.core_seconds, report.progress)
+        self.history = self.history.followed_by(observation)
+        self.newest.append((work, report.quality))
+        self.curve = None
+
+    def charge(self, core_seconds: float, now_seconds: float) -> None:
+        self.attained_core_seconds += core_seconds
+        self.usage.add(core_seconds, now_seconds)
+
+    def view(self, cores_most: float | None = None) -> JobView:
+        """Return what a policy sees of the job. cores_most: less than its own, where its user has a quota."""
+        described, goals = self.description, self.description.goals
+        accuracy = self.accuracy or AccuracySoFar(math.nan)
+        return JobView(
+            id=described.id,
+            kind=described.kind,
+            arrival_seconds=self.arrived_seconds,
+            weight=self.weight,
+            history=self.history,
+            cores_most=described.cores_most if cores_most is None else cores_most,
+            work_total=described.work_total,
+            step_work=self.ahead.step_work,
+            step_core_seconds=self.ahead.step_core_seconds,
+            growth_core_seconds=self.ahead.growth_core_seconds,
+            spent_core_seconds=max(0.0, self.attained_core_seconds - self._reported_core_seconds),
+            attained_core_seconds=self.attained_core_seconds,
+            target=math.nan if self.target is None else self.target,
+            deadline_seconds=self.arrived_seconds + described.deadline_seconds,
+            urgency=goals.urgency,
+            accuracy=accuracy.newest,
+            accuracy_required=goals.accuracy,
+            is_best=accuracy.is_best,
+            work_needed=accuracy.work_needed,
+            may_stop_best=goals.may_end(Stop.BEST),
+            may_stop_required=goals.may_end(Stop.REQUIRED),
+        )
+
+
+def cores_most_of(accounts: Sequence[Account]) -> FloatArray:
+    """Return how many cores each job may be planned, shape (J,): its own most, and its part of its user's.
+
+    The jobs of a user who may have only so many share these by their weights.
+
+    Args:
+        accounts: of the jobs that ask for cores.
+    """
+    most = np.array([account.description.cores_most for account in accounts], dtype=np.float64)
+    for user in {each.description.user for each in accounts if each.description.user_cores_most < math.inf}:
+        rows = [row for row, account in enumerate(accounts) if account.description.user == user]
+        together = min(accounts[row].description.user_cores_most for row in rows)
+        weights = np.array([accounts[row].weight for row in rows])
+        most[rows] = fill_evenly(together, weights, most[rows])
+    return most
+
 
 EPOCH_SECONDS = 0.5
 
@@ -273,3 +466,167 @@ class Desk:
         )
         self._stopped.update(stops)
         return stops
+
+
+LEAST_STEP_WORK = 1e-9
+LEAST_CORE_SECONDS = 1e-6  # of steps too quick to measure
+
+
+def refresh(accounts: Sequence[Account]) -> None:
+    """Look ahead for the accounts whose reports are newer than their curves; the others keep theirs."""
+    stale = [account for account in accounts if account.curve is None]
+    new, reported = [each for each in stale if each.is_new], [each for each in stale if not each.is_new]
+    for account in new:
+        account.curve = _curve_before_reports(account.description.kind)
+    if reported:
+        _look_at_costs(reported)
+        for account, curve in zip(reported, _fitted([each.view() for each in reported]), strict=True):
+            account.curve = curve
+
+
+def _fitted(jobs: Sequence[JobView]) -> list[QualityCurve]:
+    curves = fit_quality_curves(Jobs.of(jobs))
+    return [QualityCurve(int(c), row) for c, row in zip(curves.chosen, curves.parameters, strict=True)]
+
+
+@cache
+def _curve_before_reports(kind: Kind) -> QualityCurve:
+    """Return the curve of a job that has reported nothing: it depends on the kind alone."""
+    [curve] = _fitted([JobView("new", kind, arrival_seconds=0.0)])
+    return curve
+
+
+def curves_of(accounts: Sequence[Account]) -> Curves:
+    """Return the curves of accounts that are up to date, in their order."""
+    fitted = [account.curve for account in accounts if account.curve is not None]
+    assert len(fitted) == len(accounts), "refresh the accounts first"
+    chosen = np.array([curve.chosen for curve in fitted], dtype=np.int64)
+    parameters = np.stack([curve.parameters for curve in fitted])
+    return Curves(QUALITY_FAMILIES, chosen, parameters)
+
+
+def _look_at_costs(accounts: Sequence[Account]) -> None:
+    newest = np.stack([account.history.newest for account in accounts])
+    counts = np.array([account.history.count for account in accounts])
+    totals = np.array([account.description.work_total for account in accounts])
+    grows = np.array([account.description.costs_grow for account in accounts])
+    steps = steps_ahead(newest[:, :, 0], newest[:, :, 2], counts, totals, grows)
+    for account, step in zip(accounts, steps.tolist(), strict=True):
+        account.ahead = StepAhead(*step)
+
+
+def steps_ahead(
+    work: FloatArray, core_seconds: FloatArray, counts: IntArray, totals: FloatArray, grows: BoolArray
+) -> FloatArray:
+    """Return work, core-seconds and growth of the core-seconds of each job's next step, shape (J, 3).
+
+    work, core_seconds: of the steps so far, shape (J, W), oldest first, NaN where there are fewer. counts: of
+    all steps; totals: the work at the end; grows: whether costs grow; shape (J,). The next step does as much
+    as the last one, or what is left. Its cost is what a unit of work has cost lately, times its work: a
+    constant, SLAQ's c·S over the same rows S each time, or the thesis's line where costs grow.
+    """
+    before = np.concatenate([np.full((len(work), 1), np.nan), work[:, :-1]], axis=1)
+    is_first = np.arange(work.shape[1]) == work.shape[1] - counts[:, None]
+    made = work - np.where(is_first, 0.0, before)
+    step_work = np.maximum(np.minimum(made[:, -1], totals - work[:, -1]), LEAST_STEP_WORK)
+    rates = Series.of(work, core_seconds / np.where(made > 0, made, np.nan))
+    slope, offset = line_cost(rates)
+    rate = np.where(grows, offset + slope * (work[:, -1] + step_work), constant_cost(rates))
+    cost = np.where(np.isfinite(rate), rate, 0.0) * step_work
+    growth = np.where(grows, slope * step_work**2, 0.0)
+    return np.stack([step_work, np.maximum(cost, LEAST_CORE_SECONDS), growth], axis=1)
+
+
+AHEAD_POINTS = 16
+AHEAD_FACTOR = 2.0  # how far ahead a job without an end is shown: to so many times its work
+
+KIND_WORDS = {Kind.QUERY: "query", Kind.TRAINING: "training", Kind.EXACT: "exact", Kind.FOREIGN: "foreign"}
+
+
+def job_statuses(
+    accounts: Sequence[Account],
+    shares: Mapping[str, float],
+    now_seconds: float,
+    running: Mapping[str, Sequence[float]],
+) -> tuple[JobStatus, ...]:
+    """Return the jobs' statuses, in the order of the accounts. shares: planned cores by job, 0 if absent.
+
+    running: as in `Allocator.status`.
+    """
+    if not accounts:
+        return ()
+    from relaqs.policies.ordered import remaining_core_seconds
+
+    refresh(accounts)
+    curves = curves_of(accounts)
+    jobs = Jobs.of([account.view() for account in accounts])
+    left = remaining_core_seconds(View(now_seconds, 0.0, jobs, curves=curves)).tolist()
+    work = _work_ahead(jobs)
+    ahead = np.stack([work, curves.at(work)], axis=2)
+    is_known = is_predictable(jobs)
+    return tuple(
+        _status(
+            account,
+            now_seconds,
+            state=_state(account, account.description.id in running),
+            used_cores=account.usage.cores(now_seconds, running.get(account.description.id, ())),
+            share_cores=shares.get(account.description.id, 0.0),
+            core_seconds_left=_known(left[row]) if account.ahead.step_core_seconds > 0 else None,
+            predicted=tuple(map(tuple, ahead[row].tolist())) if is_known[row] else (),
+        )
+        for row, account in enumerate(accounts)
+    )
+
+
+def _work_ahead(jobs: Jobs) -> FloatArray:
+    """Return evenly spaced work from now to the end, or to twice of now, shape (J, AHEAD_POINTS)."""
+    done = jobs.work_done
+    end = np.where(np.isfinite(jobs.work_total), jobs.work_total, AHEAD_FACTOR * done)
+    return np.linspace(done, np.maximum(end, done), AHEAD_POINTS, axis=1)
+
+
+def _status(
+    account: Account,
+    now_seconds: float,
+    *,
+    state: JobState,
+    used_cores: float,
+    share_cores: float,
+    core_seconds_left: float | None,
+    predicted: Curve,
+) -> JobStatus:
+    described = account.description
+    return JobStatus(
+        id=described.id,
+        name=described.name,
+        kind=KIND_WORDS[described.kind],
+        state=state,
+        client=described.client,
+        weight=account.weight,
+        arrived_seconds_ago=now_seconds - account.arrived_seconds,
+        share_cores=share_cores,
+        used_cores=used_cores,
+        quality=account.newest[-1][1] if account.newest else None,
+        target=account.target,
+        work_done=account.work_done,
+        work_total=_known(described.work_total),
+        attained_core_seconds=account.attained_core_seconds,
+        core_seconds_left=core_seconds_left,
+        history=tuple(account.newest),
+        predicted=predicted,
+        user=described.user,
+        deadline_seconds_left=_known(account.arrived_seconds + described.deadline_seconds - now_seconds),
+        urgency=described.goals.urgency,
+        accuracy=None if account.accuracy is None else account.accuracy.newest,
+        accuracy_required=_known(described.goals.accuracy),
+    )
+
+
+def _state(account: Account, is_running: bool) -> JobState:
+    if not account.is_waiting:
+        return "paused"
+    return "running" if is_running or account.attained_core_seconds > 0 else "waiting"
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

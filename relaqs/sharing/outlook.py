@@ -43,14 +43,9 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.prediction.curves import Curves, fit_best_curves
-from relaqs.prediction.family import PARAMETERS, Family
-from relaqs.prediction.geometric import GEOMETRIC
-from relaqs.prediction.harmonic import HARMONIC
-from relaqs.prediction.runtime import StepCosts
-from relaqs.prediction.scaled import LINE_TO_END, STANDARD_ERROR
-from relaqs.prediction.series import Series
-from relaqs.prediction.sublinear import SUBLINEAR
+from relaqs.prediction.ahead import StepCosts
+from relaqs.prediction.curves import PARAMETERS, Curves, Family, Series, fit_best_curves
+from relaqs.prediction.families import GEOMETRIC, HARMONIC, LINE_TO_END, STANDARD_ERROR, SUBLINEAR
 from relaqs.sharing.division import Contest
 from relaqs.sharing.view import Jobs, Kind, View
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaqs.gangs.plan import SlotPolicy
 from relaqs.plugins import Plugins
-from relaqs.policies.by_name import PolicyError, policy_by_name
+from relaqs.policies.registry import PolicyError, policy_by_name
 
 SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
     "relaqs.slot_policies",

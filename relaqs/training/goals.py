@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, is_number, refusal
-from relaqs.sharing.goals import LEAST_URGENCY, MOST_URGENCY, Goals, Stop
+from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, Goals, Stop
 from relaqs.training.arguments import check_count
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining

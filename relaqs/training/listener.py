@@ -17,10 +17,10 @@ import numpy as np
 from relaqs.jobs.handle import RunListener
 from relaqs.jobs.job import Job, StepReport
 from relaqs.jobs.runner import RunningJobs
-from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.jobs.threads import Stopwatch
-from relaqs.prediction.accuracy_ahead import accuracy_ahead
-from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
+from relaqs.prediction.accuracy import accuracy_ahead
+from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
+from relaqs.sharing.view import AccuracySoFar, Goals, Stop
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.turns import Rescale
 from relaqs.training.goals import TrainingOptions

@@ -12,8 +12,8 @@ from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
-from relaqs.jobs.stopping import StopReason
 from relaqs.jobs.threads import Stopwatch
+from relaqs.progress import StopReason
 from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.turns import Rescale

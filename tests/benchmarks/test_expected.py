@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.expected import Prediction, Run, main, predictions
-from relaqs.prediction.arrival import Seen
+from relaqs.prediction.ahead import Seen
 
 
 def test_each_target_is_asked_for_until_it_is_reached() -> None:

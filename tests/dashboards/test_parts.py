@@ -20,7 +20,7 @@ from relaqs_dashboards.standing import panel_update
 from relaqs_dashboards.wire import PanelUpdate, encoded
 
 from relaqs.jobs.job import ClusterStatus, JobStatus
-from relaqs.prediction.arrival import Course, Seen
+from relaqs.prediction.ahead import Course, Seen
 from tests.relaqs.examples import revenue, snapshot
 
 

@@ -20,7 +20,7 @@ from relaqs.cli import program
 from relaqs.executors.dask import DaskExecutor
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport
 from relaqs.policies import Fair
-from relaqs.rendering.jobs import status_table
+from relaqs.rendering.terminal import status_table
 from relaqs.scheduling import Allocator
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (

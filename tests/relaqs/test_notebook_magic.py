@@ -105,7 +105,7 @@ def test_a_terminal_gets_text_and_no_widget(query: OnlineQuery, monkeypatch: pyt
 def test_without_widgets_a_cell_shows_the_first_answer(
     query: OnlineQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.rendering.notebook.FACES", {})
+    monkeypatch.setattr("relaqs.rendering.html.FACES", {})
     assert set(query._repr_mimebundle_()[0]) == {"text/html", "text/plain"}
 
 

@@ -35,7 +35,7 @@ MAY_IMPORT = {
         "relaqs_lab.groups",
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
-        "relaqs.policies.by_name",
+        "relaqs.policies.registry",
     },
     "slot_policies": {
         "relaqs.slot_policies",
@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs_bootstrap.split_mix",
         "relaqs.plugins",
-        "relaqs.policies.by_name",
+        "relaqs.policies.registry",
     },
     "lab/slot_baselines": {
         "relaqs_lab.slot_baselines",
@@ -62,7 +62,7 @@ MAY_IMPORT = {
         "relaqs.parts",
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
-        "relaqs.policies.by_name",
+        "relaqs.policies.registry",
         "importlib.resources",  # weights that come with the package are read once, when a policy is made
         "zipfile",
         "zlib",  # its error, of a damaged file
@@ -75,10 +75,9 @@ MAY_IMPORT = {
         "relaqs.jobs.job",
         "relaqs_bootstrap.arrays",
     },
-    "jobs/job.py": {"relaqs.sharing.goals", "relaqs.sharing.view"},
+    "jobs/job.py": {"relaqs.sharing.view"},
     "executors/dask/charges.py": {"relaqs.scheduling.virtual_time"},
     "executors/dask/policy_choice.py": {"relaqs.sharing"},
-    "jobs/stopping.py": {"relaqs_bootstrap.arrays"},
 }
 HARMLESS = {
     "__future__",

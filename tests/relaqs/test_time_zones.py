@@ -25,7 +25,7 @@ from benchmarks.server_process import serving
 from relaqs.cli import program
 from relaqs.python_values import python_values
 from relaqs.queries.checkpoint import query_identity
-from relaqs.rendering.moments import microseconds_between
+from relaqs.rendering.rounding import microseconds_between
 from relaqs.training import LinearRegression
 from tests.made_once import made_once
 from tests.relaqs.sessions import every_snapshot

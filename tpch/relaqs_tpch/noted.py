@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import View
+from relaqs.sharing.view import Plan, Policy, View
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import click
 from relaqs_engine.errors import DataError
 
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.by_name import PolicyError
+from relaqs.policies.registry import PolicyError
 from relaqs_lab.cli.policy_tables import (
     FigureColumn,
     both_parts,

@@ -17,8 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from relaqs.policies.by_name import PolicyError
-from relaqs.policies.registry import ALIASES
+from relaqs.policies.registry import ALIASES, PolicyError
 from relaqs_lab.records.comparison import Figure, PolicyRow, PolicyRun, Row, compare, settings
 from relaqs_lab.records.schedule_run import REDUCTIONS, ScheduleRun
 from relaqs_lab.records.store import json_value

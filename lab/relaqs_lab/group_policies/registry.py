@@ -7,7 +7,7 @@ by an entry point in the group `relaqs.group_policies`: see `relaqs/plugins.py`.
 from __future__ import annotations
 
 from relaqs.plugins import Plugins
-from relaqs.policies.by_name import policy_by_name
+from relaqs.policies.registry import policy_by_name
 from relaqs_lab.groups import GroupPolicy
 
 GROUP_POLICIES: Plugins[type[GroupPolicy]] = Plugins(

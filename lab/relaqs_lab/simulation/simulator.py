@@ -40,13 +40,12 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.jobs.runner import STEPS_IN_FLIGHT
 from relaqs.prediction import WINDOW, Curves
-from relaqs.prediction.family import PARAMETERS
+from relaqs.prediction.curves import PARAMETERS
 from relaqs.scheduling import EPOCH_SECONDS
-from relaqs.scheduling.forecast import steps_ahead
+from relaqs.scheduling.desk import steps_ahead
 from relaqs.sharing.division import fill_evenly
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Jobs, Kind, View
+from relaqs.sharing.view import Jobs, Kind, Plan, Policy, View
 from relaqs_lab.records.trace import Decisions, Outcome, TraceTable
 from relaqs_lab.simulation.workload import Workload
 

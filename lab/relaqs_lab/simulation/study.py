@@ -24,8 +24,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.policies.registry import make_policy
-from relaqs.sharing.goals import MOST_URGENCY
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import MOST_URGENCY, Kind
 from relaqs_lab.records.goal_run import GoalRun
 from relaqs_lab.records.schedule_run import JobTimes, RunSeries, ScheduleRun
 from relaqs_lab.records.trace import LEVELS, Outcome, Trace

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.prediction.accuracy_ahead import accuracy_ahead
+from relaqs.prediction.accuracy import accuracy_ahead
 from relaqs.sharing.view import Kind
 from relaqs_lab.records.trace import Trace
 

@@ -66,7 +66,7 @@ from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 from relaqs.slot_policies.registry import chosen_slot_policy
 
 CONNECT_SECONDS = 5.0

@@ -20,7 +20,7 @@ from relaqs.executors.dask.names import HELLO_RPC, STREAM_OP, same_release
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.jobs.executor import client_name
 from relaqs.policies import chosen_policy
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 
 
 class ClientShare:

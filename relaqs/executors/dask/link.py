@@ -33,7 +33,7 @@ from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
 from relaqs.gangs.plan import SlotPolicy
 from relaqs.jobs.job import ClusterStatus
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
 PLUGIN_SECONDS = 2.0  # for workers to take a plugin; one that hangs takes it when it goes on

@@ -103,7 +103,7 @@ from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, JobStatus
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk
-from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import Plan
 from relaqs.slot_policies.registry import DEFAULT_SLOT_POLICY, make_slot_policy
 
 if TYPE_CHECKING:

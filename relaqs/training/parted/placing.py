@@ -30,7 +30,7 @@ from relaqs.parts.plan import PlacedPlan, PlacedPolicy
 from relaqs.parts.view import WAITS, NodeResources, Parts, PlacedJobs, PlacedView
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.taking_turns import TakingTurns
-from relaqs.sharing.goals import Stop
+from relaqs.sharing.view import Stop
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.parted.cut import ModelCut, Part
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from relaqs_lab.group_policies.registry import GROUP_POLICIES, make_group_policy
 from relaqs_lab.groups import Fleet, GroupPlan, GroupPolicy, GroupView, Subtasks, SubtaskTimes
 
-from relaqs.policies.by_name import PolicyError
+from relaqs.policies.registry import PolicyError
 from tests.lab.group_policies.made_up import any_group_view, random_subtasks
 
 everyone = pytest.mark.parametrize("name", GROUP_POLICIES)

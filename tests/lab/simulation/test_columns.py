@@ -10,8 +10,7 @@ from relaqs_lab.simulation.simulator import JobColumns
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Index, LeastAttainedService, MaxSum, ShortestRemainingTime
 from relaqs.scheduling import Allocator
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import Kind, Policy
 
 CORES = 16.0
 EPOCH_SECONDS = 0.5

@@ -20,8 +20,7 @@ from relaqs_lab.simulation import (
 from relaqs_lab.simulation.workload import Workload
 
 from relaqs.policies import Fair, Fifo, Index
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Kind, View
+from relaqs.sharing.view import Kind, Plan, Policy, View
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

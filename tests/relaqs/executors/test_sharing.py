@@ -19,8 +19,7 @@ from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.runner import JobRunner
 from relaqs.policies import Index
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Kind, View
+from relaqs.sharing.view import Kind, Plan, Policy, View
 from tests.relaqs.executors.toy_jobs import Number, ToyJob, Waits
 from tests.relaqs.listening import Listens
 

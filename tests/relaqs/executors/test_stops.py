@@ -15,8 +15,7 @@ from relaqs.executors.dask import DaskExecutor
 from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.opening import connect
 from relaqs.policies import Fair
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import View
+from relaqs.sharing.view import Plan, View
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, run_to_end, running_cluster
 from tests.relaqs.executors.toy_jobs import ToyJob, counted, counting_job
 

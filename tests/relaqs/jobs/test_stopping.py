@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relaqs.jobs.stopping import StopReason, StopRules, answer_pixels, curve_pixels
+from relaqs.progress import StopReason, StopRules, answer_pixels, curve_pixels
 
 INF, NAN = math.inf, math.nan
 

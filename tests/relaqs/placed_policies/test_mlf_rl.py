@@ -26,7 +26,7 @@ from relaqs.placed_policies.mlf_rl import (
 )
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.by_name import PolicyError
+from relaqs.policies.registry import PolicyError
 from tests.relaqs.placed_policies.made_up import any_placed_view, jobs_of, parts_of
 
 SMALL = [0.3, 1.0, 1e9, 1e6]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, Plan, Policy, View
 
 EPOCH_SECONDS = 0.5
 WATCHED_CELLS = 10

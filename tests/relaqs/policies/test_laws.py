@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from relaqs.sharing.division import FEWEST_UNITS, fill_evenly
 from relaqs.sharing.outlook import fit_quality_curves
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from relaqs.sharing.view import Jobs, JobView, Kind, Policy, View
 from tests.relaqs.policies.views import any_job, any_view, every_policy
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from relaqs.policies import Index, LeastAttainedService, MaxSum
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, Policy, View
 
 STEPS = 12  # of every query
 UNKNOWN = 1.0  # relative error before the first result

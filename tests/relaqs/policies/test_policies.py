@@ -21,8 +21,7 @@ from relaqs.policies import (
     Utility,
     WeightedFair,
 )
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import History, JobView, Kind, Observation
+from relaqs.sharing.view import History, JobView, Kind, Observation, Policy
 from tests.relaqs.policies.views import cores, query, training
 
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from relaqs.policies import POLICIES, Index, Milestones, PolicyError, make_policy, why_cores_moved
-from relaqs.sharing.plan import Policy
+from relaqs.sharing.view import Policy
 from tests.relaqs.policies.views import every_policy
 
 

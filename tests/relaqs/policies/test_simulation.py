@@ -19,8 +19,7 @@ from relaqs.policies import (
     WeightedFair,
 )
 from relaqs.sharing.division import fill_evenly
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import Kind
+from relaqs.sharing.view import Kind, Policy
 from tests.relaqs.policies.cluster import (
     EPOCH_SECONDS,
     Epoch,

@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from relaqs.policies import POLICIES, Utility
-from relaqs.sharing.plan import Policy
-from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, Policy, View
 
 STEPS_OF_A_QUERY = 50
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relaqs.prediction.arrival import REACHED, Course, Seen, expected, fraction_at
+from relaqs.prediction.ahead import REACHED, Course, Seen, expected, fraction_at
 from tests.few_and_many import few_and_many
 
 ENDS = (0.01, 0.02, 0.04, 0.07, 0.12, 0.19, 0.29, 0.39, 0.49, 0.59, 0.69, 0.79, 0.89, 1.0)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from relaqs.prediction.accuracy_ahead import FEWEST_PASSES, accuracy_ahead
-from relaqs.prediction.extrapolation import FEWEST, foresee
+from relaqs.prediction.accuracy import FEWEST, FEWEST_PASSES, accuracy_ahead, foresee
 
 FloatArray = NDArray[np.float64]
 END = 60.0

@@ -14,7 +14,7 @@ import pytest
 import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.stopping import StopReason
+from relaqs.progress import StopReason
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.publisher import QueryTimeoutError
 from relaqs.queries.snapshot import Snapshot

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from relaqs import ArgumentError, OnlineQuery
 from relaqs.cli import program
 from relaqs.jobs.job import JobDescription
-from relaqs.prediction.arrival import REACHED, Expected
+from relaqs.prediction.ahead import REACHED, Expected
 from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise

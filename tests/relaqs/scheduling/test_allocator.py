@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair, Index, MaxSum, WeightedFair
-from relaqs.scheduling import EPOCH_SECONDS, Allocator, forecast
+from relaqs.scheduling import EPOCH_SECONDS, Allocator, desk
 from relaqs.sharing.division import fill_evenly
-from relaqs.sharing.plan import Plan, Policy
-from relaqs.sharing.view import Kind, View
+from relaqs.sharing.view import Kind, Plan, Policy, View
 
 CORES = 4.0
 
@@ -166,13 +165,13 @@ def test_a_first_look_at_training_data_costs_and_tells_nothing() -> None:
 
 def test_only_jobs_that_reported_anew_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[tuple[str, ...]] = []
-    fit = forecast.fit_quality_curves
+    fit = desk.fit_quality_curves
 
     def noted(jobs):  # type: ignore[no-untyped-def]
         fitted.append(jobs.ids)
         return fit(jobs)
 
-    monkeypatch.setattr(forecast, "fit_quality_curves", noted)
+    monkeypatch.setattr(desk, "fit_quality_curves", noted)
     recorder = Recorder()
     allocator = with_jobs(recorder, *(JobDescription(id, Kind.QUERY) for id in "abc"))
     fitted.clear()

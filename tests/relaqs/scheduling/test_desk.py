@@ -10,8 +10,7 @@ import pytest
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair, WeightedFair
 from relaqs.scheduling import EPOCH_SECONDS, Desk
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import View
+from relaqs.sharing.view import Plan, View
 
 CORES = 2.0
 TASK_CORE_SECONDS = 0.05

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from relaqs.jobs.job import JobDescription
-from relaqs.prediction.series import WINDOW
-from relaqs.scheduling.accounts import Account
-from relaqs.scheduling.forecast import LEAST_CORE_SECONDS, refresh, steps_ahead
+from relaqs.prediction.curves import WINDOW
+from relaqs.scheduling.desk import LEAST_CORE_SECONDS, Account, refresh, steps_ahead
 from relaqs.sharing.outlook import fit_quality_curves
 from relaqs.sharing.view import Jobs, Kind
 

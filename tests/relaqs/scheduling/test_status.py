@@ -9,7 +9,7 @@ import pytest
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies import Fair
 from relaqs.scheduling import Allocator
-from relaqs.scheduling.accounts import KEPT_STEPS, WINDOW_SECONDS, Usage
+from relaqs.scheduling.desk import KEPT_STEPS, WINDOW_SECONDS, Usage
 from relaqs.sharing.view import Kind
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import isotonic_regression
 
-from relaqs.sharing.greedy import allocate_greedily, envelope_slopes, take_most_valued
+from relaqs.sharing.division import allocate_greedily, envelope_slopes, take_most_valued
 
 
 def greedy_loop(gains: np.ndarray, most: np.ndarray, units: int) -> np.ndarray:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from relaqs.prediction import SUBLINEAR, WINDOW, Curves
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, View
+from relaqs.sharing.view import History, Jobs, JobView, Kind, Observation, Plan, View
 from tests.relaqs.policies.views import query, training, view
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from relaqs import ArgumentError, DataError, Session, connect
-from relaqs.jobs.stopping import StopReason
 from relaqs.policies import Fair, LoadControl
-from relaqs.sharing.goals import Goals, Stop
+from relaqs.progress import StopReason
+from relaqs.sharing.view import Goals, Stop
 from relaqs.training import (
     BoostedClassifier,
     KMeans,

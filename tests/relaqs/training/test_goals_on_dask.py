@@ -9,8 +9,8 @@ import pytest
 from distributed import LocalCluster
 
 from relaqs import connect
-from relaqs.jobs.stopping import StopReason
 from relaqs.policies import Fair, LoadControl
+from relaqs.progress import StopReason
 from relaqs.training import BoostedClassifier, LogisticRegression, MiniBatchPerceptron, Perceptron
 
 DIGITS = "SELECT * FROM digits"

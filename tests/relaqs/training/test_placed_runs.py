@@ -16,7 +16,7 @@ from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.view import NodeResources, PlacedJobs, PlacedView
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
-from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
+from relaqs.sharing.view import AccuracySoFar, Goals, Stop
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.placing import (

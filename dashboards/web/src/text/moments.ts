@@ -2,7 +2,7 @@
  * How dates and times with an interval are written: 2020-05-16 ± 12 days.
  *
  * The half-width has two significant digits and a unit of time, and the moment is written as finely as that. The
- * terminal and HTML renderings of a snapshot do the same in Python (relaqs/rendering/moments.py).
+ * terminal and HTML renderings of a snapshot do the same in Python (relaqs/rendering/rounding.py).
  */
 
 import { type Cell, position } from "../answer/cells";

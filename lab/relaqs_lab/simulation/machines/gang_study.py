@@ -18,7 +18,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.gangs.plan import SlotPolicy
 from relaqs.gangs.view import Gangs, Nodes
-from relaqs.policies.by_name import policy_in_words
+from relaqs.policies.registry import policy_in_words
 from relaqs.slot_policies.ones.evolution import Draws
 from relaqs.slot_policies.registry import make_slot_policy
 from relaqs_lab.records.gang_run import GangRun, GangTimes, SlotSeries
