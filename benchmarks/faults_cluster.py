@@ -51,6 +51,16 @@ class Processes:
     def alive(self) -> list[psutil.Process]:
         return [each for each in psutil.process_iter() if self._is_ours(each)]
 
+    def left_after_sigterm(self, seconds: float) -> list[psutil.Process]:
+        """Send SIGTERM to all there are, and return those that are there after so many seconds."""
+        for each in self.alive():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.terminate()
+        deadline = time.monotonic() + seconds
+        while (alive := self.alive()) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        return alive
+
     def kill(self) -> None:
         """Kill all there are, again and again until none is left."""
         deadline = time.monotonic() + WAIT_SECONDS
@@ -72,9 +82,7 @@ class Cluster:
     """A scheduler, a worker on its own and one with a nanny. A context manager; at its end all is gone."""
 
     def __init__(self, processes: Processes) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
+        self._port = free_port()
         self.address = f"tcp://127.0.0.1:{self._port}"
         self._processes = processes
         self._scheduler: Process | None = None
@@ -160,6 +168,12 @@ class Cluster:
             self.worker_pids = sorted(client.run(os.getpid, on_error="ignore").values())
             return len(self.worker_pids) >= len(WORKERS)
         return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def kill_tree(process: Process) -> None:

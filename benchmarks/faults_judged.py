@@ -73,17 +73,25 @@ class Truth:
             ), f"{said['error']}: {said['text']}"
         if "losses" in said:
             return (EQUAL, "") if tuple(said["losses"]) == self.losses else (WRONG, "it has other losses")
-        found = pa.ipc.open_stream(base64.b64decode(said["answer"])).read_all()
+        encoded = said["answer"] if "answer" in said else said["served"]
+        found = pa.ipc.open_stream(base64.b64decode(encoded)).read_all()
+        if "served" in said:  # the types are those of the protocol
+            found = found.cast(self.answers[number].schema)
         wrong = difference(self.answers[number], found)
         return (EQUAL, "") if wrong is None else (WRONG, wrong)
 
 
 @dataclass
 class Tally:
-    """How often what happened: (kind, verdict) → times. notes: of each verdict that is not `EQUAL`."""
+    """How often what happened: (kind, verdict) → times.
+
+    longest: after how many seconds the last answer to queries beside a kind came.
+    notes: of each verdict that is not `EQUAL`.
+    """
 
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    longest: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, kind: str, what: str, verdict: tuple[str, str]) -> None:
@@ -95,9 +103,17 @@ class Tally:
     def is_good(self) -> bool:
         return all(verdict in GOOD for _, verdict in self.counted)
 
-    def table(self, kinds: Sequence[str]) -> Table:
-        table = Table("fault", "times", *VERDICTS)
+    def rows(self, kinds: Sequence[str]) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("fault", "times", *VERDICTS, "longest s")]
         for kind in kinds:
-            row = [str(self.counted[kind, verdict]) for verdict in VERDICTS]
-            table.add_row(kind, str(self.faults[kind]), *row)
+            counts = (str(self.counted[kind, verdict]) for verdict in VERDICTS)
+            longest = f"{self.longest[kind]:.1f}" if kind in self.longest else ""
+            rows.append((kind, str(self.faults[kind]), *counts, longest))
+        return rows
+
+    def table(self, kinds: Sequence[str]) -> Table:
+        head, *others = self.rows(kinds)
+        table = Table(*head)
+        for row in others:
+            table.add_row(*row)
         return table
