@@ -216,6 +216,7 @@ class Session(HoldsTables, PacesLoops):
         params: Parameters | None = None,
         intervals: bool = True,
         timezone: str | None = None,
+        plan: OnlinePlan | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
@@ -225,6 +226,7 @@ class Session(HoldsTables, PacesLoops):
             options: what `online_sql` takes as keyword arguments.
             intervals: False leaves error bars out, so that their cost can be measured.
             timezone: by which this query reads and shows moments. The default is that of the session.
+            plan: what `plan` has returned for the same. None: it is planned.
 
         Raises:
             SqlError: the SQL is wrong.
@@ -238,7 +240,8 @@ class Session(HoldsTables, PacesLoops):
         """
         submitted_at = time.perf_counter()
         with naming("planning", sql):
-            plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
+            if plan is None:
+                plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
             if not plan.is_estimated and options.fallback == "error":
                 raise UnsupportedError(
                     f"the query has no sound estimate: {'; '.join(plan.reasons)}. "

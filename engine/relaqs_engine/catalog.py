@@ -43,6 +43,7 @@ class Catalog:
         chosen: for tables with several layouts, the layout that a table's name stands for here. The default
             is the first layout.
         left_out: tables that are there and cannot be opened, by name, and why. To ask one raises its error.
+        tables: the layouts by the names that queries use: for each table the one that is chosen here.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> list(CATALOG.tables)
@@ -58,6 +59,7 @@ class Catalog:
     layouts: tuple[Layout, ...]
     chosen: tuple[tuple[str, str], ...] = ()
     left_out: tuple[tuple[str, RelaqsError], ...] = field(default=(), compare=False)
+    tables: Mapping[str, Layout] = field(init=False, repr=False, compare=False)
     _by_name: dict[str, Layout] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +74,12 @@ class Catalog:
         for name, (first, *others) in _by_table(self.layouts).items():
             for other in others:
                 _check_same_table(name, first, other)
+        chosen = dict(self.chosen)
+        tables = {
+            name: next((layout for layout in several if layout.table == chosen.get(name)), several[0])
+            for name, several in _by_table(self.layouts).items()
+        }
+        object.__setattr__(self, "tables", tables)
         named = [*((each.table, each) for each in self.layouts), *self.tables.items()]
         object.__setattr__(self, "_by_name", {name.lower(): layout for name, layout in named})
 
@@ -175,15 +183,6 @@ class Catalog:
     def measured(self, reading: ReadingDatabase) -> Catalog:
         """Return this catalog, small plain tables with the statistics that estimates of others can use."""
         return replace(self, layouts=measured_beside(self.layouts, reading))
-
-    @property
-    def tables(self) -> Mapping[str, Layout]:
-        """Return the layouts by the names that queries use: for each table the one that is chosen here."""
-        chosen = dict(self.chosen)
-        return {
-            name: next((layout for layout in several if layout.table == chosen.get(name)), several[0])
-            for name, several in _by_table(self.layouts).items()
-        }
 
     def choices(self, tables: Iterable[str]) -> Iterator[Catalog]:
         """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES.

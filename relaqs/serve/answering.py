@@ -270,6 +270,7 @@ class Answering:
                 params=values or None,
                 intervals=not asker.settings.is_exact,
                 timezone=asker.settings.timezone,
+                plan=plan,
             )
         return plan, query
 

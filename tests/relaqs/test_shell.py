@@ -16,6 +16,8 @@ from pathlib import Path
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -23,7 +25,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.statements import is_finished, statements_of
+from relaqs_engine.sql.statements import _by_tokens, is_finished, statements_of
 from rich.console import Console
 
 import relaqs
@@ -279,3 +281,23 @@ def test_statements_end_at_semicolons_outside_of_quotes_and_comments() -> None:
     assert is_finished(f"{text};")
     with pytest.raises(SqlError, match="never closed"):
         statements_of("SELECT /* 1")
+
+
+PIECES = st.sampled_from(
+    [
+        *("SELECT", "count", "SHOW", "CALL", "EXPLAIN", "'a;b'", "'it''s'", '"x;y"', "1e3", "1_000", "::"),
+        *("||", "e'x'", "--", "/*", "*/", ";", "$", "'", "\\", "{#", "é", "\u00a0"),
+        *"(),.=*:[]<>|%+! \t\n",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=10).map("".join))
+def test_a_plain_text_is_told_apart_as_by_its_tokens(text: str) -> None:
+    try:
+        expected = [(each.sql.strip(), each.line, each.column) for each in _by_tokens(text)]
+    except SqlError:
+        with pytest.raises(SqlError):
+            statements_of(text)
+    else:
+        assert [(each.sql.strip(), each.line, each.column) for each in statements_of(text)] == expected

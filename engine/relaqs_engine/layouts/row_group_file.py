@@ -14,12 +14,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from relaqs_engine.duck import ROW_GROUP_PROTOCOL, FileState
 from relaqs_engine.layouts.footers import footer, schema_elements
 from relaqs_engine.layouts.thrift import BINARY, I32, I64, LIST, STRUCT, Field, binary, listed, struct, whole
 
-_NAME = re.compile(rf"(?:{ROW_GROUP_PROTOCOL}://)?/?([0-9a-f]+)/(\d+)/([\d-]+)\.parquet")
+_NAME = re.compile(rf"(?:{ROW_GROUP_PROTOCOL}://)?/?(([0-9a-f]+)/(\d+)/([\d-]+))-([0-9a-f]{{8}})\.parquet")
 _MAGIC = b"PAR1"
 _FOOTERS_KEPT = 1024
 # The numbers of Parquet's Thrift definition.
@@ -54,25 +55,30 @@ class RowGroupFile:
 
     @property
     def name(self) -> str:
-        """Return the name by which a statement reads it.
+        """Return the name by which a statement reads it. It ends with a checksum of itself.
 
         >>> RowGroupFile("0a", 5, (0, 3)).name
-        'rowgroup://0a/5/0-3.parquet'
+        'rowgroup://0a/5/0-3-11d52a51.parquet'
         """
-        columns = "-".join(map(str, self.columns))
-        return f"{ROW_GROUP_PROTOCOL}://{self.state_digest}/{self.group}/{columns}.parquet"
+        said = f"{self.state_digest}/{self.group}/{'-'.join(map(str, self.columns))}"
+        return f"{ROW_GROUP_PROTOCOL}://{said}-{_checksum(said)}.parquet"
 
     @classmethod
     def named(cls, name: str) -> RowGroupFile | None:
-        """Return what a name stands for, None where it is no such name.
+        """Return what a name stands for, None where it is no such name, or none that was given out.
 
-        >>> RowGroupFile.named("rowgroup://0a/5/0-3.parquet")
+        >>> RowGroupFile.named("rowgroup://0a/5/0-3-11d52a51.parquet")
         RowGroupFile(state_digest='0a', group=5, columns=(0, 3))
+        >>> RowGroupFile.named("rowgroup://0a/4/0-3-11d52a51.parquet")
         """
         found = _NAME.fullmatch(name)
-        if found is None:
+        if found is None or found[5] != _checksum(found[1]):
             return None
-        return cls(found[1], int(found[2]), tuple(map(int, found[3].split("-"))))
+        return cls(found[2], int(found[3]), tuple(map(int, found[4].split("-"))))
+
+
+def _checksum(text: str) -> str:
+    return f"{crc32(text.encode()):08x}"
 
 
 def is_understood(chunk: Any) -> bool:

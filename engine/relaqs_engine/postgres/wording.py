@@ -13,6 +13,7 @@ from relaqs_engine.sql.dialect import tokens_of
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _SCHEMAS = {"public", "main"}
+_SCHEMA_WORD = re.compile("|".join(_SCHEMAS), re.IGNORECASE)
 _WORDS_AS_NAMES = {TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE}
 _METADATA = re.compile(
     r"\b(pg_\w+|information_schema|current_(schema|schemas|database|catalog|user|role|setting)|session_user|"
@@ -51,6 +52,8 @@ def without_schema(sql: str, tables: Collection[str]) -> str:
     >>> without_schema('SELECT "public"."trips".fare FROM relaqs.public.trips', ["trips"])
     'SELECT "trips".fare FROM trips'
     """
+    if _SCHEMA_WORD.search(sql) is None:
+        return sql
     tokens = _tokens(sql)
     names = {name.lower() for name in tables}
     return _edited(sql, _schema_prefixes(tokens, names))

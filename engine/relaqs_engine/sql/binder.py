@@ -12,7 +12,14 @@ from sqlglot.schema import MappingSchema
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.constants import Parameters, at_one_moment, named_as_before, with_values
+from relaqs_engine.sql.constants import (
+    Parameters,
+    at_one_moment,
+    may_have_parameters,
+    named_as_before,
+    tells_the_time,
+    with_values,
+)
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.types_by_name import TypesByName
 from relaqs_engine.sql.written import WrittenSql
@@ -92,6 +99,8 @@ class Binder:
         Its columns keep their names. Safe to call from any thread.
         """
         given = sql if isinstance(sql, WrittenSql) else WrittenSql(sql)
+        if not (may_have_parameters(given.sql, parameters) or tells_the_time(given.sql)):
+            return given
         with self.spending(self.effort) as own, given.placing():
             valued = with_values(given, parameters, own._cursor.typed_text)
             frozen = at_one_moment(valued, own._cursor.typed_texts_of, self._column_names)

@@ -52,6 +52,11 @@ class _Place:
     key: int | str
 
 
+def may_have_parameters(sql: str, parameters: Parameters | None) -> bool:
+    """Return whether values are given for parameters, or the text has a character that begins one."""
+    return parameters is not None or "?" in sql or "$" in sql
+
+
 def with_values(
     written: WrittenSql, parameters: Parameters | None, typed_text: Callable[[Any], TypedText]
 ) -> WrittenSql:
@@ -76,7 +81,7 @@ def with_values(
     params=[…], in the shell with --param 1=…; at line 1, column 20
     """
     sql = written.sql
-    if parameters is None and "?" not in sql and "$" not in sql:
+    if not may_have_parameters(sql, parameters):
         return written
     places = _places(sql)
     values = _by_key(parameters)

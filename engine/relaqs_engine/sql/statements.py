@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,6 +13,10 @@ from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.dialect import tokens_of
 from relaqs_engine.sql.read import UNCLOSED
 from relaqs_engine.sql.written import position_of
+
+_SPACES = " \t\n\r"
+# What is read without tokens: one statement of plain characters and texts, without a comment or a semicolon.
+_ONE_PLAIN = re.compile(r"(?:[A-Za-z0-9_ \t\n\r.,()\[\]<>=!*+%:|]|'[^'\\]*'|\"[^\"\\]*\")*")
 
 PlacedError: TypeAlias = SqlError | ExpressionError
 
@@ -55,6 +60,10 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     2 SELECT ';' AS mark True
     2 SELECT 2 False
     """
+    return _by_tokens(text) if _ONE_PLAIN.fullmatch(text) is None else _only(text)
+
+
+def _by_tokens(text: str) -> tuple[Statement, ...]:
     try:
         tokens = tokens_of(text)
     except TokenError:
@@ -68,6 +77,15 @@ def statements_of(text: str) -> tuple[Statement, ...]:
             found.append(_statement(text, own, is_ended=True))
             own = []
     return (*found, _statement(text, own, is_ended=False)) if own else tuple(found)
+
+
+def _only(text: str) -> tuple[Statement, ...]:
+    """Return the statement of a text that has one at most, and no comment."""
+    sql = text.strip(_SPACES)
+    if not sql:
+        return ()
+    line, column = position_of(text, text.index(sql[0]))
+    return (Statement(sql, line, column, is_ended=False),)
 
 
 def is_finished(text: str) -> bool:

@@ -119,7 +119,15 @@ def test_a_name_belongs_to_one_state_of_the_file(tmp_path: Path) -> None:
         footer(before)
 
 
-@pytest.mark.parametrize("name", ["t.parquet", "rowgroup://zz/0/1.parquet", "rowgroup://0a/0/../1.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t.parquet",
+        "rowgroup://zz/0/1-11d52a51.parquet",
+        "rowgroup://0a/0/../1-11d52a51.parquet",
+        "rowgroup://0a/4/0-3-11d52a51.parquet",
+    ],
+)
 def test_other_names_stand_for_nothing(name: str) -> None:
     assert RowGroupFile.named(name) is None
     system = RowGroupFileSystem([])
