@@ -27,7 +27,7 @@ PACKAGES = {
 
 # Arrows point downward only, one way. What lies above is found by entry points: see `relaqs/plugins.py`.
 MAY_IMPORT = {
-    "relaqs_bootstrap": {"numpy", "scipy"},
+    "relaqs_bootstrap": {"numpy"},
     "relaqs_engine": {
         "relaqs_bootstrap",
         "sqlglot",

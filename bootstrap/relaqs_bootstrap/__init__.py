@@ -8,7 +8,7 @@ Arrays in, arrays out. Shapes are written with these letters everywhere:
     R   replicate blocks: disjoint random sets of sampling units
     P   pairs (group, block) in which rows were seen
 
-Nothing here knows SQL, Arrow, files, clocks or random generators; numpy and scipy.special only.
+Nothing here knows SQL, Arrow, files, clocks or random generators; numpy only.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ __all__ = [
     "unseen_units_bound",
 ]
 
-# Names are loaded when they are first used: scipy takes a third of a second, and the array types need none.
+# Names are loaded when they are first used: most of those who import this need the array types alone.
 _HOMES = {
     "Doubt": "relaqs_bootstrap.certify",
     "Intervals": "relaqs_bootstrap.intervals",

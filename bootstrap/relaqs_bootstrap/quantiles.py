@@ -1,8 +1,7 @@
 """Quantiles of the normal, Student's t and the gamma distribution, fast and safe for any number of cells.
 
-Most cells need no more than a series. scipy, which takes a quarter of a second to import, is loaded for the
-first cell that does. Where very many cells need it, it computes a table, and they are read off between its
-lines: that takes a tenth of the time.
+Most cells need no more than a series in their shape. Of the others `special.py` finds each. Where these are
+very many, it computes a table, and they are read off between its lines: that takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.special import gamma_exceeded, gamma_reached, student_exceeded
 
 _NORMAL = NormalDist()
 
@@ -53,9 +53,7 @@ def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
     quantile = np.asarray(np.polyval(terms, v) / 92160.0, dtype=np.float64)
     few = freedom < max(20.0, 5.0 * z * z)  # what is not a number stays so
     if few.any():
-        from scipy.special import stdtrit
-
-        quantile[few] = stdtrit(freedom[few], probability)
+        quantile[few] = student_exceeded(freedom[few], 1.0 - probability)
     return quantile
 
 
@@ -64,9 +62,7 @@ def gamma_lower(shape: FloatArray, tail: float) -> FloatArray:
     z = normal_quantile(tail)
     quantile, few = _gamma(shape, z)
     if few.any():
-        from scipy.special import gammaincinv
-
-        quantile[few] = _small_shapes(gammaincinv, shape[few], tail, _series_least(z))
+        quantile[few] = _small_shapes(gamma_reached, shape[few], tail, _series_least(z))
     return quantile
 
 
@@ -75,9 +71,7 @@ def gamma_upper(shape: FloatArray, tail: float) -> FloatArray:
     z = -normal_quantile(tail)
     quantile, few = _gamma(shape, z)
     if few.any():
-        from scipy.special import gammainccinv
-
-        quantile[few] = _small_shapes(gammainccinv, shape[few], tail, _series_least(z))
+        quantile[few] = _small_shapes(gamma_exceeded, shape[few], tail, _series_least(z))
     return quantile
 
 
@@ -98,7 +92,7 @@ def _series_least(z: float) -> float:
 def _small_shapes(
     inverse: Callable[[FloatArray, float], FloatArray], shape: FloatArray, tail: float, most: float
 ) -> FloatArray:
-    """Return the quantiles of shapes up to `most`, by scipy's `inverse` or by a table of it."""
+    """Return the quantiles of shapes up to `most`, by `inverse` or by a table of it."""
     if len(shape) < TABLE_LINES:
         return inverse(shape, tail)
     quantile = np.empty_like(shape)

@@ -6,6 +6,7 @@ import numpy as np
 
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_bootstrap.quantiles import normal_quantile
+from relaqs_bootstrap.special import log_normal_below
 
 _STEPS = 40  # of bisection, which leave 1e-8 of the bracket
 _LEAST_SLACK = 1e-3  # in half-widths: a factor of about a thousand
@@ -40,14 +41,12 @@ def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
 
 def _factor_near(slack: FloatArray, confidence: float) -> FloatArray:
     """Return the factor of estimates that are near a bar, by bisection."""
-    from scipy.special import log_ndtr  # a quarter of a second, for answers with a bar only
-
     usual = normal_quantile((1.0 + confidence) / 2.0)
     tail = np.log((1.0 - confidence) / 2.0)
     bar = np.maximum(slack, _LEAST_SLACK) * usual  # standard errors below the estimate
     low, high = np.full(bar.shape, usual), usual + 1.2 * (-tail) / bar
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
-        unlikely = log_ndtr(-middle) - log_ndtr(bar - middle) <= tail
+        unlikely = log_normal_below(-middle) - log_normal_below(bar - middle) <= tail
         low, high = np.where(unlikely, low, middle), np.where(unlikely, middle, high)
     return np.asarray(high / usual)

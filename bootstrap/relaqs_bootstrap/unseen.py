@@ -8,6 +8,7 @@ import numpy as np
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_bootstrap.quantiles import gamma_upper
+from relaqs_bootstrap.special import misses_exceeded
 from relaqs_bootstrap.variance import check_fraction
 
 _ROUNDING = 1e-9
@@ -63,10 +64,8 @@ def most_unseen_groups(singletons: IntArray, fraction: float, tail: float) -> Fl
     check_fraction(fraction)
     if fraction == 1.0:
         return np.zeros(len(singletons))
-    from scipy.special import nbdtrik
-
     distinct, place = np.unique(singletons, return_inverse=True)
-    most = np.ceil(nbdtrik(1.0 - tail, distinct + 1.0, fraction) - _ROUNDING)
+    most = np.ceil([misses_exceeded(int(each) + 1, fraction, tail) - _ROUNDING for each in distinct])
     found: FloatArray = np.maximum(most, 0.0)[place]
     return found
 

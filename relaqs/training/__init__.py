@@ -6,6 +6,13 @@ There is no scheduling here, and `import relaqs` loads nothing of this. scikit-l
 where an estimator is made.
 """
 
+from importlib.util import find_spec
+
+from relaqs.plugins import needed
+
+if find_spec("scipy") is None:
+    raise needed("scipy", "training", "train")
+
 from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
 from relaqs.training.algorithms.k_means import KMeans
 from relaqs.training.algorithms.lasso import Lasso

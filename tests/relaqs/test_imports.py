@@ -184,6 +184,7 @@ print(refusal(answer.to_pandas))
 print(refusal(answer.to_polars))
 print(refusal(answer.plot))
 print(refusal(lambda: relaqs.connect(warehouse, cluster="tcp://127.0.0.1:1")))
+print(refusal(lambda: __import__("relaqs.training")))
 """
 
 
@@ -195,5 +196,5 @@ def test_each_error_for_want_of_a_package_names_its_extra(warehouse: Path) -> No
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
     named = [re.search(r"pip install 'relaqs\[(\w+)\]'", line)[1] for line in ended.stdout.splitlines()]
-    assert named == ["pandas", "polars", "plot", "cluster"]
+    assert named == ["pandas", "polars", "plot", "cluster", "train"]
     assert set(named) <= set(extras)

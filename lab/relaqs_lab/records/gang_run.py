@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
+from relaqs.plugins import needed
 from relaqs_lab.records.comparison import Figure, ratio_to
 from relaqs_lab.records.schedule_run import RunSource
 from relaqs_lab.records.store import column, number
@@ -186,7 +187,10 @@ def wilcoxon_p(runs: Sequence[GangRun], reference: Sequence[GangRun]) -> float:
 
     A pair is a job's time from arrival to end under both. NaN where no seed has both, or a job did not end.
     """
-    from scipy.stats import wilcoxon
+    try:
+        from scipy.stats import wilcoxon
+    except ModuleNotFoundError as error:
+        raise needed("scipy", "comparing runs", "lab") from error
 
     theirs = {run.seed: run.jobs.completion_seconds for run in reference}
     pairs = [(run.jobs.completion_seconds, theirs[run.seed]) for run in runs if run.seed in theirs]

@@ -20,6 +20,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 
+from relaqs.plugins import needed
 from relaqs_lab.simulation.machines.workloads import Convergence, ElasticJob, GangWorkload, Trainable
 
 STAGES = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
@@ -79,7 +80,10 @@ class MeasuredRates:
 
     def _interpolator(self) -> Any:
         if not self._between:
-            from scipy.interpolate import LinearNDInterpolator
+            try:
+                from scipy.interpolate import LinearNDInterpolator
+            except ModuleNotFoundError as error:
+                raise needed("scipy", "a model whose speed was measured", "lab") from error
 
             self._between.append(LinearNDInterpolator(self.everything[:, :3], self.everything[:, 3:]))
         return self._between[0]
