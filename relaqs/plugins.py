@@ -141,6 +141,8 @@ def _loaded(entry: EntryPoint, words: str) -> Any:
         raise MissingPackageError(
             f"{words} needs {error.name}, which is not installed; install it, or uninstall the package"
         ) from error
+    except MissingPackageError:  # it says what to install
+        raise
     except Exception as error:  # a stranger's module may raise anything when it is imported
         raise _broken(entry, words, error) from error
 

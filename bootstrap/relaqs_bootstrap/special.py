@@ -159,7 +159,7 @@ def misses_exceeded(hits: int, chance: float, tail: float) -> float:
     wanted = math.log(tail)
     if hits == 1:
         return wanted / log_miss - 1.0
-    deviate = (gamma_exceeded(np.array([float(hits)]), tail)[0] - hits) / math.sqrt(hits)
+    deviate = (float(gamma_exceeded(np.array([float(hits)]), tail)[0]) - hits) / math.sqrt(hits)
     before = max(hits / chance - hits + deviate * math.sqrt(hits * (1.0 - chance)) / chance, 0.0)
     at, after = log_more(before), before + max(1.0, 1e-3 * before)
     for _ in range(_MOST_STEPS):
@@ -207,10 +207,10 @@ def _gamma_fraction(a: FloatArray, x: FloatArray) -> FloatArray:
     return value
 
 
-def _beta_fraction(a: Reals, b: Reals | float, x: Reals) -> Reals:
+def _beta_fraction(a: Reals | float, b: Reals | float, x: Reals) -> Reals:
     """Return the incomplete beta function over x^a (1-x)^b / B(a, b), for x up to (a+1)/(a+b+2)."""
-    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
-    value = d
+    d = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    c, value = d / d, d
     for n in range(1, _MOST_TERMS):
         product = n * (b - n) * x / ((a + 2 * n - 1.0) * (a + 2 * n))
         d, c = 1.0 / (product * d + 1.0), 1.0 + product / c

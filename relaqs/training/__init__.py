@@ -8,10 +8,10 @@ where an estimator is made.
 
 from importlib.util import find_spec
 
-from relaqs.plugins import needed
+from relaqs.plugins import needed as _needed
 
 if find_spec("scipy") is None:
-    raise needed("scipy", "training", "train")
+    raise _needed("scipy", "training", "train")
 
 from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
 from relaqs.training.algorithms.k_means import KMeans

@@ -185,6 +185,11 @@ print(refusal(answer.to_polars))
 print(refusal(answer.plot))
 print(refusal(lambda: relaqs.connect(warehouse, cluster="tcp://127.0.0.1:1")))
 print(refusal(lambda: __import__("relaqs.training")))
+
+from relaqs.cli import ADDED, program
+
+for name in program.list_commands(None):
+    assert program.get_command(None, name) is not None  # each says what it misses when it runs
 """
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from relaqs_lab.records.schedule_run import Ran, ScheduleRun
@@ -24,7 +24,6 @@ from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs.training.run import TrainingRun
 from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import Arrival
 from relaqs_tpch.noted import NotedPolicy
@@ -34,6 +33,9 @@ from relaqs_tpch.steps import steps_of_query, steps_of_training
 from relaqs_tpch.training import MOST_STEPS, training_job
 from relaqs_tpch.truth import Truth
 from relaqs_tpch.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from relaqs.training.run import TrainingRun
 
 LOOK_SECONDS = 0.25  # between pictures for whoever watches
 
@@ -211,7 +213,7 @@ class _LiveRun:
         assert job.handle is not None, job
         meters = self._executor.steps(job.id)
         submitted_at = self._started + job.submitted_seconds
-        if isinstance(job.handle, TrainingRun):
+        if not isinstance(job.handle, OnlineQuery):
             steps = steps_of_training(job.handle.steps, meters, submitted_at=submitted_at)
             return Ran(job.arrival.name, Kind.TRAINING, steps)
         assert job.arrival.number is not None, job

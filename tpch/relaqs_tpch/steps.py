@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from relaqs_lab.records.query_run import Steps
 
 from relaqs.queries.snapshot import Snapshot
-from relaqs.training import TrainingStep
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.truth import Truth, Verdict
+
+if TYPE_CHECKING:
+    from relaqs.training import TrainingStep
 
 Meters = Mapping[int, StepMeter]
 

@@ -42,7 +42,7 @@ ALGORITHMS = tuple(_JOBS)
 
 def can_train() -> bool:
     """Whether the packages of the extra `train` are installed."""
-    return all(find_spec(name) is not None for name in ("sklearn", "threadpoolctl", "xgboost"))
+    return all(find_spec(name) is not None for name in ("scipy", "sklearn", "threadpoolctl", "xgboost"))
 
 
 def training_job(algorithm: str, seed: int = 0) -> TrainingJob | MiniBatchTraining:
