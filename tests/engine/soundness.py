@@ -105,7 +105,7 @@ def _cell(
         and not _within(low, truth, high)
     ):
         yield f"{where}: it was certain"
-    numbers = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
+    numbers = (OutputKind.ESTIMATE, OutputKind.QUANTILE, OutputKind.OF_DISTINCT)
     if kind in numbers and plan.groups_are_local and not _within(low, truth, high):
         yield f"{where}: its group was complete"
     if kind in numbers and certified:

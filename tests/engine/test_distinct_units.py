@@ -410,3 +410,38 @@ def test_a_confidence_is_kept_by_what_was_counted(tmp_path: Path) -> None:
             [row] = look.table.to_pylist()
             held += row["n_low"] <= n <= row["n_high"]
         assert held >= least  # of 40; 95 and 60 % are 38 and 24
+
+
+PAID = pa.table(
+    {
+        "k": np.arange(30_000) // 4,
+        "shop": np.arange(30_000) % 3,
+        "item": np.arange(30_000) * 7901 % 400,
+        "paid": np.random.default_rng(3).gamma(2.0, 30.0, 30_000).round(2).clip(0.0, 500.0),
+    }
+)
+
+
+@pytest.mark.parametrize("key", [{}, {"cluster_by": "k"}])
+@pytest.mark.parametrize(
+    ("value", "is_divided"),
+    [
+        ("sum(paid) / count(DISTINCT item)", True),
+        ("round(100.0 * count(DISTINCT k) / count(*), 1)", False),
+        ("count(DISTINCT item) * avg(paid)", False),
+    ],
+)
+def test_what_is_multiplied_or_divided_by_a_number_of_values_has_an_interval(
+    tmp_path: Path, key: dict[str, str], value: str, is_divided: bool
+) -> None:
+    """Together both hold in 95 % at least. Of 24 such cells five miss in less than one of 150 samples."""
+    world = world_of(tmp_path, PAID, **key)
+    plan = world.plan(f"SELECT shop, {value} AS n FROM t WHERE paid > 10 GROUP BY shop")
+    *early, last = world.estimates(plan, batches=9)
+    truth = {row["shop"]: row["n"] for row in last.table.to_pylist()}
+    made = plan.outputs[1].of_distinct
+    assert made is None or made.is_divided == is_divided
+    rows = [row for estimate in early for row in estimate.table.to_pylist() if row["n_certified"]]
+    assert len(rows) >= 12
+    assert all(row["n_low"] <= row["n"] <= row["n_high"] for row in rows)
+    assert sum(not row["n_low"] <= truth[row["shop"]] <= row["n_high"] for row in rows) <= 4

@@ -247,12 +247,12 @@ class AroundEstimator:
         """Return the ends of each COUNT(DISTINCT) and quantile that is taken over from an answer."""
         found: dict[int, CellBounds] = {}
         for i, output in enumerate(self._plan.outputs):
-            if output.kind in (OutputKind.DISTINCT, OutputKind.QUANTILE):
+            if output.kind in (OutputKind.DISTINCT, OutputKind.OF_DISTINCT, OutputKind.QUANTILE):
                 sides = CellBounds.unknown(point.num_rows)
                 for part, position in self._plan.sources[i]:
                     rows, own = self._rows_of(parts[part], point)
-                    if (so_far := parts[part].so_far) is not None:
-                        known = so_far.bounds[position]
+                    so_far = parts[part].so_far
+                    if so_far is not None and (known := so_far.bounds.get(position)) is not None:
                         sides.low[rows], sides.high[rows] = known.low[own], known.high[own]
                         sides.doubt[rows] = known.doubt[own]
                 found[i] = sides

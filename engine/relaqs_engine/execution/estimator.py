@@ -17,6 +17,7 @@ from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
+    CellEvaluator,
     ShownGroups,
     additive_columns,
     estimated_outputs,
@@ -48,7 +49,7 @@ from relaqs_engine.plans.names import (
     STATE,
     UNIT_SCALE_PARAMETER,
 )
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.outputs import OfDistinct, OutputKind
 
 # A ranking over groups with fewer rows than this shows values so far. Scaled, they would be far too high: by
 # 85 times was measured after half a percent of the rows.
@@ -246,7 +247,9 @@ class Estimator:
             return self._membership.certain_beyond(rows, candidates, at, scan.fraction)
 
         shown = _with_known_counts(plan, point.slice(0, len(places.certain)), found)
-        bounds = self._bounds(shown, groups.rows[: shown.num_rows], scan, places.certain)
+        bounds = self._bounds(
+            *(shown, groups.first(shown.num_rows), scan, places.certain), is_scaled=is_scaled and not so_far
+        )
         if is_scaled:
             shown = _with_values_within(plan, shown, bounds)
         settled = are_all and bool(places.certain.all())
@@ -423,8 +426,13 @@ class Estimator:
         # The groups are complete. What varies is the inner stage that they are compared with.
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
-    def _bounds(self, point: pa.Table, rows: FloatArray, scan: Scan, decided: BoolArray) -> BoundsByColumn:
-        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer."""
+    def _bounds(
+        self, point: pa.Table, groups: ShownGroups, scan: Scan, decided: BoolArray, *, is_scaled: bool
+    ) -> BoundsByColumn:
+        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer.
+
+        is_scaled: False where totals are as seen.
+        """
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: each.doubt_where(~decided, Reason.MAY_LEAVE) for i, each in found.items()}
         found |= {
@@ -432,9 +440,45 @@ class Estimator:
         }
         if not self._plan.columns.counts_distinct:
             return found
-        sides = self._bounds_of_distinct(point, rows, scan, decided)
-        kinds = enumerate(output.kind for output in self._plan.outputs)
-        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT and i not in found}
+        sides = self._bounds_of_distinct(point, groups.rows, scan, decided)
+        outputs = [(i, output) for i, output in enumerate(self._plan.outputs) if i not in found]
+        found |= {i: sides for i, output in outputs if output.kind is OutputKind.DISTINCT}
+        return found | (self._bounds_with_distinct(point, groups, scan, decided) if is_scaled else {})
+
+    def _bounds_with_distinct(
+        self, point: pa.Table, groups: ShownGroups, scan: Scan, decided: BoolArray
+    ) -> BoundsByColumn:
+        """Return the ends of what is multiplied or divided by COUNT(DISTINCT), for each row of the answer.
+
+        Both are judged at a confidence that leaves each half of the doubt: together they hold as asked for.
+        """
+        made = {i: output.of_distinct for i, output in enumerate(self._plan.outputs) if output.of_distinct}
+        if not made or self._plan.method is Method.NONE:
+            return {}
+        if (
+            self._variance_of is not self._variance
+        ):  # stages decide which rows count, or are part of the factor
+            return dict.fromkeys(made, CellBounds.unknown(point.num_rows))
+        sure = replace(self._request, confidence=(1.0 + self._request.confidence) / 2.0)
+        distinct = self.at(sure)._bounds_of_distinct(point, groups.rows, scan, decided)
+        factors = replace(
+            self._plan,
+            outputs=tuple(each.factor for each in made.values()),
+            membership=replace(self._plan.membership, deciders=()),
+        )
+        variance = VarianceEstimator(factors, self._state, self._cursor)
+        cells = CellEvaluator(factors, self._cursor)(groups, groups.sums[None], np.array([scan.scale]))[0]
+        intervals = IntervalEstimator(
+            *(factors, self._leading, sure, variance, variance.rows_of_largest_unit, self._ends_in),
+            rows_are_fixed=True,
+        )(groups, cells, scan)
+        found = {}
+        for place, (i, of_distinct) in enumerate(made.items()):
+            factor = CellBounds(
+                *(each[:, place] for each in (intervals.low, intervals.high, intervals.doubt))
+            )
+            found[i] = _multiplied(factor, distinct, self._plan.outputs[i].rounding, of_distinct)
+        return found
 
     def _bounds_of_known(
         self, point: pa.Table, i: int, known: DistinctCount, decided: BoolArray
@@ -552,6 +596,18 @@ def _with_values_within(plan: MergePlan, point: pa.Table, bounds: BoundsByColumn
             whole = np.where(whole < low, np.ceil(low), np.where(whole > high, np.floor(high), whole))
             point = point.set_column(i, point.column_names[i], arrow(whole).cast(point.column(i).type))
     return point
+
+
+def _multiplied(factor: CellBounds, distinct: CellBounds, rounding: float, how: OfDistinct) -> CellBounds:
+    """Return the ends of a factor times a number of distinct values, or divided by it, and then rounded."""
+    ends = [
+        np.divide(of_factor, number) if how.is_divided else of_factor * number
+        for of_factor in (factor.low, factor.high)
+        for number in (distinct.low, distinct.high)
+    ]
+    doubt = np.where(factor.doubt == Reason.NONE, distinct.doubt, factor.doubt)
+    found = CellBounds(np.min(ends, axis=0) - rounding, np.max(ends, axis=0) + rounding, doubt)
+    return found.doubt_where(~(np.isfinite(found.low) & np.isfinite(found.high)), Reason.NO_NUMBER)
 
 
 def _variance_estimator(plan: MergePlan, state: PartialRows, cursor: Cursor) -> VarianceEstimator:

@@ -25,7 +25,7 @@ from relaqs_engine.plans.times import TimeScale
 if TYPE_CHECKING:
     from relaqs_engine.execution.interval import CellIntervals
 
-_NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
+_NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.OF_DISTINCT, OutputKind.QUANTILE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _KINDS = {
     OutputKind.KEY: "group key",
     OutputKind.ESTIMATE: "estimate with an interval",
     OutputKind.DISTINCT: "estimate between the values seen and those that may be unseen",
+    OutputKind.OF_DISTINCT: "estimate by the intervals of COUNT(DISTINCT) and of what is summed",
     OutputKind.QUANTILE: "quantile between two values of the sample",
     OutputKind.BOUND: "bound",
     OutputKind.OPAQUE: "value so far, no interval",

@@ -16,6 +16,7 @@ class OutputKind(StrEnum):
     KEY = "key"  # a function of group keys alone: exact for every row shown
     ESTIMATE = "estimate"  # a number with an interval
     DISTINCT = "distinct"  # COUNT(DISTINCT x): between the values seen and those that may be unseen
+    OF_DISTINCT = "of distinct"  # by the interval of a COUNT(DISTINCT x) that it is multiplied or divided by
     QUANTILE = "quantile"  # between two values of the sample, by their ranks
     BOUND = "bound"  # MIN or MAX: at most, at least
     OPAQUE = "opaque"  # depends on aggregates, without a sound interval
@@ -34,6 +35,20 @@ class QuantileOf:
     values: str
     share: float
     rank_error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OfDistinct:
+    """A value that is a number of distinct values, or one over it, times something estimated from sums.
+
+    Attributes:
+        factor: what is estimated from sums, an output of kind ESTIMATE: sum(paid) of
+            sum(paid) / count(DISTINCT item).
+        is_divided: whether it is divided by the number of values, and not multiplied.
+    """
+
+    factor: OutputColumn
+    is_divided: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +77,7 @@ class OutputColumn:
             be. The answer's error leaves such a column out.
         time: how an estimated moment or interval is counted as a number; its error bars are of that number.
             None where it is a number itself.
+        of_distinct: for OF_DISTINCT, how its interval follows from that of COUNT(DISTINCT).
     """
 
     name: str
@@ -79,6 +95,7 @@ class OutputColumn:
     sign: Sign = Sign.EITHER
     never_certified: str = ""
     time: TimeScale | None = None
+    of_distinct: OfDistinct | None = None
 
     @property
     def certifiable(self) -> bool:

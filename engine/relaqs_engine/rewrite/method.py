@@ -84,7 +84,8 @@ def choose_method(draft: Draft) -> Draft:
 
 
 def _method(draft: Draft, groups: GroupFacts) -> Method:
-    estimated = any(output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE) for output in draft.outputs)
+    kinds = (OutputKind.ESTIMATE, OutputKind.QUANTILE, OutputKind.OF_DISTINCT)
+    estimated = any(output.kind in kinds for output in draft.outputs)
     if not draft.intervals or not estimated or groups.are_local:
         return Method.NONE
     of_sums = draft.distinct is None and not _has_moments(draft)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SCALE, SHARED_SCALE
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.outputs import OfDistinct, OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds, widest_certified
 from relaqs_engine.rewrite.averaged_times import AveragedTime, averaged_time_in
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
@@ -19,7 +19,8 @@ from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
 from relaqs_engine.sql.parse import DIALECT
 
 _OF_DISTINCT = (
-    "what is computed from COUNT(DISTINCT) has no interval; its parts have, as columns of their own"
+    "what is computed from COUNT(DISTINCT) has an interval only where it is multiplied or divided by it; its "
+    "parts have, as columns of their own"
 )
 
 
@@ -61,11 +62,18 @@ def _output(
     times: dict[str, AveragedTime],
 ) -> OutputColumn:
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
-        is_alone = isinstance(value.unnest(), exp.Column)
+        if isinstance(value.unnest(), exp.Column):
+            return OutputColumn(*(name, OutputKind.DISTINCT, type_, value.sql(DIALECT)), sign=Sign.POSITIVE)
+        found = rounded(value.unnest())
+        if not is_number(type_) or (of_distinct := _of_distinct(found.before, basis)) is None:
+            return OutputColumn(
+                *(name, OutputKind.OPAQUE, type_, value.sql(DIALECT)), never_certified=_OF_DISTINCT
+            )
         return OutputColumn(
-            *(name, OutputKind.DISTINCT if is_alone else OutputKind.OPAQUE, type_, value.sql(DIALECT)),
-            sign=Sign.POSITIVE,
-            never_certified="" if is_alone else _OF_DISTINCT,
+            *(name, OutputKind.OF_DISTINCT, type_, value.sql(DIALECT)),
+            rounding=found.by,
+            sign=of_distinct.factor.sign,
+            of_distinct=of_distinct,
         )
     if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
         is_alone = isinstance(value.unnest(), exp.Column)
@@ -109,6 +117,33 @@ def _output(
         widest=widest_certified(before),
         sign=sign_of(value, lambda column: sign_of_column(column, basis)),
     )
+
+
+def _of_distinct(value: exp.Expr, basis: dict[str, BasisColumn]) -> OfDistinct | None:
+    """Return how a value is made of COUNT(DISTINCT) and one factor, None where it is made otherwise."""
+    found = _factor_and_power(value)
+    if found is None or abs(found[1]) != 1:
+        return None
+    factor = _output("factor", "DOUBLE", found[0], basis, {}, {})
+    return OfDistinct(factor, found[1] < 0) if factor.kind is OutputKind.ESTIMATE else None
+
+
+def _factor_and_power(value: exp.Expr) -> tuple[exp.Expr, int] | None:
+    """Return a value without COUNT(DISTINCT), and which power of that it is multiplied by."""
+    value = value.unnest()
+    if isinstance(value, exp.Column) and value.name == DISTINCT_ESTIMATE:
+        return exp.Literal.number(1), 1
+    if all(column.name != DISTINCT_ESTIMATE for column in _own_columns(value)):
+        return value, 0
+    if isinstance(value, exp.Cast) and value.to.is_type("double"):
+        return _factor_and_power(value.this)
+    if not isinstance(value, exp.Mul | exp.Div):
+        return None
+    left, right = _factor_and_power(value.left), _factor_and_power(value.right)
+    if left is None or right is None:
+        return None
+    operation, sign = (exp.Mul, 1) if isinstance(value, exp.Mul) else (exp.Div, -1)
+    return operation(this=exp.paren(left[0]), expression=exp.paren(right[0])), left[1] + sign * right[1]
 
 
 def sign_of_column(column: exp.Column, basis: Mapping[str, BasisColumn]) -> Sign:

@@ -48,11 +48,14 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
         for source in draft.streams
         if source.is_derived and source.node.find(exp.UDTF, exp.Explode)
     ]
+    estimated = {
+        output: output.of_distinct.factor if output.of_distinct else output for output in draft.outputs
+    }
     reasons = {
         output: why
-        for output in draft.outputs
-        if output.kind is OutputKind.ESTIMATE
-        and (why := "; ".join([*of_all, *_reasons(output, basis, draft.sources)]))
+        for output, of_sums in estimated.items()
+        if of_sums.kind is OutputKind.ESTIMATE
+        and (why := "; ".join([*of_all, *_reasons(of_sums, basis, draft.sources)]))
     }
     outputs = (
         replace(output, never_certified=reasons.get(output, output.never_certified))
