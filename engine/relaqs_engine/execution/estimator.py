@@ -447,7 +447,7 @@ class Estimator:
 
     def _bounds_with_distinct(
         self, point: pa.Table, groups: ShownGroups, scan: Scan, decided: BoolArray
-    ) -> BoundsByColumn:
+    ) -> dict[int, CellBounds]:
         """Return the ends of what is multiplied or divided by COUNT(DISTINCT), for each row of the answer.
 
         Both are judged at a confidence that leaves each half of the doubt: together they hold as asked for.
@@ -472,11 +472,10 @@ class Estimator:
             *(factors, self._leading, sure, variance, variance.rows_of_largest_unit, self._ends_in),
             rows_are_fixed=True,
         )(groups, cells, scan)
-        found = {}
+        found: dict[int, CellBounds] = {}
         for place, (i, of_distinct) in enumerate(made.items()):
-            factor = CellBounds(
-                *(each[:, place] for each in (intervals.low, intervals.high, intervals.doubt))
-            )
+            low, high, doubt = intervals.low, intervals.high, intervals.doubt
+            factor = CellBounds(low[:, place], high[:, place], doubt[:, place])
             found[i] = _multiplied(factor, distinct, self._plan.outputs[i].rounding, of_distinct)
         return found
 
