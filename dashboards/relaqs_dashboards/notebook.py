@@ -82,5 +82,5 @@ class _Follower:
 
     def _answer(self, snapshot: Snapshot) -> Any:
         plan = self._query.plan
-        kinds = {i: output.kind.value for i, output in enumerate(plan.outputs)}
+        kinds = {i: output.part for i, output in enumerate(plan.outputs)}
         return answer_of(snapshot, kinds, ranked=plan.is_ordered)

@@ -75,7 +75,7 @@ class Panel:
         if self.reading is None or self.run is None or self.run.snapshot is None:
             return {}
         names = self.run.snapshot.estimate.column_names
-        kinds = [output.kind.value for output in self.run.plan.outputs]
+        kinds = [output.part for output in self.run.plan.outputs]
         return {
             names[i]: (i, brush)
             for i, brush in self.reading.brushes.items()

@@ -121,7 +121,7 @@ class Run:
     def answer(self) -> str:
         """The answer so far as JSON, encoded once for everybody."""
         if self.snapshot is not None and self._answer[0] != self.version:
-            kinds = {i: output.kind.value for i, output in enumerate(self.plan.outputs)}
+            kinds = {i: output.part for i, output in enumerate(self.plan.outputs)}
             shown = answer_of(self.snapshot, kinds, ranked=self.plan.is_ordered)
             self._answer = (self.version, encoded(shown))
         return self._answer[1]

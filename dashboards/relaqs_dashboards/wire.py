@@ -18,7 +18,7 @@ class AnswerColumn:
     """A column of an answer.
 
     Attributes:
-        kind: key, estimate, bound, distinct or opaque.
+        kind: key, measure, estimate, bound, distinct, quantile or opaque.
         type: number, text, date, timestamp or bool.
     """
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -316,6 +317,58 @@ def test_text_from_the_data_is_never_html(serve: Serve, open_tab: Open, tmp_path
     assert "<img src=x" in page.locator("body").inner_text()
     assert page.locator("img[src=x]").count() == 0
     assert page.title() != "broken in"
+
+
+EVENTS = """
+    SELECT DATE '2022-01-01' + (i % 1200)::INTEGER AS day, 'device ' || i % 4 AS device,
+        'land ' || i % 6 AS land, (i * 7919 % 1000) / 10 AS price, (i * 104729 % 777) / 7 AS weight
+    FROM range(30000) AS t(i)
+"""
+
+
+def events(kind: str, folder: Path) -> Path:
+    """Return a file of some events, or a folder where they are laid out."""
+    import relaqs
+
+    path = folder / f"events.{kind}"
+    match kind:
+        case "parquet":
+            duckdb.sql(EVENTS).write_parquet(str(path))
+        case "csv":
+            duckdb.sql(EVENTS).write_csv(str(path))
+        case "duckdb":
+            with duckdb.connect(path) as database:
+                database.execute(f"CREATE TABLE events AS {EVENTS}")
+        case _:
+            path = folder / "warehouse"
+            relaqs.shuffle(duckdb.sql(EVENTS), path / "events", partitions=4)
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("csv", "duckdb", "layout"))]
+)
+def test_the_first_page_over_own_data_tells_keys_from_measures(
+    kind: str, browser: Browser, tmp_path: Path
+) -> None:
+    """No count is a series: bars and lines have one colour and no legend, and points the names of groups."""
+    with program(events(kind, tmp_path), tmp_path / "state") as (_, address):
+        context = browser.new_context(viewport={"width": 1440, "height": 2000})
+        page = context.new_page()
+        page.goto(address)
+        for title, bars in (("Rows by device", 4), ("Rows by land", 6), ("Mean price by device", 4)):
+            card = panel_of(page, title)
+            expect(card).to_have_attribute("data-state", "exact")
+            expect(card.locator("svg rect")).to_have_count(bars)
+            assert {each.get_attribute("class") for each in card.locator("svg rect").all()} == {"solid s0"}
+            expect(card.locator(".legend li")).to_have_count(0)
+        over_time = panel_of(page, "Rows by month of day")
+        expect(over_time.locator(".stroke")).to_have_count(1)
+        expect(over_time.locator(".legend li")).to_have_count(0)
+        scatter = panel_of(page, "weight against price, by device")
+        expect(scatter.locator(".dot")).to_have_count(4)
+        expect(scatter.locator(".point-name")).to_have_text([f"device {i}" for i in range(4)])
+        context.close()
 
 
 @contextmanager

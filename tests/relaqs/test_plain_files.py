@@ -48,6 +48,42 @@ def test_any_query_is_answered_once_and_exactly(connect: Connect, trips: Path, s
     assert snapshots[0].warnings == ("run as a whole: trips is read whole, as it lies",)
 
 
+@pytest.mark.parametrize(
+    ("sql", "measured"),
+    [
+        (BY_ZONE, [0, 1, 1]),
+        (
+            "SELECT floor(fare / 2) * 2 AS bin, count(*) FILTER (WHERE id > 1) AS n FROM trips GROUP BY 1",
+            [0, 1],
+        ),
+        (
+            "SELECT n, count(*) AS zones FROM (SELECT zone, count(*) AS n FROM trips GROUP BY 1) GROUP BY n",
+            [0, 1],
+        ),
+        ("SELECT * FROM (SELECT zone, max(fare) AS m FROM trips GROUP BY zone)", [0, 1]),
+        (
+            "SELECT a.*, fare FROM (SELECT zone AS z, count(*) AS n FROM trips GROUP BY 1) AS a, trips",
+            [0, 1, 0],
+        ),
+        (
+            "WITH a(k, m) AS (SELECT zone, sum(fare) FROM trips GROUP BY ALL) "
+            "SELECT k, m / 2 AS half, rank() OVER (ORDER BY m) AS r FROM a",
+            [0, 1, 1],
+        ),
+        ("SELECT zone, fare, sum(fare) OVER (), (SELECT max(fare) FROM trips) FROM trips", [0, 0, 1, 1]),
+        ("SELECT zone, sum(count(*)) OVER (ORDER BY zone) AS running FROM trips GROUP BY zone", [0, 1]),
+        ("SELECT 'all' AS name, avg(fare) FROM trips UNION ALL SELECT 'none', 0", [0, 1]),
+        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) FROM r", [0]),
+        ("SELECT * FROM trips", [0, 0, 0]),
+    ],
+)
+def test_a_plan_tells_what_measures_from_what_names(
+    connect: Connect, trips: Path, sql: str, measured: list[int]
+) -> None:
+    with connect(trips) as db:
+        assert [output.measures for output in db.plan(sql).outputs] == measured
+
+
 def test_a_join_of_plain_files_names_them_all(connect: Connect, trips: Path) -> None:
     write_trips(trips.with_name("zones.parquet"), rows=7)
     sql = "SELECT count(*) AS n FROM trips JOIN zones ON trips.zone = zones.id"

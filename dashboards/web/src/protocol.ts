@@ -7,7 +7,7 @@ export type Scalar = string | number | boolean | null;
 export type ApproximateCell = readonly [value: Scalar, low: Scalar, high: Scalar, certified: boolean];
 export type WireCell = Scalar | ApproximateCell;
 
-export type ColumnKind = "key" | "estimate" | "bound" | "distinct" | "opaque";
+export type ColumnKind = "key" | "measure" | "estimate" | "bound" | "distinct" | "quantile" | "opaque";
 export type ColumnType = "number" | "text" | "date" | "timestamp" | "bool";
 
 export interface Column {

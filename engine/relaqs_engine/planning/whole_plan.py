@@ -9,6 +9,7 @@ from relaqs_engine.layouts.reads import Read, read_of_table
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.sql.measures import measures
 from relaqs_engine.sql.names import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 from relaqs_engine.sql.whole_table import find_greatest_floats_in_rows, whole_table
@@ -26,9 +27,13 @@ def whole_plan(
         reason: why it is not estimated.
     """
     names = names_in(parsed.tree)
+    told = measures(parsed.tree, [name for name, _ in schema])
     return WholePlan(
         sql=parsed.sql,
-        outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
+        outputs=tuple(
+            OutputColumn(name, OutputKind.KEY, type_, "", measures=is_measure)
+            for (name, type_), is_measure in zip(schema, told, strict=True)
+        ),
         reasons=(reason,),
         exact_sql=_over_whole_tables(parsed, catalog, names),
         exact_reads=_whole_reads(parsed, catalog, names),

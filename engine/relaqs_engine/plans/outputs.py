@@ -75,6 +75,8 @@ class OutputColumn:
         sign: the sides of zero on which its values may lie.
         never_certified: why no interval of it is ever certified before the end, in words. "" where one may
             be. The answer's error leaves such a column out.
+        measures: whether it measures its row and does not name it, where `kind` does not say so: a KEY of a
+            query that runs as a whole is exact, be it a group or a sum.
         time: how an estimated moment or interval is counted as a number; its error bars are of that number.
             None where it is a number itself.
         of_distinct: for OF_DISTINCT, how its interval follows from that of COUNT(DISTINCT).
@@ -96,6 +98,12 @@ class OutputColumn:
     never_certified: str = ""
     time: TimeScale | None = None
     of_distinct: OfDistinct | None = None
+    measures: bool = False
+
+    @property
+    def part(self) -> str:
+        """Return what a chart does with it: "measure" for an exact number that measures, else its kind."""
+        return "measure" if self.measures and self.kind is OutputKind.KEY else self.kind.value
 
     @property
     def certifiable(self) -> bool:
