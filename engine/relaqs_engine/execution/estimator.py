@@ -9,11 +9,12 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from relaqs_bootstrap import counted_interval, distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.unseen import enough_to_be_met
 
-from relaqs_engine.arrow_arrays import arrow, doubles
+from relaqs_engine.arrow_arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
@@ -59,6 +60,7 @@ MIN_ROWS_TO_SCALE_RANKED = 30
 MOST_GROUPS_SHOWN = 100_000
 _POINT, _RANKED = "point", "ranked"  # names of prepared statements
 _ROUNDING = 1e-9
+_NO_PLACES: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Estimator:
         self._cursor = cursor
         self._request = request
         self._prepared: set[str] = set()
+        self._places: dict[tuple[str, tuple[int, ...]], tuple[pa.ChunkedArray, IntArray]] = {}
         self._were_tiny = False
         self._variance = _variance_estimator(plan, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
@@ -536,7 +539,23 @@ class Estimator:
         return self._places_among(point.select([key]), by.hashes)
 
     def _places_among(self, keys: pa.Table, hashes: Sequence[int]) -> IntArray:
-        """Return where each value of a key is among those with these hashes, as `_places_of` does."""
+        """Return where each value of a key is among those with these hashes, as `_places_of` does.
+
+        Groups are mostly those of the last estimate. Only values that were not looked up yet are hashed.
+        """
+        (key,) = keys.column_names
+        memo = key, tuple(hashes)
+        known, places = self._places.get(memo, (pa.chunked_array([], keys.column(key).type), _NO_PLACES))
+        place = integers(pc.index_in(keys.column(key), value_set=known), null=-1)
+        if (place < 0).any():
+            fresh = keys.filter(arrow_booleans(place < 0))
+            known = pa.chunked_array([*known.chunks, *fresh.column(key).chunks], known.type)
+            places = np.append(places, self._hashed_places(fresh, hashes))
+            self._places[memo] = known, places
+            place[place < 0] = np.arange(len(places) - len(fresh), len(places))
+        return places[place]
+
+    def _hashed_places(self, keys: pa.Table, hashes: Sequence[int]) -> IntArray:
         (key,) = keys.column_names
         with self._cursor.registered(keys_shown=keys):
             found = self._cursor.table(
