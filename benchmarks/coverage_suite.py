@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 
 from benchmarks.coverage_cases import PARTITIONS, Case, once
 from benchmarks.gate_data import TABLES

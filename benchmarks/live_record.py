@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_lab.records.schedule_run import ScheduleRun
 from relaqs_lab.records.trace import Decisions, Outcome, Trace, TraceTable
 from relaqs_lab.simulation.study import load, record_of

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import Mode, OnlinePlan
+from relaqs_engine.plans.plan import Mode, OnlinePlan
 from relaqs_engine.sql.binder import Binder
 from relaqs_lab.cli.policy_tables import console
 from relaqs_tpch import QUERIES, query

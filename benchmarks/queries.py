@@ -20,7 +20,7 @@ from statistics import median
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_engine.sql.binder import Binder
 from relaqs_lab.cli.policy_tables import console
 from relaqs_tpch import QUERIES, query

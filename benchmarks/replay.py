@@ -22,22 +22,18 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.task_sql import outlier_sql, partial_sql
-from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
+from relaqs_engine.execution.tasks import leading_stream, outlier_sql, partial_sql, scheduled_batches
 from relaqs_engine.layouts.row_groups import MOST_DRAWN
+from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.names import BLOCK
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.plans.refined import RefinedPlan
-from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.aggregate import BLOCK, MergePlan
+from relaqs_engine.plans.composite import RefinedPlan
+from relaqs_engine.plans.plan import Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN, RowGroupPlan
 from relaqs_engine.plans.schedule import MiniBatch, spread_order
 from relaqs_engine.sql.binder import Binder
 

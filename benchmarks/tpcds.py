@@ -28,8 +28,7 @@ from pathlib import Path
 
 import duckdb
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 from relaqs_lab.cli.policy_tables import console
 from rich.box import SIMPLE_HEAD
 from rich.table import Table

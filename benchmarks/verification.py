@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.task_sql import batch_reads
-from relaqs_engine.execution.tasks import scheduled_batches
+from relaqs_engine.execution.tasks import batch_reads, scheduled_batches
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD
 from rich.console import Console

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from relaqs_engine.layouts import Layout, VerifyReport, add_static, compact, verify
     from relaqs_engine.layouts.cache_entry import CacheEntry
     from relaqs_engine.layouts.cache_folder import Cache
-    from relaqs_engine.plans.online_plan import OnlinePlan
+    from relaqs_engine.plans.plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
     from relaqs.jobs.job import ClusterStatus, JobStatus
@@ -119,7 +119,7 @@ _HOMES = {
     "Layout": "relaqs_engine.layouts",
     "LayoutProgress": "relaqs.queries.background_layout",
     "MissingPackageError": "relaqs.plugins",
-    "OnlinePlan": "relaqs_engine.plans.online_plan",
+    "OnlinePlan": "relaqs_engine.plans.plan",
     "OnlineQuery": "relaqs.queries.online_query",
     "Pacer": "relaqs.pacing",
     "PluginError": "relaqs.plugins",

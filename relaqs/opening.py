@@ -19,7 +19,7 @@ from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.sql.inspection import with_tables_shown
+from relaqs_engine.sql.statements import with_tables_shown
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds, check_zone

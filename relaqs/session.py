@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import UnsupportedError, naming
-from relaqs_engine.execution.headline import Weighting
+from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.sql.pivot_values import with_pivot_values
-from relaqs_engine.sql.written import WrittenSql
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.sql.edits import WrittenSql
+from relaqs_engine.sql.statements import with_pivot_values
 
 from relaqs.arguments import check_zone, relative_error, share_of_weight
 from relaqs.executors import Executor
@@ -38,7 +38,7 @@ from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
-    from relaqs_engine.sql.constants import Parameters
+    from relaqs_engine.sql.parameters import Parameters
 
     from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.goals import Batch, ParametersWord, StopWord

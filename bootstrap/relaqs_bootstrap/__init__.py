@@ -17,35 +17,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaqs_bootstrap.anytime import anytime_multiplier
-    from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
     from relaqs_bootstrap.certify import (
         Doubt,
+        counted_interval,
+        distinct_interval,
         doubts,
         is_certified,
         largest_influence,
         largest_influence_of_unit,
+        most_in_all,
+        most_unseen_groups,
+        selection_factor,
+        unseen_groups,
     )
-    from relaqs_bootstrap.closed_form import closed_form_variance
-    from relaqs_bootstrap.distinct import counted_interval, distinct_interval
     from relaqs_bootstrap.intervals import (
         Intervals,
         Level,
+        anytime_multiplier,
         confidence_intervals,
         gamma_interval,
-        student_interval,
-        unseen_units_bound,
-    )
-    from relaqs_bootstrap.jackknife import jackknife_variance
-    from relaqs_bootstrap.linearised import linearised_variance
-    from relaqs_bootstrap.order_statistics import (
         quantile_ranks,
         share_variance_of_blocks,
         share_variance_of_rows,
+        student_interval,
+        unseen_units_bound,
     )
-    from relaqs_bootstrap.selection import selection_factor
-    from relaqs_bootstrap.unseen import most_in_all, most_unseen_groups, unseen_groups
-    from relaqs_bootstrap.variance import Variance, sum_of_variances
+    from relaqs_bootstrap.variance import (
+        Variance,
+        block_weights,
+        closed_form_variance,
+        jackknife_variance,
+        leave_one_out,
+        linearised_variance,
+        scale_factor,
+        sum_of_variances,
+    )
 
 __all__ = [
     "Doubt",
@@ -85,30 +91,30 @@ _HOMES = {
     "Intervals": "relaqs_bootstrap.intervals",
     "Level": "relaqs_bootstrap.intervals",
     "Variance": "relaqs_bootstrap.variance",
-    "anytime_multiplier": "relaqs_bootstrap.anytime",
-    "block_weights": "relaqs_bootstrap.blocks",
-    "closed_form_variance": "relaqs_bootstrap.closed_form",
+    "anytime_multiplier": "relaqs_bootstrap.intervals",
+    "block_weights": "relaqs_bootstrap.variance",
+    "closed_form_variance": "relaqs_bootstrap.variance",
     "confidence_intervals": "relaqs_bootstrap.intervals",
-    "counted_interval": "relaqs_bootstrap.distinct",
-    "distinct_interval": "relaqs_bootstrap.distinct",
+    "counted_interval": "relaqs_bootstrap.certify",
+    "distinct_interval": "relaqs_bootstrap.certify",
     "doubts": "relaqs_bootstrap.certify",
     "gamma_interval": "relaqs_bootstrap.intervals",
     "is_certified": "relaqs_bootstrap.certify",
-    "jackknife_variance": "relaqs_bootstrap.jackknife",
+    "jackknife_variance": "relaqs_bootstrap.variance",
     "largest_influence": "relaqs_bootstrap.certify",
     "largest_influence_of_unit": "relaqs_bootstrap.certify",
-    "leave_one_out": "relaqs_bootstrap.blocks",
-    "linearised_variance": "relaqs_bootstrap.linearised",
-    "most_in_all": "relaqs_bootstrap.unseen",
-    "most_unseen_groups": "relaqs_bootstrap.unseen",
-    "quantile_ranks": "relaqs_bootstrap.order_statistics",
-    "scale_factor": "relaqs_bootstrap.blocks",
-    "selection_factor": "relaqs_bootstrap.selection",
-    "share_variance_of_blocks": "relaqs_bootstrap.order_statistics",
-    "share_variance_of_rows": "relaqs_bootstrap.order_statistics",
+    "leave_one_out": "relaqs_bootstrap.variance",
+    "linearised_variance": "relaqs_bootstrap.variance",
+    "most_in_all": "relaqs_bootstrap.certify",
+    "most_unseen_groups": "relaqs_bootstrap.certify",
+    "quantile_ranks": "relaqs_bootstrap.intervals",
+    "scale_factor": "relaqs_bootstrap.variance",
+    "selection_factor": "relaqs_bootstrap.certify",
+    "share_variance_of_blocks": "relaqs_bootstrap.intervals",
+    "share_variance_of_rows": "relaqs_bootstrap.intervals",
     "student_interval": "relaqs_bootstrap.intervals",
     "sum_of_variances": "relaqs_bootstrap.variance",
-    "unseen_groups": "relaqs_bootstrap.unseen",
+    "unseen_groups": "relaqs_bootstrap.certify",
     "unseen_units_bound": "relaqs_bootstrap.intervals",
 }
 

@@ -16,7 +16,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 from relaqs_engine.errors import RelaqsError, SqlError
-from relaqs_engine.sql.statements import is_finished, statements_of
+from relaqs_engine.sql.read import is_finished, statements_of
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

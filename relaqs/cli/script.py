@@ -13,7 +13,7 @@ from relaqs_engine.errors import ExpressionError, RelaqsError, SqlError
 from relaqs.arguments import ArgumentError
 
 if TYPE_CHECKING:
-    from relaqs_engine.sql.statements import Statement
+    from relaqs_engine.sql.read import Statement
 
 STANDARD_INPUT = "-"
 
@@ -30,7 +30,7 @@ def script_text(path: str) -> str:
 
 def script_statements(path: str) -> tuple[Statement, ...]:
     """Return the statements of a file or of standard input. Raises SqlError where there is none."""
-    from relaqs_engine.sql.statements import statements_of
+    from relaqs_engine.sql.read import statements_of
 
     found = statements_of(script_text(path))
     if not found:

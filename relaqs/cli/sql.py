@@ -22,7 +22,7 @@ from relaqs.cli.parameters import (
 from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
 
 if TYPE_CHECKING:
-    from relaqs_engine.execution.headline import Weighting
+    from relaqs_engine.execution.estimate import Weighting
 
     from relaqs.queries.options import Fallback
     from relaqs.queries.snapshot import ConfidenceFor, Interval

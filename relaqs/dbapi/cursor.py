@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from relaqs_engine.sql.constants import Parameters
+from relaqs_engine.sql.parameters import Parameters
 
 from relaqs.arguments import is_whole, relative_error, seconds_in
 from relaqs.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, as_database_errors

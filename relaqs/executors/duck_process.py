@@ -30,7 +30,7 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import BrokenDatabaseError, DataError, naming
 from relaqs_engine.layouts.intact import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
-from relaqs_engine.plans.streams import Hoist
+from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors.intact_files import (
     IntactFiles,

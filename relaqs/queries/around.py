@@ -9,13 +9,12 @@ from typing import Protocol
 import pyarrow as pa
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.around import AroundEstimator
-from relaqs_engine.execution.around_budget import KNOWN_ROWS_PER_ROW, AroundBudget
+from relaqs_engine.execution.budgets import KNOWN_ROWS_PER_ROW, AroundBudget
+from relaqs_engine.execution.composite import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.group_count import GroupCount
-from relaqs_engine.execution.parts import PartSource
-from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.execution.state import GroupCount
+from relaqs_engine.plans.composite import AroundPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskKey, TaskResult
 from relaqs.queries.reporting import Asked, Reporter, own_columns

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.executors import Executor
 from relaqs.jobs.runner import RunningJobs

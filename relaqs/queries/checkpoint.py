@@ -22,7 +22,7 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.jobs.job import Job
 from relaqs.queries.options import QueryOptions

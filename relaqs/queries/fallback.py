@@ -17,7 +17,7 @@ from relaqs_engine.errors import (
     is_fault,
     is_strict,
 )
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.queries.asker import AskingUser

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.first_part import FirstPartPlan
-from relaqs_engine.plans.summary import SummaryPlan
+from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, SummaryPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.mergeable import MergeableQueryJob

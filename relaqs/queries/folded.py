@@ -11,15 +11,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.composite import PartSource
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.parts import PartSource
-from relaqs_engine.execution.rows import RowsEstimator
+from relaqs_engine.execution.estimator import Estimator, RowsEstimator
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.task_sql import batch_reads, batch_sqls
-from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
+from relaqs_engine.execution.tasks import (
+    batch_reads,
+    batch_sqls,
+    fractions_after,
+    leading_stream,
+    scheduled_batches,
+)
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.due_estimates import DueEstimates
+from relaqs_engine.execution.budgets import DueEstimates, ValueBudget, too_many_values
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.tasks import leading_stream
-from relaqs_engine.execution.value_budget import ValueBudget, too_many_values
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.jobs.job import Step, StepReport, TaskResult

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError, naming
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.arguments import check_seconds, relative_error
 from relaqs.jobs.executor import Executor

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.execution.headline import Judge, Weighting
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.execution.estimate import Judge, Weighting
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 from relaqs.arguments import (
     ArgumentError,

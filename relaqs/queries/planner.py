@@ -15,19 +15,16 @@ from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, fault_of, is_strict, naming
 from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.planning.exact import RowGroupRules, plan_whole
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.planning.whole_plan import plan_whole
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.whole import WholePlan
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.constants import Parameters, tells_the_time
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.failed_expressions import placing_failures
-from relaqs_engine.sql.inspection import as_select, with_tables_shown
+from relaqs_engine.plans.plan import OnlinePlan, WholePlan
+from relaqs_engine.sql.binder import Binder, placing_failures
+from relaqs_engine.sql.edits import WrittenSql
+from relaqs_engine.sql.parameters import Parameters, tells_the_time
 from relaqs_engine.sql.parse import parse_query
+from relaqs_engine.sql.read import Effort
+from relaqs_engine.sql.statements import as_select, with_tables_shown
 from relaqs_engine.sql.views import expand_views
-from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.arguments import refusal
 from relaqs.queries.options import QueryOptions
@@ -172,7 +169,7 @@ class Planner:
         """
         if not plan.is_estimated:
             return plan
-        from relaqs_engine.planning.at_once import samples_the_cache_alone, whole_core_seconds
+        from relaqs_engine.planning.exact import samples_the_cache_alone, whole_core_seconds
 
         if below_seconds is None:
             below_seconds = SOON_SECONDS if samples_the_cache_alone(plan, self._catalog) else 0.0

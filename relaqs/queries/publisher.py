@@ -10,8 +10,8 @@ from typing import Protocol
 
 from relaqs_engine.errors import ExpressionError, RelaqsError, named
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.sql.failed_expressions import placed_in
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.sql.binder import placed_in
 
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import Executor

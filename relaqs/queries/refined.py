@@ -19,11 +19,16 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.refined import RefinedAnswer
-from relaqs_engine.execution.task_sql import kept_within, partial_reads, partial_sql
-from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.ranges import Range
-from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.execution.tasks import (
+    fractions_after,
+    kept_within,
+    leading_stream,
+    partial_reads,
+    partial_sql,
+    scheduled_batches,
+)
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.composite import Range, RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork

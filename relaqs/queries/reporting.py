@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge
+from relaqs_engine.execution.intervals import IntervalRequest
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.progress import ResultDelta, cells_of

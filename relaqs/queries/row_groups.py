@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.task_sql import reads_outliers
+from relaqs_engine.execution.tasks import reads_outliers
 from relaqs_engine.layouts.reads import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup
-from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork

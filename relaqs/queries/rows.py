@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.rows import RowsEstimator
+from relaqs_engine.execution.estimator import RowsEstimator
 from relaqs_engine.execution.tasks import leading_stream
-from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.aggregate import RowsPlan
 
 from relaqs.queries.folded import FoldedQueryJob
 from relaqs.queries.reporting import Asked

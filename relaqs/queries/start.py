@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.planning.at_once import whole_core_seconds
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.planning.exact import whole_core_seconds
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.jobs.job import JobDescription
 from relaqs.queries.asker import AskingUser
@@ -21,10 +21,10 @@ from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
 
 if TYPE_CHECKING:
-    from relaqs_engine.plans.around import AroundPlan, PartPlan
-    from relaqs_engine.plans.merge import MergePlan
+    from relaqs_engine.plans.aggregate import MergePlan
+    from relaqs_engine.plans.composite import AroundPlan, PartPlan
+    from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.schedule import MiniBatch
-    from relaqs_engine.plans.whole import WholePlan
 
     from relaqs.queries.around import AroundQueryJob
     from relaqs.queries.first_part import FirstPartJob
@@ -103,18 +103,13 @@ def _estimating_job(
     exact_config: DatabaseConfig,
 ) -> EstimatingQueryJob:
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
-    from relaqs_engine.plans.around import AroundPlan
-    from relaqs_engine.plans.first_part import FirstPartPlan
-    from relaqs_engine.plans.merge import MergePlan
-    from relaqs_engine.plans.refined import RefinedPlan
-    from relaqs_engine.plans.row_groups import RowGroupPlan
-    from relaqs_engine.plans.rows import RowsPlan
-    from relaqs_engine.plans.summary import SummaryPlan
+    from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
+    from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
+    from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan
 
     match plan:
         case MergePlan():
-            from relaqs_engine.execution.due_estimates import DueEstimates
-            from relaqs_engine.execution.value_budget import ValueBudget
+            from relaqs_engine.execution.budgets import DueEstimates, ValueBudget
 
             from relaqs.queries.mergeable import MergeableQueryJob
 

@@ -9,11 +9,11 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
+from relaqs_engine.execution.intervals import IntervalRequest, estimate_as_asked
 from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.execution.tasks import scheduled_batches
+from relaqs_engine.plans.sampled_then_exact import SummaryPlan
 from relaqs_engine.plans.schedule import MiniBatch
-from relaqs_engine.plans.summary import SummaryPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.first_part import FirstPartJob

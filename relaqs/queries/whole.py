@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.present import present_exact
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.execution.estimate import Estimate, present_exact
+from relaqs_engine.plans.plan import WholePlan
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult

@@ -14,14 +14,13 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import MemoryLimitError, RelaqsError
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
-from relaqs_engine.sql.constants import parameter_count, with_values
-from relaqs_engine.sql.size import check_text
-from relaqs_engine.sql.written import WrittenSql
+from relaqs_engine.sql.edits import WrittenSql
+from relaqs_engine.sql.parameters import parameter_count, with_values
+from relaqs_engine.sql.read import check_text
 
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions

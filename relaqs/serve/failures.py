@@ -17,7 +17,7 @@ from relaqs_engine.errors import (
     StoreError,
     UnsupportedError,
 )
-from relaqs_engine.sql.written import offset_of
+from relaqs_engine.sql.edits import offset_of
 
 from relaqs.arguments import ArgumentError
 from relaqs.queries.publisher import QueryTimeoutError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from relaqs_engine.sql.statements import Statement, statements_of
+from relaqs_engine.sql.read import Statement, statements_of
 
 from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, RefusedError
 

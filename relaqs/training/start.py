@@ -7,7 +7,7 @@ from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import HostsPeers

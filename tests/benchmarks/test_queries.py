@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 from rich.console import Console
 
 from benchmarks import queries, record

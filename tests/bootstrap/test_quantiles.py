@@ -7,13 +7,15 @@ import sys
 
 import numpy as np
 import pytest
-from relaqs_bootstrap.quantiles import gamma_lower, gamma_upper, student_quantile
-from relaqs_bootstrap.special import (
+from relaqs_bootstrap.quantiles import (
     gamma_exceeded,
+    gamma_lower,
     gamma_reached,
+    gamma_upper,
     log_normal_below,
     misses_exceeded,
     student_exceeded,
+    student_quantile,
 )
 from scipy import stats
 from scipy.special import gammainccinv, gammaincinv, log_ndtr, nbdtrik, ndtri, stdtrit

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from relaqs_bootstrap import most_unseen_groups, unseen_groups
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_bootstrap.unseen import enough_to_be_met
+from relaqs_bootstrap.certify import enough_to_be_met
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import RelaqsError, TooManyGroupsError
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import add_static, append, shuffle
-from relaqs_engine.planning.whole_plan import plan_whole
+from relaqs_engine.planning.exact import plan_whole
 
 from tests.conftest import Oracle
 from tests.engine.world import World, difference, flaws, own_columns

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 Row = tuple[Any, ...]
 MOST_ROWS = 1_000  # of an answer that is judged

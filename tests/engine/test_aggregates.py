@@ -10,9 +10,8 @@ import duckdb
 import pytest
 from relaqs_engine.rewrite.aggregates import _MERGES
 from relaqs_engine.sql.aggregates import IN_OTHER_WORDS, LAWS, Law, Merge, call_of, mark_aggregates
-from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.functions import allowed_functions
-from relaqs_engine.sql.read import read_statements
+from relaqs_engine.sql.read import Effort, read_statements
 
 from tests.engine.aggregate_grid import PLACES, TYPES, Cell, Ways, cells, opened, outcome, outcomes_of
 from tests.few_and_many import few_and_many

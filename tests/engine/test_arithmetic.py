@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_engine.execution.arithmetic import compile_arithmetic
+from relaqs_engine.execution.cells import compile_arithmetic
 
 NAMES = ("b0", "b1", "scale")
 LEAVES = st.sampled_from([*NAMES, "2", "0.5", "CAST(b0 AS DOUBLE)", "100.00", "0"])

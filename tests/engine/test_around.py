@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.interval import IntervalEstimator
-from relaqs_engine.execution.reasons import Reason
+from relaqs_engine.execution.estimate import Estimate, Reason
+from relaqs_engine.execution.intervals import IntervalEstimator
 from relaqs_engine.layouts import shuffle
 
 from tests.conftest import Oracle

@@ -13,7 +13,7 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.sql.binder import Binder
 from scipy.stats import binom
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import OutputKind
 
 import relaqs
 from tests.relaqs.sessions import every_snapshot

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import OutputKind
 
 import relaqs
 from tests.engine.world import World, same

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import OutputKind
 
 from tests.conftest import Oracle
 from tests.engine.test_around import rows

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution import state
-from relaqs_engine.execution.blocks import group_of_rows
+from relaqs_engine.execution.cells import group_of_rows
 
 from tests.engine.world import World
 

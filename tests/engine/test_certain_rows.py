@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 from tests.conftest import Oracle
 from tests.engine.world import World

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.around import AroundPlan, Margin
+from relaqs_engine.plans.composite import AroundPlan, Margin
 from scipy.stats import binom
 
 from tests.conftest import Oracle

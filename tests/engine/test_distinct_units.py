@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.task_sql import batch_sqls
-from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
+from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
 from relaqs_engine.layouts import Layout, read_manifest, verify
 from relaqs_engine.layouts import distinct as distinct_module
 from relaqs_engine.layouts import one_pass as one_pass_module
@@ -23,7 +22,7 @@ from relaqs_engine.layouts.distinct import FEW_VALUES, GROUPED_ROWS
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.sql.binder import Binder
 
 from relaqs import append, compact, shuffle

@@ -13,8 +13,8 @@ import scipy.stats
 from relaqs_engine.layouts import Layout, read_manifest, verify
 from relaqs_engine.layouts import ends_by_group as ends_module
 from relaqs_engine.layouts.manifest_file import write_manifest
-from relaqs_engine.plans.error_bars import EndsByGroup
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import EndsByGroup
 
 from relaqs import append, compact, shuffle
 from tests.conftest import Oracle

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_tpch import QUERIES, query
 
 from tests.engine.world import World

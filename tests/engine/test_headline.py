@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
-from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.execution.headline import Judge, relative_widths
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, Judge, relative_widths
 from relaqs_engine.plans.sign import Sign, sign_of
 
 from tests.engine.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from relaqs_engine.execution.present import approximate_columns
+from relaqs_engine.execution.estimate import approximate_columns
 
 # Names that clash easily: with each other, by case, and with those that are made.
 WORDS = st.sampled_from(["x", "X", "y", "x_low", "X_LOW", "x_low_", "x_high", "y_certified", "", "_", "é"])

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from relaqs_engine.layouts import add_static, append, compact
 from relaqs_engine.layouts.outliers import FEWEST_ROWS
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
 
 from relaqs import shuffle
 from tests.conftest import Oracle

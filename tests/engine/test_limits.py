@@ -9,10 +9,9 @@ import pytest
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.expansion import check_expansion
-from relaqs_engine.sql.parse import parse_query
+from relaqs_engine.plans.plan import Mode
+from relaqs_engine.sql.parse import check_expansion, parse_query
+from relaqs_engine.sql.read import Effort
 
 from tests.engine.world import World
 

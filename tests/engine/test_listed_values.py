@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import Mode, OutputKind
 
 from tests.engine.world import World
 

@@ -10,18 +10,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.interval import CellIntervals
-from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.execution.membership import Candidates, Membership, Places
+from relaqs_engine.execution.certain_rows import Candidates, Membership, Places
+from relaqs_engine.execution.estimate import CellIntervals
+from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.deciders import Decider, MembershipRules
-from relaqs_engine.plans.error_bars import ErrorBars
-from relaqs_engine.plans.folded import PartialQuery
-from relaqs_engine.plans.merge import GroupFacts, MergePlan, MergeTexts, StateColumns
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.plans.streams import Stream
+from relaqs_engine.plans.aggregate import (
+    Basis,
+    BasisColumn,
+    Decider,
+    GroupFacts,
+    MembershipRules,
+    MergePlan,
+    MergeTexts,
+    PartialQuery,
+    StateColumns,
+)
+from relaqs_engine.plans.plan import ErrorBars, OutputColumn, OutputKind, Stream
 from scipy.special import ndtri
 
 COUNT = BasisColumn("b0", Basis.COUNT, "COUNT(*)", "BIGINT", "1", lowest=0.0, highest=1.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import Mode, OutputKind
 
 from tests.engine.world import World
 from tests.rows import rows_of

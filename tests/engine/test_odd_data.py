@@ -14,8 +14,7 @@ import pytest
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.layouts import add_static, append, compact, shuffle
 from relaqs_engine.layouts.encodings import Encodings
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import Mode, OutputKind
 
 from relaqs import connect
 from tests.conftest import Oracle

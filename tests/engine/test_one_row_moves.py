@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import duckdb
 import pytest
-from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.composite import AroundPlan
 
 from tests.engine.world import World
 

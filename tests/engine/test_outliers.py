@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.folded import FoldedPlan
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.aggregate import FoldedPlan, MergePlan
+from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
 
 from tests.conftest import Oracle
 from tests.engine.world import World

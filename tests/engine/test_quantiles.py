@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.rewrite import kept_values
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import Mode
+from relaqs_engine.rewrite import unbounded
 
 from tests.engine.world import World
 
@@ -41,9 +41,9 @@ def test_a_sample_that_is_too_large_to_keep_runs_exactly(
     tpch: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = "SELECT median(l_tax) AS m, median(l_discount) AS d, quantile_disc(l_tax, 0.9) AS q FROM lineitem"
-    monkeypatch.setattr(kept_values, "MOST_VALUES", 2 * 60_175)
+    monkeypatch.setattr(unbounded, "MOST_VALUES", 2 * 60_175)
     assert tpch.plan(sql).mode is Mode.MERGEABLE
-    monkeypatch.setattr(kept_values, "MOST_VALUES", 2 * 60_175 - 1)
+    monkeypatch.setattr(unbounded, "MOST_VALUES", 2 * 60_175 - 1)
     plan = tpch.plan(sql)
     assert plan.mode is Mode.EXACT
     assert plan.reasons == ("it would keep 120,350 values; up to 120,349 are kept",)

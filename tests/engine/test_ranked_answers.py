@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_bootstrap.arrays import BoolArray
-from relaqs_engine.execution.interval import CellIntervals
-from relaqs_engine.execution.ranked_rows import ranked_rows
+from relaqs_engine.execution.certain_rows import ranked_rows
+from relaqs_engine.execution.estimate import CellIntervals
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.around import Ranking
-from relaqs_engine.plans.names import RIVALS
+from relaqs_engine.plans.aggregate import RIVALS
+from relaqs_engine.plans.composite import Ranking
 
 import relaqs
 from tests.rows import rows_of

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.reasons import Reason, text_of
+from relaqs_engine.execution.estimate import Estimate, Reason, text_of
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.static import add_static
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from relaqs_engine.execution import refined
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.online_plan import Mode
-from relaqs_engine.plans.ranges import Range
+from relaqs_engine.plans.composite import Range
+from relaqs_engine.plans.plan import Mode
 
 from relaqs.jobs.job import Step, TaskResult
 from relaqs.queries.refined import RefinedQueryJob

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.reasons import Reason, text_of
+from relaqs_engine.execution.estimate import Estimate, Reason, text_of
 from relaqs_engine.execution.row_groups import (
     ENOUGH_ROW_GROUPS,
     MOST_ABSENT,
@@ -24,10 +23,10 @@ from relaqs_engine.execution.row_groups import (
     intervals_wider_by,
 )
 from relaqs_engine.layouts.row_groups import RowGroup
-from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.row_groups import RowGroupPlan
-from relaqs_engine.rewrite.unlike_row_groups import Mark, unlike
+from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.rewrite.row_group_marks import Mark, unlike
 
 from relaqs.queries import row_groups
 from tests.conftest import Oracle

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
+from relaqs_engine.plans.plan import OutputKind
 
 from tests.engine.world import World
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.execution import estimator
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.execution.tasks import (
     VALUE_BYTES,
     result_bytes_per_partition,

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts.sampled import shuffle
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS
+from relaqs_engine.plans.composite import AroundPlan
 
 from tests.conftest import Oracle
 from tests.engine.test_around import certified, rows

@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.rewrite.one_row import with_one_row_tables
+from relaqs_engine.rewrite.split import with_one_row_tables
 from sqlglot import exp
 
 from tests.conftest import Oracle

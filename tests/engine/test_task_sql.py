@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from relaqs_engine.execution.task_sql import partial_sql
-from relaqs_engine.execution.tasks import result_bytes_per_partition
-from relaqs_engine.plans.folded import StreamScan
+from relaqs_engine.execution.tasks import partial_sql, result_bytes_per_partition
+from relaqs_engine.plans.aggregate import StreamScan
 
 from tests.engine.world import World
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.composite import AroundPlan
+from relaqs_engine.plans.plan import Mode
 
 from tests.engine.world import World
 

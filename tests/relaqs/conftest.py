@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plans.folded import PartialQuery
-from relaqs_engine.plans.merge import MergePlan, MergeTexts, StateColumns
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.aggregate import MergePlan, MergeTexts, PartialQuery, StateColumns
+from relaqs_engine.plans.plan import OutputColumn, OutputKind
 
 import relaqs
 from relaqs.executors import ThreadExecutor

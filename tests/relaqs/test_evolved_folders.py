@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from relaqs_engine.duck import quote_name
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.planning.exact import RowGroupRules
+from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 
 import relaqs
 from benchmarks.server_process import serving

@@ -11,10 +11,9 @@ import pytest
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.plans.first_part import FirstPartPlan
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.summary import SummaryPlan
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import WholePlan
+from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, SummaryPlan
 
 import relaqs
 from relaqs.queries import background_layout, notices

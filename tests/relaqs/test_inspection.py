@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.sql import pivot_values
+from relaqs_engine.sql import statements
 
 import relaqs
 from relaqs.cli import program
@@ -161,7 +161,7 @@ def test_a_pivot_of_groups_has_estimates(folder: Path) -> None:
 
 
 def test_a_pivot_of_too_many_values_names_them(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pivot_values, "MOST_VALUES", 100)
+    monkeypatch.setattr(statements, "MOST_VALUES", 100)
     with pytest.raises(
         SqlError, match=r"n has 150 values, and this PIVOT would give as many columns; at most 100"
     ):

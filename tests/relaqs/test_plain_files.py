@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.plans.plan import WholePlan
 
 import relaqs
 from relaqs.executors import duck_process

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, store_folder
 from relaqs_engine.stores.objects import ObjectCopy

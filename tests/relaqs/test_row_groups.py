@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.planning.exact import RowGroupRules
+from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 
 from relaqs.queries import planner
 from tests.engine.row_group_files import write_trips

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 import relaqs
 from relaqs.executors import ThreadExecutor

@@ -25,7 +25,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.statements import _by_tokens, is_finished, statements_of
+from relaqs_engine.sql.read import _by_tokens, is_finished, statements_of
 from rich.console import Console
 
 import relaqs

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
 from relaqs_engine.duck import DatabaseConfig, Interrupted
-from relaqs_engine.plans.streams import Hoist
+from relaqs_engine.plans.plan import Hoist
 
 import relaqs
 from relaqs.executors import duck_process

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_tpch import QUERIES, query
 
 from tests.conftest import Oracle

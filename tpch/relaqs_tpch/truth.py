@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.arrow_arrays import doubles
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 from relaqs.queries.snapshot import Snapshot
 

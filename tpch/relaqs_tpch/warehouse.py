@@ -9,7 +9,7 @@ from pathlib import Path
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
 
 from relaqs.executors import Executor

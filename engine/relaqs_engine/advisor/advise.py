@@ -19,13 +19,13 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout, rows_in_words
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.online_plan import Mode, OnlinePlan
+from relaqs_engine.plans.plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.flatten import flatten
+from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
+from relaqs_engine.sql.read import Effort
 from relaqs_engine.stores.address import Address
 
 FEWEST_ROWS = 10_000  # a table with fewer rows is read whole within milliseconds

@@ -1,4 +1,7 @@
-"""From state to an Estimate: the point estimate by the plan's SQL, then intervals for the groups shown."""
+"""From state to an Estimate: the point estimate by the plan's SQL, then intervals for the groups shown.
+
+A query that returns rows has those found so far, and at the end all of them (`RowsEstimator`).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from relaqs_bootstrap import counted_interval, distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.unseen import enough_to_be_met
+from relaqs_bootstrap.certify import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
     CellEvaluator,
     ShownGroups,
@@ -24,22 +26,36 @@ from relaqs_engine.execution.cells import (
     estimated_outputs,
     shown_groups,
 )
-from relaqs_engine.execution.certainty import words_of
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.group_count import GroupCount, count_groups
-from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
-from relaqs_engine.execution.interval_request import IntervalRequest, estimate_as_asked
-from relaqs_engine.execution.membership import FEW_ROWS_TAIL, Membership, Places
-from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
-from relaqs_engine.execution.quantiles import quantile_bounds
-from relaqs_engine.execution.reasons import Reason
-from relaqs_engine.execution.state import PartialRows
+from relaqs_engine.execution.certain_rows import (
+    FEW_ROWS_TAIL,
+    Membership,
+    Places,
+    candidates_of,
+    candidates_sql,
+    crowd_of,
+    words_of,
+)
+from relaqs_engine.execution.estimate import (
+    BoundsByColumn,
+    CellBounds,
+    CellIntervals,
+    Estimate,
+    Reason,
+    present_estimate,
+    present_exact,
+)
+from relaqs_engine.execution.intervals import (
+    IntervalEstimator,
+    IntervalRequest,
+    VarianceOfCells,
+    estimate_as_asked,
+    quantile_bounds,
+)
+from relaqs_engine.execution.state import GroupCount, GroupState, PartialRows, count_groups
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.assignment import hash_probe
 from relaqs_engine.layouts.manifest import DistinctCount, Layout
-from relaqs_engine.plans.error_bars import Method, ValuesByGroup
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.names import (
+from relaqs_engine.plans.aggregate import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
@@ -49,8 +65,10 @@ from relaqs_engine.plans.names import (
     SCALE_PARAMETER,
     STATE,
     UNIT_SCALE_PARAMETER,
+    MergePlan,
+    RowsPlan,
 )
-from relaqs_engine.plans.outputs import OfDistinct, OutputKind
+from relaqs_engine.plans.plan import Method, OfDistinct, OutputKind, ValuesByGroup
 
 # A ranking over groups with fewer rows than this shows values so far. Scaled, they would be far too high: by
 # 85 times was measured after half a percent of the rows.
@@ -702,3 +720,48 @@ def _warnings(plan: MergePlan, so_far: bool, unseen_most: float) -> tuple[str, .
     if plan.membership.has_having:
         found.append("rows near the HAVING condition may still enter or leave the answer")
     return tuple(found)
+
+
+class RowsEstimator:
+    """Turns the rows found so far into Estimates. Rows are never estimated, only their number is."""
+
+    def __init__(self, plan: RowsPlan, leading: Layout, state: GroupState, cursor: Cursor) -> None:
+        self._plan = plan
+        self._leading = leading
+        self._state = state
+        self._cursor = cursor
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no more rows are needed. LIMIT without ORDER BY takes any rows."""
+        limit = self._plan.limit_rows
+        return limit is not None and self._state.row_count >= limit
+
+    @property
+    def scanned_fraction(self) -> float:
+        return Scan.of(self._state, self._leading).row_fraction
+
+    def rows(self) -> pa.Table:
+        """Return those of the rows found so far that the answer would have."""
+        return self._cursor.table(self._plan.final_sql)
+
+    def exact(self) -> Estimate:
+        return present_exact(self._plan, self.rows())
+
+    def estimate(self) -> Estimate:
+        rows = self.rows()
+        scan = Scan.of(self._state, self._leading)
+        found = self._state.row_count
+        expected = None if self._plan.has_limit else round(found * scan.scale)
+        total = "the first of them" if expected is None else f"about {expected:,} in all"
+        return present_estimate(
+            self._plan,
+            rows,
+            CellIntervals.unknown(np.empty((rows.num_rows, 0))),
+            {},
+            fraction=scan.row_fraction,
+            unseen_groups=None if expected is None else expected - found,
+            certain_rows=np.full(rows.num_rows, not self._plan.has_limit or self.is_complete),
+            rows_are_settled=False,
+            warnings=(f"rows so far: {rows.num_rows:,}, {total}",),
+        )

@@ -29,7 +29,7 @@ from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.row_groups import RowGroupTable
-from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 
 ENOUGH_ROW_GROUPS = 20
 """A group that was found in so many row groups is certified, however many were read."""

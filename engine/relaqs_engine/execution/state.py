@@ -2,25 +2,69 @@
 
 A small state stays in Arrow, where appending costs nothing. A larger one moves to a DuckDB table that only
 the cursor sees. Beyond its memory limit, DuckDB spills it to its temporary folder.
+
+`count_groups`: how many groups a state has, and about how many there will be at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from relaqs_bootstrap import unseen_groups
 
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.task_sql import read_heavy, reads_outliers
+from relaqs_engine.execution.tasks import read_heavy, reads_outliers
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.folded import FoldedPlan
-from relaqs_engine.plans.heavy_groups import HeavyGroups
-from relaqs_engine.plans.names import BLOCK, FAN_OUT, HEAVY, OUTLIER_BLOCK, STATE
+from relaqs_engine.plans.aggregate import (
+    BLOCK,
+    FAN_OUT,
+    HEAVY,
+    OUTLIER_BLOCK,
+    ROWS,
+    STATE,
+    VALUE,
+    FoldedPlan,
+    HeavyGroups,
+    MergePlan,
+)
 from relaqs_engine.plans.schedule import MiniBatch
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCount:
+    """The groups of one answer. seen: so far. in_all: at the end, about; too few rather than too many."""
+
+    seen: int
+    in_all: int
+
+
+def count_groups(plan: MergePlan, cursor: Cursor, fraction: float, *, by_value: bool = False) -> GroupCount:
+    """Return how many groups there are before HAVING and LIMIT.
+
+    Args:
+        plan: of the aggregation.
+        cursor: sees its state.
+        fraction: the share of the sampling units that was scanned.
+        by_value: count each value of a group that COUNT(DISTINCT) counts.
+    """
+    keys = (*plan.columns.keys, VALUE) if by_value else plan.columns.keys
+    if not keys:
+        return GroupCount(1, 1)
+    groups = f"SELECT sum({ROWS}) AS n FROM {STATE} GROUP BY {', '.join(keys)}"
+    [(seen, once, twice, rows)] = cursor.rows(
+        "SELECT count(*), count(*) FILTER (n = 1), count(*) FILTER (n = 2), coalesce(sum(n), 0)::BIGINT "
+        f"FROM ({groups})"
+    )
+    is_local = plan.groups_are_local and not by_value
+    in_all = seen / fraction if is_local else seen + unseen_groups(once, twice, rows, fraction)
+    return GroupCount(seen, round(in_all))
+
 
 # The most partial rows, and bytes (rows may hold lists), in Arrow. Beyond either, they move to DuckDB.
 ARROW_ROWS = 50_000

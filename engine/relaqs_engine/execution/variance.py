@@ -14,10 +14,10 @@ Its variance says how much it would differ had other partitions been read. There
 *Example.* Three blocks of 10 rows each, out of 60, sum to 10, 12 and 14. The total is estimated as 36 · 60/30
 = 72. Without each block it is 26, 24 and 22, times 60/20: 78, 72 and 66. With f = 1/2 the variance is 0.5 ·
 2/3 · (36 + 0 + 36) = 24, a standard error of 4.9. Real blocks are of unequal size, and weighted
-(`relaqs_bootstrap.jackknife`).
+(`relaqs_bootstrap.variance`).
 
 **Derivatives** are taken by steps: one sum is moved by a millionth, and the cell computed again. They also
-tell how far one unseen row could move the cell (`execution/interval.py`).
+tell how far one unseen row could move the cell (`execution/intervals.py`).
 
 What is ugly. Derivatives by steps leave a trace of rounding, which `beyond_rounding` and a relative 1e-9 take
 away. Rows of the outlier index belong to no block. They stay in every replicate, at a weight that the
@@ -41,15 +41,21 @@ from relaqs_bootstrap import (
     linearised_variance,
 )
 from relaqs_bootstrap.arrays import FloatArray, IntArray
-from relaqs_bootstrap.blocks import TYPICAL_KURTOSIS
+from relaqs_bootstrap.variance import TYPICAL_KURTOSIS
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.blocks import BlockSums, block_sums
-from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.cells import (
+    BlockSums,
+    CellEvaluator,
+    ShownGroups,
+    additive_columns,
+    block_sums,
+    estimated_outputs,
+)
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import FEW_UNIT_ROWS, Layout
-from relaqs_engine.plans.error_bars import ErrorBars, Method
-from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import ErrorBars, Method
 
 # The most cells times blocks that are evaluated one by one. Beyond it, cells are linearised: one variant for
 # each column.

@@ -22,7 +22,7 @@ events, and the largest of the others 60. At most one row in a hundred is in suc
 Parts bound what a unit adds to a count by group. They are kept of columns with few values, since other groups
 hardly ever have enough rows. Distances from a number near the mean bound sums and averages, of any of a
 unit's rows: its prices sum to 40 for each row, and to 150 more or 210 less. Most prices are near the mean, so
-that is far less than 60 rows times the highest price (`execution/interval.py`).
+that is far less than 60 rows times the highest price (`execution/intervals.py`).
 
 **How parts are found.** The largest part in a sample is a lower bound. Only a unit with more rows than that
 can have a larger one, and where sizes are unlike such units are few. Their rows alone are counted by value.

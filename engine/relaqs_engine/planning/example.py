@@ -8,7 +8,7 @@ The tables are in memory alone. Planning reads no file, so the files they name n
     items   sampled by order_id } lies in the same partition as its items; those orders whose prices
             sum to more than 300, or that have more than 8 items, are its heavy units
 
->>> from relaqs_engine.rewrite.sources import choose_streams
+>>> from relaqs_engine.rewrite.sampling import choose_streams
 >>> [source.alias for source in after(choose_streams, "SELECT count(*) FROM orders, zones").streams]
 ['orders']
 >>> explained("SELECT count(*) FROM orders", "error bars")
@@ -38,10 +38,10 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.hoist import stream_token
+from relaqs_engine.rewrite.scans import stream_token
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import DIALECT, parse_query
 

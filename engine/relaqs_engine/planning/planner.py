@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
-from relaqs_engine.planning.first_part_rules import part_to_sample
-from relaqs_engine.planning.reasons import why_as_it_lies
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.planning.whole_plan import whole_plan
+from relaqs_engine.planning.exact import RowGroupRules, part_to_sample, whole_plan, why_as_it_lies
 from relaqs_engine.sql.aggregates import taken_in_order
 from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.columns import columns_written_out
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.expansion import check_expansion
+from relaqs_engine.sql.columns_read import names_in, row_without_names, whole_row
 from relaqs_engine.sql.misread import check_reading
-from relaqs_engine.sql.names import names_in, row_without_names, whole_row
-from relaqs_engine.sql.parse import ParsedQuery, parse_query
+from relaqs_engine.sql.parse import ParsedQuery, check_expansion, parse_query
+from relaqs_engine.sql.read import Effort
+from relaqs_engine.sql.statements import columns_written_out
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.first_part import FirstPart
-    from relaqs_engine.plans.online_plan import OnlinePlan
-    from relaqs_engine.plans.whole import WholePlan
+    from relaqs_engine.plans.plan import OnlinePlan, WholePlan
 
 
 def plan_query(

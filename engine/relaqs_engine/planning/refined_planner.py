@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from relaqs_engine.planning.aggregate_plan import merge_plan
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
-from relaqs_engine.planning.merge_plan import merge_plan
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.composite import RefinedPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
-from relaqs_engine.rewrite.existence_by_key import ask_groups_by_key
-from relaqs_engine.rewrite.flatten import merged
-from relaqs_engine.rewrite.over_stages import refine_over_stages
-from relaqs_engine.rewrite.refine import refine_rows
-from relaqs_engine.rewrite.stages import child_queries
+from relaqs_engine.rewrite.exists import ask_groups_by_key, read_no_outputs_of_exists
+from relaqs_engine.rewrite.normalize import merged
+from relaqs_engine.rewrite.scalar_subqueries import child_queries
+from relaqs_engine.rewrite.uncertain_rows import refine_over_stages, refine_rows
 from relaqs_engine.sql.parse import DIALECT
 
 PlanStageDraft = Callable[[Draft], MergePlan]

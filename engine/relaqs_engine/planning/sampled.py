@@ -12,30 +12,23 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.planning.aggregate_plan import merge_plan, rows_plan
+from relaqs_engine.planning.exact import RowGroupRules, is_summary, whole_plan
 from relaqs_engine.planning.layout_choice import LayoutChoice, best_first, why_chosen
-from relaqs_engine.planning.merge_plan import merge_plan
-from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.planning.rows_plan import rows_plan
-from relaqs_engine.planning.summary_shape import is_summary
-from relaqs_engine.planning.whole_plan import whole_plan
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
+from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.flatten import flatten, merged, qualified
-from relaqs_engine.rewrite.read_whole import check_parts_read_little_whole
-from relaqs_engine.rewrite.shape import check_aggregates
+from relaqs_engine.rewrite.normalize import check_aggregates, flatten, merged, qualified
+from relaqs_engine.rewrite.sampling import check_parts_read_little_whole
 from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.first_part import FirstPart
-    from relaqs_engine.plans.around import AroundPlan, PartPlan
-    from relaqs_engine.plans.refined import RefinedPlan
-    from relaqs_engine.plans.summary import SummaryPlan
-    from relaqs_engine.plans.whole import WholePlan
-    from relaqs_engine.rewrite.carve import PlanPart
+    from relaqs_engine.plans.composite import AroundPlan, PartPlan, RefinedPlan
+    from relaqs_engine.plans.plan import WholePlan
+    from relaqs_engine.plans.sampled_then_exact import SummaryPlan
+    from relaqs_engine.rewrite.split import PlanPart
 
 _P = TypeVar("_P", bound=OnlinePlan)
 
@@ -84,7 +77,7 @@ def plain_plan(
         part: the first part of the layout that is being made of a table; None where there is none.
         rules: which tables are sampled by row groups; None: none.
     """
-    from relaqs_engine.planning.first_part_plan import first_part_plan
+    from relaqs_engine.planning.sampled_then_exact import first_part_plan
 
     if is_summary(draft.tree):
         return whole if part is None else _summary_or_whole(draft, whole, part)
@@ -107,7 +100,7 @@ def _summary_or_whole(draft: Draft, whole: WholePlan, part: FirstPart | None) ->
 def _row_groups_or_whole(
     draft: Draft, parsed: ParsedQuery, whole: WholePlan, rules: RowGroupRules
 ) -> OnlinePlan:
-    from relaqs_engine.planning.row_group_plan import row_group_plan
+    from relaqs_engine.planning.sampled_then_exact import row_group_plan
 
     try:
         return row_group_plan(draft, parsed.tables, whole, rules, _applied)
@@ -266,7 +259,7 @@ def _around(
         at_groups: the query is an aggregation, and is computed from the answer of its groups.
     """
     from relaqs_engine.rewrite.around import plan_around
-    from relaqs_engine.rewrite.carve import carve
+    from relaqs_engine.rewrite.split import carve
 
     try:
         with _bound_by_duckdb():
@@ -316,7 +309,7 @@ def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
 
 
 def _aggregates(query: exp.Query) -> bool:
-    from relaqs_engine.rewrite.carve import aggregates
+    from relaqs_engine.rewrite.split import aggregates
 
     return isinstance(query, exp.Select) and aggregates(query)
 

@@ -13,15 +13,12 @@ from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.layouts.prefix import prefix_of
-from relaqs_engine.planning.summary_shape import summarized
-from relaqs_engine.plans.basis import Basis
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.plans.summary import SummarizedColumn, SummaryPlan
-from relaqs_engine.plans.times import TIME_TYPES, microseconds_sql
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.planning.exact import summarized
+from relaqs_engine.plans.aggregate import Basis, MergePlan
+from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, WholePlan, microseconds_sql
+from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.sql.names import names_in
+from relaqs_engine.sql.columns_read import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, parse_query
 
 MOST_SHARE = 1 / 8

@@ -21,11 +21,9 @@ from sqlglot import exp
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
-from relaqs_engine.sql.guards import guard_functions
+from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions, guard_functions
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference
-from relaqs_engine.sql.read import read_statements
+from relaqs_engine.sql.read import Effort, read_statements
 
 _MEMORY_LIMIT_BYTES, _RESULT_LIMIT_BYTES = 256 << 20, 32 << 20
 _FIRST_TABLE = 16384  # OIDs below are Postgres's own

@@ -10,9 +10,8 @@ from sqlglot import exp
 from relaqs_engine.errors import SqlError
 from relaqs_engine.postgres.wording import without_postgres_words
 from relaqs_engine.sql.aggregates import Merge, call_of
-from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.sql.read import read_statements
+from relaqs_engine.sql.read import Effort, read_statements
 
 _WRAPPERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
 

@@ -1,14 +1,22 @@
 """Rule: split each aggregate into partial aggregates that merge, and write its final value over them.
 
-How a call merges is the law of its function (`sql/aggregates.py`). `_MERGES` says what each kind of merge is
-made of:
+How a call merges is the law of its function (`sql/aggregates.py`). `_MERGES` says what each kind of merge
+is made of:
 
-SUM(x)      sum
-COUNT       count
-AVG(x)      sum / count
-MIN, MAX    min, max (see so_far.py)
-VAR, CORR   counts, means and products of deviations (see moments.py)
-quantiles   all values (see listed_values.py)
+    SUM(x)              sum
+    COUNT               count
+    AVG(x)              sum / count
+    MIN, MAX            min, max
+    VAR, CORR           counts, means and products of deviations (`statistics.py`)
+    quantiles           all values (`listed_values.py`)
+
+Some merge by themselves and have a value so far, but no estimate:
+
+    ANY_VALUE           the value that was found first stays
+    BOOL_AND, BOOL_OR   the least and the greatest truth value: bounds, as MIN and MAX are
+    BIT_AND, …          bit by bit
+    FIRST, LAST         of all rows, in the order that they ask for; else any row, the same for all of them
+    ARG_MIN, ARG_MAX    the value beside the extreme, and the extreme; any of them if several rows have it
 """
 
 from __future__ import annotations
@@ -18,27 +26,121 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.dates import ColumnLookup
-from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
-from relaqs_engine.bounds.values import value_bounds
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.number_types import is_number, range_of
-from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
-from relaqs_engine.plans.times import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
-from relaqs_engine.rewrite.averaged_intervals import interval_to_average
-from relaqs_engine.rewrite.averaged_times import AveragedTime, time_to_average
+from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
+from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.listed_values import MergedValue, merged_value, of_values
-from relaqs_engine.rewrite.moments import value_of_moments
+from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.scans import scan_of_tables
-from relaqs_engine.rewrite.so_far import first_or_last, value_so_far
-from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.rewrite.statistics import (
+    AveragedTime,
+    interval_to_average,
+    time_to_average,
+    value_of_moments,
+)
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
-from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
 from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.read import STEPS_OF_A_VALUE
+
+# Adds a basis column: its kind, the aggregate, and the column beside it. Returns its name.
+AddColumn = Callable[[Basis, exp.Expr, str | None], str]
+
+_KINDS = {
+    Merge.ANY: Basis.ANY_VALUE,
+    Merge.MIN: Basis.MIN,
+    Merge.MAX: Basis.MAX,
+    Merge.BIT_AND: Basis.BIT_AND,
+    Merge.BIT_OR: Basis.BIT_OR,
+    Merge.BIT_XOR: Basis.BIT_XOR,
+}
+_EXTREMES: dict[Merge, tuple[Basis, Basis, type[exp.Expr]]] = {
+    Merge.BESIDE_MIN: (Basis.ARG_MIN, Basis.MIN, exp.Min),
+    Merge.BESIDE_MAX: (Basis.ARG_MAX, Basis.MAX, exp.Max),
+}
+
+
+def value_so_far(call: Call, add: AddColumn) -> exp.Expr:
+    """Return the call's value over merged state.
+
+    Args:
+        call: of a function that merges by itself.
+        add: adds a basis column, and returns its name.
+
+    For example, ARG_MAX keeps the largest fare (b0) and the driver beside it (b1):
+
+    >>> import sqlglot
+    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> added = []
+    >>> def add(kind, each, beside):
+    ...     added.append(f"{each.sql('duckdb')} beside {beside}")
+    ...     return f"b{len(added) - 1}"
+    >>> call = call_of(sqlglot.parse_one("arg_max(driver, fare)", dialect="duckdb"))
+    >>> value_so_far(call, add).sql()
+    'b1'
+    >>> print(*added, sep="; ")
+    MAX(CASE WHEN NOT driver IS NULL THEN fare END) beside None; ARG_MAX(driver, fare) beside b0
+    """
+    if (kind := _KINDS.get(call.merge)) is not None:
+        return exp.column(add(kind, type(call.node)(this=call.arguments[0].copy()), None))
+    beside, extreme, function = _EXTREMES[call.merge]
+    value, by = call.arguments
+    # A row with a NULL value cannot be the extreme one.
+    ranked = exp.case().when(value.copy().is_(exp.null()).not_(), by.copy())
+    plain = type(call.node)(this=value.copy(), expression=by.copy())
+    return exp.column(add(beside, plain, add(extreme, function(this=ranked), None)))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOrLast:
+    """FIRST or LAST of a struct, with the value as field v and what it is ordered by as o0, o1, …
+
+    Attributes:
+        kind: FIRST or LAST.
+        aggregate: the aggregate over the struct.
+        order: ORDER BY over the struct's fields.
+        condition: what rows must meet beside its FILTER, None where all count.
+    """
+
+    kind: Basis
+    aggregate: exp.Expr
+    order: tuple[str, ...]
+    condition: exp.Expr | None
+
+
+def first_or_last(call: Call) -> FirstOrLast:
+    """Return how FIRST, LAST, or ANY_VALUE with an order, are computed.
+
+    >>> import sqlglot
+    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> call = call_of(sqlglot.parse_one("first(km ORDER BY fare DESC)", dialect="duckdb"))
+    >>> found = first_or_last(call)
+    >>> print(found.aggregate.sql("duckdb"), "merged by", found.order)
+    FIRST({'v': km, 'o0': fare} ORDER BY fare DESC) merged by ('o0 DESC',)
+    """
+    kind = Basis.LAST if call.merge is Merge.LAST else Basis.FIRST
+    (value,) = call.arguments
+    fields = {"v": value, **{f"o{i}": each.this for i, each in enumerate(call.order)}}
+    parts = [
+        exp.PropertyEQ(this=exp.to_identifier(name), expression=each.copy()) for name, each in fields.items()
+    ]
+    struct: exp.Expr = exp.Struct(expressions=parts)
+    if call.order:
+        struct = exp.Order(this=struct, expressions=[each.copy() for each in call.order])
+    function = exp.First if kind is Basis.FIRST else exp.Last
+    is_known = exp.paren(value.copy()).is_(exp.null()).not_() if call.merge is Merge.ANY else None
+    by_field = tuple(map(_by_field, range(len(call.order)), call.order))
+    return FirstOrLast(kind, function(this=struct), by_field, is_known)
+
+
+def _by_field(position: int, ordered: exp.Expr) -> str:
+    by = ordered.copy()
+    by.set("this", exp.column(f"o{position}"))
+    return by.sql(DIALECT)
 
 
 def output_name(position: int) -> str:

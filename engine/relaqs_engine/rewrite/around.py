@@ -12,27 +12,25 @@ from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
 from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan, Ranking
-from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import (
+from relaqs_engine.plans.aggregate import (
     BEFORE,
     BEFORE_ONCE,
     GROUP,
     GROUP_ROWS,
     IS_FIRST,
     RIVALS,
+    RowsPlan,
     margin_column,
     moves_column,
 )
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.composite import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan, Ranking
+from relaqs_engine.plans.plan import Method, OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of
-from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.levels import Level, level_of, with_places
-from relaqs_engine.rewrite.membership import most_rows
-from relaqs_engine.rewrite.one_row_moves import Answers, moves_of, with_moves
-from relaqs_engine.rewrite.trust import Trust, Value
+from relaqs_engine.rewrite.having_and_limit import most_rows
+from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, with_moves, with_places
+from relaqs_engine.rewrite.smoothness import Trust, Value
+from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
 from relaqs_engine.sql.parse import DIALECT
 
 

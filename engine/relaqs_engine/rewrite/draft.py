@@ -9,15 +9,10 @@ from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
-from relaqs_engine.plans.basis import BasisColumn
-from relaqs_engine.plans.deciders import MembershipRules
-from relaqs_engine.plans.error_bars import ErrorBars
-from relaqs_engine.plans.heavy_groups import HeavyGroups
-from relaqs_engine.plans.merge import GroupFacts
-from relaqs_engine.plans.outputs import OutputColumn
-from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.averaged_times import AveragedTime
+from relaqs_engine.plans.aggregate import BasisColumn, GroupFacts, HeavyGroups, MembershipRules
+from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
 from relaqs_engine.rewrite.listed_values import MergedValue
+from relaqs_engine.rewrite.statistics import AveragedTime
 from relaqs_engine.sql.binder import Binder
 
 
@@ -93,8 +88,8 @@ class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
-    all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
-    is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/flatten.py`).
+    all (see `sql/columns_read.py`). state_bytes: what the merged state may take in memory, None for enough.
+    is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/normalize.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
     (expression, ascending, nulls first).
@@ -134,9 +129,9 @@ class Draft:
     groups: GroupFacts = field(default_factory=GroupFacts)
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
-    # The aliases of the tables of members that EXISTS and IN ask (see `rewrite/members.py`).
+    # The aliases of the tables of members that EXISTS and IN ask (see `rewrite/sampling.py`).
     members: frozenset[str] = frozenset()
-    # Whether a derived table may be read whole that groups a sampled table (see `rewrite/read_whole.py`).
+    # Whether a derived table may be read whole that groups a sampled table (see `rewrite/sampling.py`).
     may_read_derived_whole: bool = False
     returns_rows: bool = False
     # What quantiles and the like are in merged state.

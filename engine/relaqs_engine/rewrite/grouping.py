@@ -1,18 +1,39 @@
 """The keys of GROUP BY written out, and ROLLUP, CUBE and GROUPING SETS as plain keys.
 
-Each task groups once per set. The number that GROUPING gives to all keys together becomes one more key. So a
-group of one set never meets a group of another set, and everything after the tasks sees ordinary groups.
+Each task groups once per set. The number that GROUPING gives to all keys together becomes one more key. So
+a group of one set never meets a group of another set, and everything after the tasks sees ordinary groups.
+
+**A query that aggregates as two**: its groups, and what is computed from them.
+
+    SELECT t.zone, (SELECT z.name FROM z WHERE z.id = t.zone AND z.size > sum(t.km)) AS name
+    FROM t GROUP BY ROLLUP (t.zone)
+
+The subquery depends on a key after ROLLUP has set it NULL, and on an aggregate of the query around it.
+Both are columns of the groups:
+
+    SELECT groups.key_0 AS zone, (SELECT z.name FROM z WHERE z.id = groups.key_0 AND z.size > groups.value_0)
+    FROM (SELECT t.zone AS key_0, sum(t.km) AS value_0 FROM t GROUP BY ROLLUP (t.zone)) AS groups
+
+Written like this, no query depends on what another one aggregates, and a key has one meaning. In WHERE, in
+a key and inside an aggregate, which are computed before there are groups, it is the column itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations, count, product
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, without_brackets
-from relaqs_engine.rewrite.scopes import Scopes, is_below, outer_columns
+from relaqs_engine.rewrite.draft import NotOnlineError, as_table, own_nodes, without_brackets
+from relaqs_engine.rewrite.scopes import (
+    AGGREGATES,
+    Scopes,
+    after_groups,
+    is_below,
+    is_of_window,
+    outer_columns,
+)
 from relaqs_engine.sql.parse import DIALECT
 
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -161,8 +182,8 @@ def _sets_of(part: exp.Expr, select: exp.Select) -> list[_Set]:
 
 
 def _subsets(units: Sequence[_Set]) -> Iterator[_Set]:
-    for count in range(len(units), -1, -1):
-        for chosen in combinations(units, count):
+    for size in range(len(units), -1, -1):
+        for chosen in combinations(units, size):
             yield _joined(chosen)
 
 
@@ -174,3 +195,175 @@ def _keys_of(part: exp.Expr, select: exp.Select) -> _Set:
     if isinstance(part, exp.Literal) and not part.is_string:
         return (without_brackets(select.expressions[int(part.this) - 1].unalias()),)
     return (part,)
+
+
+_GROUPS = "relaqs_groups"
+_FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+_AFTER = ("expressions", "distinct", "qualify", "windows", "order", "limit", "offset")
+_BEFORE = ("from_", "joins", "laterals", "where", "group")
+
+
+def with_groups_below(tree: exp.Query) -> exp.Query:
+    """Return a qualified query in which no subquery depends on keys or aggregates of a query around it.
+
+    >>> import sqlglot
+    >>> sql = "SELECT (SELECT max(z.size) - max(t.km) FROM z WHERE z.id = t.zone) AS v FROM t GROUP BY t.zone"
+    >>> print(with_groups_below(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
+    SELECT (SELECT MAX(z.size) - relaqs_groups.value_0 FROM z WHERE z.id = relaqs_groups.key_0) AS v
+    FROM (SELECT t.zone AS key_0, MAX(t.km) AS value_0 FROM t GROUP BY t.zone) AS relaqs_groups
+    """
+    if not any(map(_asks_about_groups, tree.find_all(exp.Select))):
+        return tree
+    tree = tree.copy()
+    taken = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
+    names = (name for i in count() if (name := f"{_GROUPS}_{i}" if i else _GROUPS) not in taken)
+    for select in reversed(list(tree.find_all(exp.Select))):
+        if not _asks_about_groups(select):
+            continue
+        outer, inner = split_at_groups(with_written_keys(select), name := next(names))
+        found = outer.from_(as_table(inner, name))
+        if select is tree:
+            return found
+        select.replace(found)
+    return tree
+
+
+def _asks_about_groups(select: exp.Select) -> bool:
+    """Whether a SELECT aggregates, and a subquery after that depends on it."""
+    queries = [query for place in after_groups(select) for query in own_nodes(place, exp.Query)]
+    if not queries:
+        return False
+    scopes = Scopes(select)
+    depending = [query for query in queries if scopes.depends_on(query, select)]
+    is_grouped = bool(select.args.get("group") or select.args.get("having"))
+    if not depending or not (is_grouped or scopes.aggregates_of(select)):
+        return False
+    keys, _ = group_keys(with_written_keys(select.copy()))
+    return not all(is_before_groups(query, keys) for query in depending)
+
+
+def is_before_groups(query: exp.Expr, keys: Sequence[exp.Expr]) -> bool:
+    """Whether a subquery stands inside an aggregate or a group key."""
+    node = query if isinstance(query, exp.Subquery) else query.parent
+    while node is not None and not isinstance(node, exp.Select):
+        if (isinstance(node, AGGREGATES) and not is_of_window(node)) or node in keys:
+            return True
+        node = node.parent
+    return False
+
+
+def split_at_groups(query: exp.Select, groups: str) -> tuple[exp.Select, exp.Select]:
+    """Return what stands around a query's groups, without FROM, and the query of the groups themselves.
+
+    Args:
+        query: its keys are written out. It stays as it is.
+        groups: the name of the table of groups in the query around it.
+    """
+    query = query.copy()
+    keys, sets = group_keys(query)
+    names = [item.alias_or_name for item in query.expressions]
+    inner = exp.Select()
+    decides_outside = _asks_in_having(query)
+    for part in (*_BEFORE, *([] if decides_outside else ["having"])):
+        if (value := query.args.get(part)) is not None:
+            inner.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
+    places = [each for each in after_groups(query) if decides_outside or not isinstance(each, exp.Having)]
+    found = _Groups(query, keys[:-1] if sets else keys, groups)
+    for place in places:
+        found.replace_in(place)
+    inner.set("expressions", found.outputs())
+    outer = exp.Select(**{part: value for part in _AFTER if (value := query.args.get(part)) is not None})
+    for item, name in zip(outer.expressions, names, strict=True):
+        if not isinstance(item, exp.Alias):
+            item.replace(exp.Alias(this=item.copy(), alias=exp.to_identifier(name, quoted=True)))
+    if decides_outside:
+        outer.set("where", exp.Where(this=query.args["having"].this))
+    return outer, inner
+
+
+def asks_after_groups(query: exp.Select) -> bool:
+    """Whether a SELECT has a subquery in what is computed after its groups are made."""
+    return any(place.find(exp.Query) is not None for place in after_groups(query))
+
+
+def _asks_in_having(query: exp.Select) -> bool:
+    having = query.args.get("having")
+    return having is not None and having.find(exp.Query) is not None
+
+
+class _Groups:
+    """Collects the keys and aggregates of a query, and puts columns of its groups in their places.
+
+    Args:
+        query: in which that happens.
+        keys: its group keys.
+        table: the name of the table of groups.
+    """
+
+    def __init__(self, query: exp.Select, keys: tuple[exp.Expr, ...], table: str) -> None:
+        self._keys = tuple(key.copy() for key in keys)
+        self._table = table
+        self._values: dict[exp.Expr, str] = {}
+        scopes = Scopes(query)
+        below = [each for place in after_groups(query) for each in own_nodes(place, exp.Query)]
+        columns = (column for each in below for column in each.find_all(exp.Column) if column.table)
+        self._columns = {id(column) for column in columns if scopes.owner(column) is query}
+        self._calls = {id(call) for call in scopes.aggregates_of(query)} if self._columns else set()
+
+    def outputs(self) -> list[exp.Expr]:
+        """Return the keys, then the aggregates. Unused keys are there too: keys tell the groups apart."""
+        keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self._keys)]
+        values = [exp.alias_(value.copy(), name, quoted=True) for value, name in self._values.items()]
+        return [*keys, *values] or [exp.alias_(exp.Count(this=exp.Star()), "value_0")]
+
+    def replace_in(self, node: exp.Expr) -> None:
+        """Put columns of the groups in the place of keys and aggregates below a node, and in its own."""
+        if not isinstance(node, exp.Alias) and node in self._keys:
+            self._put(node, f"key_{self._keys.index(node)}")
+        elif isinstance(node, AGGREGATES):
+            self._put(node, self._value(node))
+        elif isinstance(node, exp.Column) and node.table:
+            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
+        elif isinstance(node, exp.Query):
+            self._replace_below(node)
+        elif isinstance(node, exp.Window):
+            self._replace_in_window(node)
+        else:
+            for child in list(node.iter_expressions()):
+                self.replace_in(child)
+
+    def _replace_in_window(self, window: exp.Window) -> None:
+        """Do so in a window, whose own function is no aggregate of the query."""
+        for child in list(window.iter_expressions()):
+            if child is not window.this:
+                self.replace_in(child)
+        self._replace_in_arguments(window.this)
+
+    def _replace_in_arguments(self, function: exp.Expr) -> None:
+        for child in list(function.iter_expressions()):
+            if isinstance(function, _FUNCTIONS_AROUND) and child is function.this:
+                self._replace_in_arguments(child)
+            else:
+                self.replace_in(child)
+
+    def _replace_below(self, node: exp.Expr) -> None:
+        """Do so in a subquery, with what is of this query there."""
+        if id(node) in self._calls:
+            self._put(node, self._value(node))
+        elif node in self._keys and self._is_of_query(node):
+            self._put(node, f"key_{self._keys.index(node)}")
+        elif id(node) in self._columns:
+            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
+        elif self._columns:
+            for child in list(node.iter_expressions()):
+                self._replace_below(child)
+
+    def _is_of_query(self, node: exp.Expr) -> bool:
+        columns = [id(column) for column in node.find_all(exp.Column)]
+        return bool(columns) and self._columns.issuperset(columns)
+
+    def _value(self, call: exp.Expr) -> str:
+        return self._values.setdefault(call.copy(), f"value_{len(self._values)}")
+
+    def _put(self, node: exp.Expr, name: str) -> None:
+        node.replace(exp.column(name, self._table, quoted=True))

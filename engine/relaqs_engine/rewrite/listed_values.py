@@ -27,8 +27,7 @@ from math import sqrt
 
 from sqlglot import exp
 
-from relaqs_engine.plans.outputs import QuantileOf
-from relaqs_engine.plans.times import TimeScale
+from relaqs_engine.plans.plan import QuantileOf, TimeScale
 from relaqs_engine.sql.aggregates import Call, Merge
 from relaqs_engine.sql.parse import DIALECT
 

@@ -8,14 +8,21 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SCALE, SHARED_SCALE
-from relaqs_engine.plans.outputs import OfDistinct, OutputColumn, OutputKind
+from relaqs_engine.plans.aggregate import (
+    DISTINCT_ESTIMATE,
+    DISTINCT_SEEN,
+    ROWS,
+    SCALE,
+    SHARED_SCALE,
+    Basis,
+    BasisColumn,
+)
+from relaqs_engine.plans.plan import OfDistinct, OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds, widest_certified
-from relaqs_engine.rewrite.averaged_times import AveragedTime, averaged_time_in
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.listed_values import MergedValue
-from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
+from relaqs_engine.rewrite.smoothness import moves_in_steps, rounded
+from relaqs_engine.rewrite.statistics import AveragedTime, averaged_time_in
 from relaqs_engine.sql.parse import DIALECT
 
 _OF_DISTINCT = (

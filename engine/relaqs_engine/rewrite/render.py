@@ -1,7 +1,16 @@
-"""The SQL texts of an aggregation. Partial (on workers), merge, estimate and final (where the state is)."""
+"""The SQL texts of a plan: partial (on workers), merge, estimate and final (where the state is).
+
+- `render`: those of an aggregation.
+- `rows_as_state`: a query without aggregates keeps its rows. The state is the rows: their outputs, and
+  beside them what they are ordered by. With ORDER BY and LIMIT each task returns no more rows than the
+  answer can need.
+- `check_types_travel`: keys and extremes come back from workers as they were. Partial aggregates travel as
+  Arrow tables, and Arrow does not have every type that DuckDB has.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,10 +19,7 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
 from relaqs_engine.layouts.number_types import FLOATS
-from relaqs_engine.plans.basis import Basis, BasisColumn
-from relaqs_engine.plans.folded import PartialQuery
-from relaqs_engine.plans.merge import MergeTexts
-from relaqs_engine.plans.names import (
+from relaqs_engine.plans.aggregate import (
     BLOCK,
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
@@ -30,16 +36,50 @@ from relaqs_engine.plans.names import (
     STATE,
     UNITS,
     VALUE,
+    Basis,
+    BasisColumn,
+    MergeTexts,
+    PartialQuery,
     outlier_column,
 )
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source
-from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
-from relaqs_engine.rewrite.room import place_columns, with_places
-from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scan_sql, scans_of
+from relaqs_engine.rewrite.scans import is_filtered, over_hoists, scan_of_tables, scan_sql, scans_of
+from relaqs_engine.rewrite.unbounded import place_columns, with_places
 from relaqs_engine.sql.parse import DIALECT
+
+# Arrow has no bit string (only padded bytes), no order of an ENUM's values, and no zone beside a time.
+_LOST = re.compile(r"\b(BIT|ENUM|TIME WITH TIME ZONE)\b")
+# These come back as DECIMAL(38,0), which some functions of integers do not take.
+_CHANGED = re.compile(r"\bU?HUGEINT\b")
+
+# These are folded by functions that need the values themselves.
+_AS_KEYS = (Basis.VALUES, Basis.FIRST, Basis.LAST, Basis.BIT_AND, Basis.BIT_OR, Basis.BIT_XOR)
+
+
+def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
+    """Raise NotOnlineError for a type whose values would come back with another meaning.
+
+    Args:
+        draft: the query, its keys and partial aggregates known.
+        types: DuckDB's type of each column of the partial query.
+
+    For example, Arrow has no HUGEINT, and a key of that type comes back as a DECIMAL:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> explained("SELECT zone::HUGEINT AS z, count(*) FROM trips GROUP BY 1", "why")
+    'values of type HUGEINT change on their way between processes'
+    """
+    extremes = [column.name for column in draft.basis if not column.is_additive]
+    keys = [f"k{position}" for position in range(len(draft.keys))]
+    keys += [column.name for column in draft.basis if column.kind in _AS_KEYS]
+    if draft.distinct is not None:
+        keys.append(VALUE)
+    for name in keys + extremes:
+        if _LOST.search(types[name]) or (name in keys and _CHANGED.search(types[name])):
+            raise NotOnlineError(f"values of type {types[name]} change on their way between processes")
 
 
 def key_names(draft: Draft) -> tuple[str, ...]:
@@ -81,10 +121,10 @@ def partial_query(draft: Draft) -> PartialQuery:
 def render(draft: Draft) -> MergeTexts:
     """Return the SQL from the state to answers, of a draft to which all rules were applied.
 
-    What HAVING leaves out for now has a module of its own, `near.py`.
+    What HAVING leaves out for now is in `having_and_limit.py`.
 
     >>> from relaqs_engine.planning.example import after, shown
-    >>> from relaqs_engine.rewrite.kept_values import check_kept_values
+    >>> from relaqs_engine.rewrite.unbounded import check_kept_values
     >>> draft = after(check_kept_values, "SELECT zone, count(*) AS n FROM trips GROUP BY zone")
     >>> print(shown(partial_query(draft).sql))
     SELECT trips.zone AS k0, COUNT(*) AS b0, COUNT(*) AS m FROM partitions_of_trips AS trips GROUP BY 1
@@ -219,7 +259,7 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
 
 
 def _found_in_rows(column: BasisColumn) -> BasisColumn:
-    """Return a column of which no MAX of floats is answered from footers (see `sql/whole_table.py`)."""
+    """Return a column of which no MAX of floats is answered from footers (see `sql/columns_read.py`)."""
     if column.kind is not Basis.MAX or column.type not in FLOATS:
         return column
     aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
@@ -426,3 +466,95 @@ def attempted(tree: exp.Select | None) -> exp.Select | None:
 def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
     cast = "TRY_CAST" if estimated else "CAST"
     return f"{cast}({output_name(position)} AS {output.type}) AS o{position}"
+
+
+def rows_as_state(draft: Draft) -> Draft:
+    """Return the draft with the columns of its rows as keys: the outputs, then what they are ordered by.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(rows_as_state, "SELECT fare FROM trips WHERE km > 50 ORDER BY zone LIMIT 9")
+    >>> [shown(key) for key in draft.keys]
+    ['trips.fare', 'trips.zone']
+    >>> print(shown(rows_query(draft).sql))
+    SELECT trips.fare AS k0, trips.zone AS k1 FROM partitions_of_trips AS trips
+    WHERE trips.km > 50 ORDER BY k1 LIMIT 9
+    """
+    if len(draft.select.expressions) != len(draft.schema):
+        raise NotOnlineError("one of its outputs stands for several columns")
+    values = [item.unalias() for item in draft.select.expressions]
+    ordered_by = (expression for expression, _ in _ordering(draft))
+    outputs = tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in draft.schema)
+    return replace(draft, outputs=outputs, keys=(*values, *ordered_by))
+
+
+def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
+    """Return what the rows are ordered by, with expressions in the place of outputs' names."""
+    order = draft.select.args.get("order")
+    by_name = {item.alias: item.unalias() for item in reversed(draft.select.expressions)}
+    found = []
+    for ordered in order.expressions if order else []:
+        value = ordered.this
+        if isinstance(value, exp.Column) and not value.table and value.name in by_name:
+            value = by_name[value.name]
+        elif any(not column.table for column in value.find_all(exp.Column)):
+            raise NotOnlineError(f"ORDER BY {value.sql(DIALECT)} computes with the name of an output")
+        found.append((value, ordered))
+    return found
+
+
+def limit_rows(draft: Draft) -> int | None:
+    """Return how many rows make the whole answer, whichever they are: those of a LIMIT without ORDER BY."""
+    limit = draft.select.args.get("limit")
+    if limit is None or draft.select.args.get("order") or draft.select.args.get("offset"):
+        return None
+    return int(limit.expression.this)
+
+
+def rows_query(draft: Draft) -> PartialQuery:
+    """Return what a task runs."""
+    assert draft.scan is not None
+    return PartialQuery(
+        rows_sql(draft, draft.scan), scans=scans_of(draft), is_filtered=is_filtered(draft.scan)
+    )
+
+
+def row_types(draft: Draft) -> dict[str, str]:
+    """Return DuckDB's type of each column of the rows, read off over empty tables."""
+    return dict(draft.binder.describe(rows_sql(draft, scan_of_tables(draft), over_tables=True)))
+
+
+def rows_sql(draft: Draft, scan: exp.Select, *, over_tables: bool = False) -> str:
+    """Return the query of the rows in a scan. over_tables: that of the tables of the catalog."""
+    select = ", ".join(f"{key.sql(DIALECT)} AS k{i}" for i, key in enumerate(draft.keys))
+    body = scan_sql(draft, scan, over_tables=over_tables)
+    values = select if over_tables else over_hoists(draft, select)
+    return f"SELECT {values} {body}" + _needed_rows(draft, _order_by(draft))
+
+
+def rows_final_sql(draft: Draft) -> str:
+    """Return the query from the state to the answer."""
+    outputs = ", ".join(f"CAST(k{i} AS {output.type}) AS o{i}" for i, output in enumerate(draft.outputs))
+    final = f"SELECT {outputs} FROM {STATE}{_order_by(draft)}"
+    for part in ("limit", "offset"):
+        if node := draft.select.args.get(part):
+            final += " " + node.sql(DIALECT).strip()
+    return final
+
+
+def _order_by(draft: Draft) -> str:
+    first = len(draft.outputs)
+    items = []
+    for i, (_, ordered) in enumerate(_ordering(draft)):
+        item = ordered.copy()
+        item.set("this", exp.column(f"k{first + i}"))
+        items.append(item.sql(DIALECT))
+    return f" ORDER BY {', '.join(items)}" if items else ""
+
+
+def _needed_rows(draft: Draft, order: str) -> str:
+    """Return ORDER BY and LIMIT of a task. Rows beyond those of the whole answer cannot be in it."""
+    limit, offset = draft.select.args.get("limit"), draft.select.args.get("offset")
+    if limit is None:
+        return ""
+    needed = int(limit.expression.this) + (int(offset.expression.this) if offset else 0)
+    return f"{order} LIMIT {needed}"

@@ -1,30 +1,208 @@
 """Rule: the answer says which of its estimates are never certified before the end, and why.
 
-An interval is certified only if no row that was not read could move the value far. That cannot be told where
-nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one row of the
-sampled table may meet many rows of another table, because all of them then come at once. Nor is a value
-certified that an estimate chooses (`rewrite/branches.py`), or one that jumps, or bends near zero, as the
-square of a covariance in `regr_r2` (`rewrite/jumps.py`).
+An interval is certified only if no row that was not read could move the value far. That cannot be told
+where nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one
+row of the sampled table may meet many rows of another table, because all of them then come at once. Nor is
+a value certified that an estimate chooses (`rewrite/unbounded.py`), or one that jumps, or bends near zero,
+as the square of a covariance in `regr_r2` (`rewrite/unbounded.py`).
+
+**Choices.** Which outputs choose between values by an estimate, so that more rows may let them choose
+otherwise:
+
+    CASE WHEN sum(gain) > 0 THEN avg(win) ELSE avg(loss) END
+
+Error bars come from leaving rows out, one block at a time. If the sum is 500 in the sample, and 5 less in
+each of these, then all of them have the average win. Nothing tells that the sum of all rows may be -20.
+
+**Jumps and bends.**
+
+    hash(sum(km)) % 7       what is hashed jumps
+    sum(km) / sum(gain)     gains and losses may nearly cancel, and then the ratio may be anything
+
+Error bars come from how a value moves where a little is left out, as if it went on along a straight line.
+Of 40 groups in 12 orders, 65 % of the bars of the second held (docs/decisions/0073-what-bends.md).
+
+**Places.** Where LIMIT picks groups by their keys, the groups before each are counted, as far as keys
+order them:
+
+    SELECT state, avg(paid) FROM sales GROUP BY state ORDER BY state, 2 DESC LIMIT 100
+
+A group has its place for sure if LIMIT has room for all that may come before it: those that were seen, and
+those that were not. Groups that are ordered by estimates alone count as coming before each other.
+
+Last, `check_kept_values` asks that the values of medians and the like fit into the memory for merged
+states.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 import sqlglot
 from sqlglot import exp
 
+from relaqs_engine.bounds import cast_step, loses_large_numbers
 from relaqs_engine.layouts.statistics import NEARLY_ALL
-from relaqs_engine.plans.basis import BasisColumn
-from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.rewrite.branches import chooses_by_estimates
-from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
+from relaqs_engine.plans.aggregate import (
+    BEFORE,
+    BEFORE_ONCE,
+    IS_FIRST,
+    ROWS,
+    SCALE,
+    SHARED_SCALE,
+    Basis,
+    BasisColumn,
+)
+from relaqs_engine.plans.plan import OutputColumn, OutputKind
+from relaqs_engine.plans.sign import Sign, bends, sign_of
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, column_pair, conjuncts_of
 from relaqs_engine.rewrite.grouping import group_keys
-from relaqs_engine.rewrite.jumps import jumps_and_bends
+from relaqs_engine.rewrite.outputs import sign_of_column
+from relaqs_engine.rewrite.smoothness import BENDS
 from relaqs_engine.sql.parse import DIALECT
+
+_COMPARED_WITH_ZERO = (exp.EQ, exp.NEQ, exp.GT)
+_NUMBERS_OF_ALL = (ROWS, SCALE, SHARED_SCALE)
+
+
+def chooses_by_estimates(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
+    """Whether the value may be another one, not a near one, once an estimate has moved a little.
+
+    Three conditions are harmless: of keys alone, whether a sum that is never negative is 0, and whether a
+    value is NULL. In the last two, error bars find out: they look at what one more row would do.
+
+    Args:
+        value: of an output, over merged state.
+        basis: the merged columns by their names.
+    """
+    bare = value.unnest()
+    return (
+        any(not _is_harmless(each, basis) for each in _conditions(value))
+        or any(each is not bare and _may_be_filled(each, basis) for each in value.find_all(exp.Coalesce))
+        or any(_chooses(each, basis, alone=each is bare) for each in value.find_all(exp.Greatest, exp.Least))
+    )
+
+
+def _conditions(value: exp.Expr) -> list[exp.Expr]:
+    """Return by what the value's CASE and IF choose."""
+    found: list[exp.Expr] = []
+    for branch in value.find_all(exp.If):
+        case = branch.parent if isinstance(branch.parent, exp.Case) else None
+        if case is not None and case.this is not None:
+            found.append(exp.EQ(this=case.this.copy(), expression=branch.this.copy()))
+        else:
+            found.append(branch.this)
+    return found
+
+
+def _is_harmless(condition: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
+    condition = condition.unnest()
+    if not _estimated(condition, basis):
+        return True
+    if isinstance(condition, exp.And | exp.Or):
+        return all(_is_harmless(side, basis) for side in (condition.left, condition.right))
+    if isinstance(condition, exp.Not):
+        return _is_harmless(condition.this, basis)
+    if isinstance(condition, exp.Is):
+        return isinstance(condition.expression, exp.Null)
+    if not isinstance(condition, _COMPARED_WITH_ZERO) or not _is_zero(condition.right):
+        return False
+    sign = sign_of(condition.left, lambda column: sign_of_column(column, dict(basis)))
+    return len(_estimated(condition.left, basis)) == 1 and not sign & Sign.NEGATIVE
+
+
+def _chooses(extreme: exp.Expr, basis: Mapping[str, BasisColumn], *, alone: bool) -> bool:
+    """Whether GREATEST or LEAST has estimates to choose from.
+
+    One estimate beside constants does no harm if that is the whole value: it is cut at the constant.
+    """
+    estimated = [bool(_estimated(each, basis)) for each in (extreme.this, *extreme.expressions)]
+    return any(estimated) if not alone else sum(estimated) > 1
+
+
+def _may_be_filled(coalesce: exp.Coalesce, basis: Mapping[str, BasisColumn]) -> bool:
+    """Whether COALESCE has an estimate that may be NULL for now, other than a sum.
+
+    The mean of no rows is NULL, and one more row with a 0 would let it be 0: that is what COALESCE often
+    takes, so that error bars do not see the difference.
+    """
+    asked = [coalesce.this, *coalesce.expressions[:-1]]
+    return any(len(_estimated(each, basis)) > 1 for each in asked)
+
+
+def _estimated(expression: exp.Expr, basis: Mapping[str, BasisColumn]) -> set[str]:
+    """Return the merged columns in an expression, those left aside that count all rows."""
+    names = {column.name for column in expression.find_all(exp.Column)}
+    return {name for name in names if name in basis and name not in _NUMBERS_OF_ALL}
+
+
+def _is_zero(value: exp.Expr) -> bool:
+    bare = value.unnest()
+    return isinstance(bare, exp.Literal) and not bare.is_string and float(bare.this) == 0.0
+
+
+# How CASE, COALESCE and the like choose is said above, and what rounding does in `smoothness.py`.
+_WITHOUT_JUMPS = (
+    *(exp.Column, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
+    *(exp.Sqrt, exp.Cbrt, exp.Ln, exp.Log, exp.Exp, exp.Pow),
+    *(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least),
+    *(exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign),
+)
+
+
+def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterator[str]:
+    """Yield why error bars of a value over merged state may say too little.
+
+    Args:
+        value: of an output.
+        basis: the merged columns by their names.
+    """
+    estimates = [column for column in value.find_all(exp.Column) if column.name in basis]
+    above = {id(node): node for column in estimates for node in _path(column)}
+    for node in above.values():
+        if not isinstance(node, _WITHOUT_JUMPS) and not (isinstance(node, exp.Cast) and _is_number(node)):
+            yield f"{_called(node)} may jump where an estimate moves a little; its parts may be certified"
+    bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
+    if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
+        yield BENDS
+
+
+def _called(node: exp.Expr) -> str:
+    """Return what is computed, without its arguments: they are columns of merged state."""
+    name, is_call, _ = node.sql(DIALECT).partition("(")
+    return f"{name.lower()}()" if is_call and name.isidentifier() else "an operator"
+
+
+def _centres_moments(node: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
+    """Whether a product moves moments to another centre, as in the kurtosis of `statistics.py`.
+
+    Both factors may be near zero, but then it is a small part of the sum that it stands in.
+    """
+    if not isinstance(node, exp.Mul) or node.left.find(exp.Sub) is None:
+        return False
+    shift, moments = (
+        [basis.get(each.name) for each in side.find_all(exp.Column)] for side in (node.left, node.right)
+    )
+    return all(each is not None and each.kind is Basis.MEAN for each in shift) and all(
+        each is not None and each.is_moment for each in moments
+    )
+
+
+def _path(column: exp.Column) -> list[exp.Expr]:
+    """Return the nodes from a column up to the value, none where it stands in a condition of CASE or IF."""
+    found: list[exp.Expr] = [column]
+    while (parent := found[-1].parent) is not None:
+        if isinstance(parent, exp.If | exp.Case) and parent.this is found[-1]:
+            return []
+        found.append(parent)
+    return found
+
+
+def _is_number(cast: exp.Cast) -> bool:
+    return cast_step(cast) is not None and not loses_large_numbers(cast)
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
@@ -160,3 +338,101 @@ def is_said(name: str) -> bool:
     [True, False, False, False, False]
     """
     return re.fullmatch(r"_.*|[bkvd]\d+|stream_.*|.*[()].*", name) is None
+
+
+# The most values of its sampled tables that a query may keep, however much memory there is, because each
+# mini-batch computes its answer from all of them anew. With a limit of 2 GB, states have 500 MB: two columns
+# of 6 million decimals end within it, three do not.
+MOST_VALUES = 12_500_000
+_VALUE_BYTES = 40
+# DuckDB's own state for a median and its group. 1.5 million of them do not fit into 450 MB.
+_GROUP_BYTES = 300
+
+
+def check_kept_values(draft: Draft) -> Draft:
+    """Return the draft unchanged. Raises NotOnlineError where too many values would be kept.
+
+    >>> from relaqs_engine.planning.example import refusal
+    >>> refusal(check_kept_values, "SELECT median(price) FROM items")
+    ''
+    >>> refusal(check_kept_values, "SELECT median(fare) FROM trips")
+    'it would keep 12,800,000 values; up to 12,500,000 are kept'
+    """
+    lists = sum(column.kind is Basis.VALUES for column in draft.basis)
+    if not lists:
+        return draft
+    rows = (
+        sum(each.row_count for each in s.layout.partitions) for s in draft.streams if s.layout is not None
+    )
+    values = lists * max(rows)
+    if values > MOST_VALUES:
+        raise NotOnlineError(f"it would keep {values:,} values; up to {MOST_VALUES:,} are kept")
+    taken = values * _VALUE_BYTES + lists * draft.groups.expected * _GROUP_BYTES
+    if draft.state_bytes is not None and taken > draft.state_bytes:
+        raise NotOnlineError(
+            f"it would keep {values:,} values in about {_mib(taken)}; the memory limit leaves "
+            f"{_mib(draft.state_bytes)} for them"
+        )
+    return draft
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes >> 20:,} MiB"
+
+
+def with_places(draft: Draft) -> str:
+    """Return the source of merged groups, with their places by keys where LIMIT picks groups.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.having_and_limit import decide_membership
+    >>> sql = "SELECT zone, count(*) AS n FROM trips GROUP BY 1 ORDER BY zone NULLS FIRST LIMIT 3"
+    >>> print(shown(with_places(after(decide_membership, sql))))
+    (SELECT *, count(*) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before,
+            count(CASE WHEN m <= 1 THEN 1 END) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before_once,
+            k0 IS NULL AS relaqs_is_first FROM merged)
+    """
+    if not _has_room(draft):
+        return "merged"
+    # count(…) FILTER (…) OVER (…) takes DuckDB twenty times as long as this CASE, and a window of all groups
+    # twice as long as a subquery.
+    counts = ("count(*)", f"count(CASE WHEN {ROWS} <= {_rows_of_unit(draft)} THEN 1 END)")
+    by_keys = ", ".join(draft.membership.first_by)
+    before, once = (
+        f"{count} OVER (ORDER BY {by_keys})" if by_keys else f"(SELECT {count} FROM merged)"
+        for count in counts
+    )
+    places = [f"{before} AS {BEFORE}", f"{once} AS {BEFORE_ONCE}", f"{_is_first(draft)} AS {IS_FIRST}"]
+    return f"(SELECT *, {', '.join(places)} FROM merged)"
+
+
+def place_columns(draft: Draft) -> tuple[str, ...]:
+    """Return the names of the columns that `with_places` adds."""
+    return (BEFORE, BEFORE_ONCE, IS_FIRST) if _has_room(draft) else ()
+
+
+def _has_room(draft: Draft) -> bool:
+    """Whether LIMIT picks groups of one sampled table whose rows lie in all partitions, each once at most."""
+    is_limited = draft.membership.most_rows is not None and bool(draft.keys)
+    if not is_limited or len(draft.streams) != 1 or draft.groups.are_local:
+        return False
+    return not any(met_several_times(draft))
+
+
+def _rows_of_unit(draft: Draft) -> int:
+    [stream] = draft.streams
+    assert stream.layout is not None
+    return stream.layout.max_unit_rows
+
+
+def _is_first(draft: Draft) -> str:
+    """Return SQL that says whether all keys are NULL and NULL comes first, as in the total of a ROLLUP.
+
+    What the answer is ordered by after all of its keys tells only rows apart that have the same keys.
+    """
+    keys = draft.keys[:-1] if draft.grouping_sets else draft.keys
+    names = [f"k{i}" for i in range(len(keys))]
+    order = draft.membership.first_by[: len(names)]
+    ordered = {each.removesuffix(" NULLS FIRST").removesuffix(" DESC").strip('"') for each in order}
+    if ordered != set(names) or not all(each.endswith(" NULLS FIRST") for each in order):
+        return "FALSE"
+    return " AND ".join(f"{name} IS NULL" for name in names)

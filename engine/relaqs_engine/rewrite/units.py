@@ -23,13 +23,11 @@ from math import ceil, isfinite, prod, sqrt
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.dates import ColumnLookup
-from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
-from relaqs_engine.bounds.values import value_bounds
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
 from relaqs_engine.layouts.manifest import Column, OtherUnits
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.layouts.statistics import NEARLY_ALL
-from relaqs_engine.plans.basis import UnitSum
+from relaqs_engine.plans.aggregate import UnitSum
 from relaqs_engine.rewrite.draft import Draft, KeyBeside, Source, tables_in
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.unbounded import met_several_times
@@ -85,7 +83,7 @@ def of_derived_table(inner: Draft, others: OtherUnits | None = None) -> tuple[Co
     The orders of the example have up to nine items, whose prices are between 0.5 and 99:
 
     >>> from relaqs_engine.planning.example import after
-    >>> from relaqs_engine.rewrite.sources import choose_streams
+    >>> from relaqs_engine.rewrite.sampling import choose_streams
     >>> inner = "SELECT order_id, count(*) AS n, sum(price) - 1 AS s FROM items GROUP BY order_id"
     >>> (table,) = after(choose_streams, f"SELECT avg(n), avg(s), min(order_id) FROM ({inner})").streams
     >>> [(column.name, column.minimum, column.maximum) for column in table.columns]

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from relaqs_engine.duck import function_aliases, serialized, syntax_error, type_aliases
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.written import position_of
+from relaqs_engine.sql.edits import position_of
 
 _PLACE = re.compile(r'"query_location":\d+,"query_location_length":\d+')
 _FAILED = '{"error":true'

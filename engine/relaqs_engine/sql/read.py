@@ -1,24 +1,165 @@
 """From text to sqlglot's trees, in a number of steps that depends on the text alone.
 
-A text that sqlglot cannot read is given to DuckDB's parser, whose errors name the word that it stopped at.
+In the order in which a text passes them:
+
+- `Statement`, `statements_of`: the statements of a text, told apart by semicolons outside of quotes and
+  comments.
+- `check_text`, `check_tokens`, `check_tree`: the bounds on its characters, tokens, nesting and tree. Each
+  is far above what people and their tools write. Of 1,268 queries of five suites, the longest has 19,154
+  characters and 1,591 tokens, and the deepest tree has 29 levels. Within the limits DuckDB binds and
+  optimises in about a second, which nothing can interrupt.
+- `read_statements`: sqlglot's trees. A text that sqlglot cannot read is given to DuckDB's parser, whose
+  errors name the word that it stopped at. A parser that needs too many steps is stopped.
+- `Effort`: what planning one statement has cost, in steps that are the same on any machine, and who may
+  end it.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, TypeAlias
 
 import sqlglot.parser
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import syntax_error
-from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.dialect import DIALECT, RelaqsParser, tokens_of
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
+from relaqs_engine.sql.edits import position_of
+
+MOST_STEPS = 5_000_000
+STEPS_OF_A_VALUE = 1000  # of an aggregate or output that is rewritten
+_STEPS_BETWEEN_LOOKS = 1000
+
+
+class Effort:
+    """Counts the steps of planning one statement, and ends it if they are too many or no longer wanted.
+
+    A step is a token that the parser looks at, or a character that DuckDB binds. An aggregate or output that
+    is rewritten counts as a thousand steps. So a step is about a microsecond. Nothing here reads a clock.
+
+    Args:
+        still_wanted: called every thousand steps. It raises an error to end the planning.
+        most_steps: the steps that planning may take.
+
+    >>> Effort(most_steps=100).spend(101)
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: planning the query would take more than 100 steps; ...
+    """
+
+    def __init__(self, still_wanted: Callable[[], None] = lambda: None, most_steps: int = MOST_STEPS) -> None:
+        self.steps = 0
+        self._still_wanted = still_wanted
+        self._most_steps = most_steps
+        self._look_at = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps. Raises SqlError if they are too many, and whatever `still_wanted` raises."""
+        self.steps += steps
+        if self.steps >= self._look_at:
+            self._look_at = self.steps + _STEPS_BETWEEN_LOOKS
+            self._still_wanted()
+        if self.steps > self._most_steps:
+            raise SqlError(
+                f"planning the query would take more than {self._most_steps:,} steps; give it fewer columns, "
+                "conditions or subqueries, or ask for its parts one by one"
+            )
+
+    def anew(self) -> Effort:
+        """Return a new effort that the same caller may end, for one more plan of the same statement."""
+        return Effort(self._still_wanted, self._most_steps)
+
+
+MOST_CHARACTERS = 131_072
+MOST_TOKENS = 40_000
+MOST_OPEN = 30
+MOST_DEPTH = 200
+MOST_WEIGHT = 20_000_000
+MOST_CONDITIONS = 1000
+MOST_JOINED = 50
+LONGEST_INTERVAL = 100
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_SPLIT = "split it, or load long lists into a table"
+
+
+def check_text(sql: str) -> None:
+    """Raise SqlError for a text that is too long, or has characters that are not Unicode text."""
+    if len(sql) > MOST_CHARACTERS:
+        raise too_large(f"the SQL has {len(sql):,} characters", MOST_CHARACTERS, _SPLIT)
+    odd = next(
+        (place for place, each in enumerate(sql) if each == "\0" or "\ud800" <= each <= "\udfff"), None
+    )
+    if odd is not None:
+        raise SqlError(
+            f"the SQL has the character U+{ord(sql[odd]):04X}, which is no text; take it out",
+            position_of(sql, odd),
+        )
+
+
+def check_tokens(tokens: list[Token]) -> None:
+    """Raise SqlError for too many tokens, or brackets and CASEs that nest too deeply."""
+    if len(tokens) > MOST_TOKENS:
+        raise too_large(f"the SQL has {len(tokens):,} words and signs", MOST_TOKENS, _SPLIT)
+    depth = 0
+    for before, token in pairwise(tokens):
+        is_interval = before.token_type is TokenType.INTERVAL and token.token_type is TokenType.STRING
+        if is_interval and len(token.text) > LONGEST_INTERVAL:  # read in time that grows with the square
+            said = f"the text of an INTERVAL has {len(token.text):,} characters"
+            raise too_large(said, LONGEST_INTERVAL, "write a number and a unit")
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth > MOST_OPEN:
+            raise too_deep(f"more than {MOST_OPEN} brackets and CASEs", (token.line, token.col))
+
+
+def check_tree(tree: exp.Expr) -> None:
+    """Raise SqlError for an expression that is too deep, or for too many deep ones.
+
+    DuckDB goes through an expression once for each of its levels, and again for each node. So the cost grows
+    with the squares of the depths. A chain of ANDs or ORs is one level.
+    """
+    weight = conditions = 0
+    pending = deque([(tree, 1)])
+    while pending:
+        node, depth = pending.pop()
+        if depth > MOST_DEPTH:
+            raise too_deep(f"more than {MOST_DEPTH} operators or functions", None)
+        weight += depth * depth
+        conditions += isinstance(node, exp.And)
+        if (joined := len(node.args.get("joins") or [])) > MOST_JOINED:
+            raise too_large(f"a FROM joins {joined:,} tables", MOST_JOINED, "join some of them in a WITH")
+        for child in node.iter_expressions():
+            chained = isinstance(node, exp.Connector) and type(child) is type(node)
+            pending.append((child, depth if chained else 1 if isinstance(child, exp.Query) else depth + 1))
+    if conditions > MOST_CONDITIONS:
+        raise too_large(
+            f"the SQL joins {conditions:,} conditions by AND", MOST_CONDITIONS, "use IN, or a table"
+        )
+    if weight > MOST_WEIGHT:
+        raise too_large(
+            f"the SQL's expressions come to {weight:,} by the squares of their nodes' depths",
+            MOST_WEIGHT,
+            "name their inner parts in a WITH, or ask for fewer of them",
+        )
+
+
+def too_large(said: str, most: int, advice: str) -> SqlError:
+    return SqlError(f"{said}; up to {most:,} are accepted: {advice}")
+
+
+def too_deep(said: str, position: tuple[int, int] | None) -> SqlError:
+    return SqlError(f"the SQL is nested {said} deep; name its inner parts in a WITH", position)
+
 
 # No query of the suites takes more than 1.5. Only text that is read again and again takes more.
 _STEPS_PER_TOKEN = 20
@@ -144,3 +285,96 @@ def _in_words(description: str) -> str:
     if "<class " in description:
         return "something is missing beside it"
     return _GOT_TOKEN.sub("", description)
+
+
+_SPACES = " \t\n\r"
+# What is read without tokens: one statement of plain characters and texts, without a comment or a semicolon.
+_ONE_PLAIN = re.compile(r"(?:[A-Za-z0-9_ \t\n\r.,()\[\]<>=!*+%:|]|'[^'\\]*'|\"[^\"\\]*\")*")
+
+PlacedError: TypeAlias = SqlError | ExpressionError
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a text.
+
+    Attributes:
+        sql: without the semicolon at its end, and without the comments around it.
+        line: where it begins in the text, from 1.
+        column: where it begins in that line, from 1.
+        is_ended: whether a semicolon ends it.
+    """
+
+    sql: str
+    line: int
+    column: int
+    is_ended: bool
+
+    def placed(self, error: PlacedError, before: str = "") -> PlacedError:
+        """Return an error of this statement with the position that it has in the whole text.
+
+        before: words that stand before it.
+        """
+        if error.position is None:
+            return error.at(None, before)
+        line, column = error.position
+        place = (self.line + line - 1, column if line > 1 else self.column + column - 1)
+        return error.at(place, before)
+
+
+def statements_of(text: str) -> tuple[Statement, ...]:
+    """Return the statements of a text, in order. Empty ones are left out.
+
+    Raises:
+        SqlError: a quote or a comment is not closed.
+
+    >>> for each in statements_of("-- how many\\nSELECT ';' AS mark; /* then */ SELECT 2"):
+    ...     print(each.line, each.sql, each.is_ended)
+    2 SELECT ';' AS mark True
+    2 SELECT 2 False
+    """
+    return _by_tokens(text) if _ONE_PLAIN.fullmatch(text) is None else _only(text)
+
+
+def _by_tokens(text: str) -> tuple[Statement, ...]:
+    try:
+        tokens = tokens_of(text)
+    except TokenError:
+        raise SqlError(UNCLOSED) from None
+    found: list[Statement] = []
+    own: list[Token] = []
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            own.append(token)
+        elif own:
+            found.append(_statement(text, own, is_ended=True))
+            own = []
+    return (*found, _statement(text, own, is_ended=False)) if own else tuple(found)
+
+
+def _only(text: str) -> tuple[Statement, ...]:
+    """Return the statement of a text that has one at most, and no comment."""
+    sql = text.strip(_SPACES)
+    if not sql:
+        return ()
+    line, column = position_of(text, text.index(sql[0]))
+    return (Statement(sql, line, column, is_ended=False),)
+
+
+def is_finished(text: str) -> bool:
+    """Return whether nothing is left open: the last statement has its semicolon, or there is none.
+
+    >>> is_finished("SELECT 1"), is_finished("SELECT 1;"), is_finished("SELECT ';")
+    (False, True, False)
+    """
+    try:
+        found = statements_of(text)
+    except SqlError:
+        return False
+    return not found or found[-1].is_ended
+
+
+def _statement(text: str, tokens: list[Token], *, is_ended: bool) -> Statement:
+    begin, end = tokens[0].start, tokens[-1].end + 1
+    line, column = position_of(text, begin)
+    return Statement(text[begin:end], line, column, is_ended)

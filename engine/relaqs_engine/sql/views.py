@@ -8,10 +8,9 @@ import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.errors import RelaqsError, SqlError
-from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
-from relaqs_engine.sql.read import read_statements
+from relaqs_engine.sql.read import Effort, read_statements
 
 
 def check_views(

@@ -11,7 +11,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.assignment import HASH_SCHEME
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_engine.sql.binder import Binder
 from relaqs_tpch import query
 

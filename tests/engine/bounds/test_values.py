@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_engine.bounds.values import Bounds, value_bounds
+from relaqs_engine.bounds import Bounds, value_bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.sql.dialect import DIALECT
 from sqlglot import exp

@@ -9,15 +9,17 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.planning.example import explained
-from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.layout_choice import (
+    TimeToEstimate,
+    rows_to_wait_for,
+    share_to_read,
+    time_to_estimate,
+)
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.time_to_estimate import TimeToEstimate, share_to_read
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.plans.plan import OnlinePlan, WholePlan
 from relaqs_engine.rewrite import READING, SAMPLING
 from relaqs_engine.rewrite.draft import Draft
-from relaqs_engine.rewrite.prediction import time_to_estimate
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import parse_query
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.readable import readable_sql
+from relaqs_engine.plans.explain import explain, readable_sql
 from relaqs_tpch import QUERIES, query
 
 from tests.engine.world import World

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
-from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
+from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.online_plan import Mode, OnlinePlan
-from relaqs_engine.plans.refined import RefinedPlan
-from relaqs_engine.plans.rows import RowsPlan
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.plans.plan import Mode, OnlinePlan, WholePlan
 
 import relaqs
 from relaqs.queries.around import AroundQueryJob

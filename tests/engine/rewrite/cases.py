@@ -17,13 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlglot
-from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputColumn
-from relaqs_engine.plans.refined import OverStages, RefinedPlan
-from relaqs_engine.plans.rows import RowsPlan
-from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
+from relaqs_engine.plans.composite import AroundPlan, OverStages, RefinedPlan
+from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, WholePlan
 from relaqs_engine.sql.parse import DIALECT
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rewrite"

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import ClusterError, DataError, RelaqsError
-from relaqs_engine.plans.streams import Hoist
+from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor, connection

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted
 from relaqs_engine.errors import DataError, SqlError
-from relaqs_engine.plans.streams import Hoist
+from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.duck_process import DATABASE_COUNT, HoistStore, QueryWork, Runtime, held_bytes

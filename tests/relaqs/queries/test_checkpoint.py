@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.execution import due_estimates
+from relaqs_engine.execution import budgets
 from relaqs_tpch.data import ORIGINALS
 
 from relaqs import RelaqsError
@@ -108,7 +108,7 @@ def test_a_query_goes_on_where_it_was_and_ends_exact(
 def test_it_goes_on_from_a_mini_batch_without_an_estimate_too(
     db: Session, tpch_oracle: Oracle, tmp_path: Path, turnstile: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due_estimates, "FEW_ROWS", 0)
+    monkeypatch.setattr(budgets, "FEW_STATE_ROWS", 0)
     path = tmp_path / "kept.arrow"
     before = stopped_half_way(db, PAIRS, path, turnstile)
     again = start(db, PAIRS, path)

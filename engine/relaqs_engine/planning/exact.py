@@ -1,0 +1,241 @@
+"""Exact plans, and the cheap rules that say whether a plan with estimates is worth trying.
+
+A query that runs exactly loads nothing else of planning: what estimates is looked for once a rule here
+says so.
+
+- `whole_plan`: the query itself over the files of whole layouts.
+- `why_as_it_lies`, `layout_reasons`: why a plan reads what it reads, in words.
+- `RowGroupRules`: which plain tables are sampled by row groups.
+- `part_to_sample`: which queries are estimated from the first part of a layout that is being made.
+- `is_summary`: whether a statement is SUMMARIZE alone.
+- `whole_core_seconds`: what a query costs that runs exactly, to tell whether estimates are worth their
+  cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cached_files import is_cached
+from relaqs_engine.layouts.first_part import FirstPart
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
+from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
+from relaqs_engine.layouts.reads import PlainRead, Read, TableRead, read_of_table
+from relaqs_engine.layouts.scan_cost import scan_core_seconds
+from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
+from relaqs_engine.sql.columns_read import find_greatest_floats_in_rows, names_in, whole_table
+from relaqs_engine.sql.measures import measures
+from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
+
+if TYPE_CHECKING:
+    from relaqs_engine.rewrite.draft import Draft
+
+
+def layout_reasons(draft: Draft) -> Iterator[str]:
+    """Yield what is special about the layouts that a draft samples, and what it reads whole before."""
+    from relaqs_engine.rewrite.sampling import names_read_whole, share_read_whole
+    from relaqs_engine.rewrite.scans import streams_of
+
+    for stream in streams_of(draft):
+        if LAYOUT_MARK in stream.table:
+            key = ", ".join(draft.catalog.table(stream.table).cluster_key)
+            yield f"the layout {stream.table} holds the rows of one {key} in one partition"
+    if names := names_read_whole(draft):
+        yield (
+            f"it reads {names} whole before the first mini-batch, which is about "
+            f"{share_read_whole(draft):.0%} of the work"
+        )
+    if draft.outlier_columns:
+        named = ", ".join(draft.outlier_columns)
+        yield f"rows with values far out in {named} are read first, and counted exactly"
+    if draft.bars.leaves_units_out:
+        yield "the values of the cluster key with most rows are read first, and counted exactly"
+
+
+def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:
+    """Return why a query is answered at the end only, "" unless it reads plain files and nothing sampled.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> why_as_it_lies(["trips", "zones"], CATALOG)
+    ''
+    """
+    read = {name: catalog.table(name) for name in sorted(tables)}
+    plain = {name: table for name, table in read.items() if isinstance(table, PlainTable)}
+    if not plain or any(map(catalog.is_sampled, read)):
+        return ""
+    *others, last = plain
+    why = f"{', '.join(others)} and {last} are read" if others else f"{last} is read"
+    why += " whole, as they lie" if others else " whole, as it lies"
+    large = [name for name, table in plain.items() if table.scan_core_seconds > NOTABLE_SECONDS]
+    if large:
+        why += f": lay {', '.join(large)} out (`relaqs shuffle`) for estimates before the end"
+    return why
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRules:
+    """Which plain tables are sampled by row groups.
+
+    Attributes:
+        cores: that read a table whole.
+        least_seconds: what reading it whole must take, as predicted.
+        fewest: how many row groups there must be to draw from.
+        share: the share of them that is drawn at most.
+    """
+
+    cores: int = 1
+    least_seconds: float = ESTIMATED_ABOVE_SECONDS
+    fewest: int = 64
+    share: float = 0.05
+
+    def large(self, catalog: Catalog, tables: Iterable[str]) -> list[PlainTable]:
+        """Return those of the tables that take long to be read whole."""
+        plain = [table for name in tables if isinstance(table := catalog.table(name), PlainTable)]
+        return [each for each in plain if each.scan_core_seconds / self.cores > self.least_seconds]
+
+
+MOST_PREPARED = 0.1
+"""Of the sampled table's rows, in all other tables together: those are read before the first estimate."""
+
+
+def part_to_sample(tables: Iterable[str], catalog: Catalog) -> FirstPart | None:
+    """Return the first part of the largest of the tables, None if it has none or the others are not small."""
+    ordered = sorted(map(catalog.table, tables), key=lambda table: table.row_count, reverse=True)
+    largest = next(iter(ordered), None)
+    if not isinstance(largest, PlainTable) or largest.first_part is None:
+        return None
+    prepared = sum(table.row_count for table in ordered[1:])
+    return largest.first_part if prepared <= MOST_PREPARED * largest.row_count else None
+
+
+def is_summary(tree: exp.Query) -> bool:
+    """Whether a query is SUMMARIZE and nothing around it.
+
+    >>> import sqlglot
+    >>> sql = "SELECT * FROM (SUMMARIZE SELECT * FROM t)"
+    >>> is_summary(sqlglot.parse_one(sql, dialect="duckdb"))
+    True
+    >>> is_summary(sqlglot.parse_one(f"{sql} WHERE min < max", dialect="duckdb"))
+    False
+    """
+    return isinstance(tree, exp.Select) and summarized(tree) is not None
+
+
+def summarized(tree: exp.Query) -> exp.Query | None:
+    """Return the query that is summarized, None where the tree is more than SELECT * FROM (SUMMARIZE …)."""
+    more = {key for key, value in tree.args.items() if value} - {"expressions", "from_"}
+    from_ = tree.args.get("from_")
+    if more or from_ is None or tree.expressions != [exp.Star()]:
+        return None
+    found = from_.this
+    if not isinstance(found, exp.Subquery) or not isinstance(found.this, exp.Summarize):
+        return None
+    if any(value for key, value in found.args.items() if key != "this"):
+        return None
+    query = found.this.this
+    return query if isinstance(query, exp.Query) else None
+
+
+def whole_plan(
+    parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...], reason: str
+) -> WholePlan:
+    """Return how to run a query as a whole.
+
+    Args:
+        parsed: the query.
+        catalog: the tables that it reads.
+        schema: (name, type) of the answer's columns.
+        reason: why it is not estimated.
+    """
+    names = names_in(parsed.tree)
+    told = measures(parsed.tree, [name for name, _ in schema])
+    return WholePlan(
+        sql=parsed.sql,
+        outputs=tuple(
+            OutputColumn(name, OutputKind.KEY, type_, "", measures=is_measure)
+            for (name, type_), is_measure in zip(schema, told, strict=True)
+        ),
+        reasons=(reason,),
+        exact_sql=_over_whole_tables(parsed, catalog, names),
+        exact_reads=_whole_reads(parsed, catalog, names),
+    )
+
+
+def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> WholePlan:
+    """Return how to run as a whole what had another plan, with the same columns.
+
+    Args:
+        plan: the plan that it had.
+        sql: the query with its views written out.
+        catalog: the tables that it reads.
+        reason: why it is not estimated any more.
+    """
+    parsed = parse_query(sql, catalog.tables)
+    names = names_in(parsed.tree)
+    return WholePlan(
+        sql=plan.sql,
+        outputs=plan.outputs,
+        reasons=(reason,),
+        warnings=plan.warnings,
+        is_ordered=plan.is_ordered,
+        civil_time=plan.civil_time,
+        exact_sql=_over_whole_tables(parsed, catalog, names),
+        exact_reads=_whole_reads(parsed, catalog, names),
+    )
+
+
+def _whole_reads(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> tuple[Read, ...]:
+    return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
+
+
+def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> str:
+    tree = parsed.tree.copy()
+    for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
+            _read_whole(table, catalog, names)
+    find_greatest_floats_in_rows(tree, map(catalog.table, parsed.tables))
+    return tree.sql(DIALECT)
+
+
+def _read_whole(table: exp.Table, catalog: Catalog, names: frozenset[str] | None) -> None:
+    derived = whole_table(catalog.table(table.name), names)
+    for part in ("joins", "pivots", "sample", "laterals"):
+        if value := table.args.get(part):
+            derived.set(part, value)
+    derived.set("alias", table.args.get("alias") or exp.TableAlias(this=table.this.copy()))
+    table.replace(derived)
+
+
+def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:
+    """Return about how long one core takes to read all rows of the columns that a query reads.
+
+    The sizes of the tables alone decide that, so the same query over the same data gives the same number.
+    """
+    return sum(scan_core_seconds(*size) for size in dict(_scans(plan, catalog)).values())
+
+
+def samples_the_cache_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
+    """Whether all layouts that a plan samples are such as the cache made of the user's files."""
+    sampled = [catalog.table(stream.table) for stream in plan.streams]
+    return bool(sampled) and all(is_cached(layout.directory) for layout in sampled)
+
+
+def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield each table that a plan reads, with its bytes and rows."""
+    for stream in plan.streams:
+        yield stream.table, _size(catalog.table(stream.table), stream.columns)
+    by_directory = {str(layout.directory): layout for layout in catalog.layouts}
+    for read in (*plan.whole_reads, *(read for hoist in plan.hoists for read in hoist.reads)):
+        if isinstance(read, PlainRead):
+            yield read.table, (sum(size for _, size, _ in read.files), catalog.table(read.table).row_count)
+        elif isinstance(read, TableRead) and (layout := by_directory.get(read.directory)):
+            yield layout.table, _size(layout, read.columns)
+
+
+def _size(layout: Layout, columns: tuple[str, ...]) -> tuple[int, int]:
+    return layout.bytes_of(columns), layout.row_count

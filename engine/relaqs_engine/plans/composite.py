@@ -1,0 +1,370 @@
+"""Plans of queries over the answers of other queries.
+
+`AroundPlan` is SQL around the answers of its parts, such as a window over aggregates or a set operation:
+
+    SELECT zone, sum(fare) / sum(sum(fare)) OVER () FROM trips GROUP BY zone
+
+has one part, the sums of the zones. Its window is computed anew over each answer of the part.
+
+`RefinedPlan` is of a query with an aggregate over all rows inside, as `WHERE x > (SELECT avg(x) FROM t)`.
+The inner aggregate is a **stage**: an aggregation of its own that reads the same mini-batches. The outer
+query then is one of two:
+
+    OuterRows    it reads streams itself: its rows are kept, and those that count are merged anew
+    OverStages   it reads the stages' answers and static tables alone: it runs anew over them
+
+A look-up is bounded by a `Range`, in which the value of a stage is taken to lie. These plans are made in
+`rewrite/uncertain_rows.py` and `rewrite/uncertain_rows.py`, and answered in `execution/refined.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from relaqs_engine.plans.aggregate import MergePlan, ResultShape, RowsPlan
+from relaqs_engine.plans.plan import Hoist, Method, Mode, OnlinePlan, WholePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Where a stage's value is taken to lie, both ends included. Without ends nothing is decided.
+
+    >>> Range(2.0, 4.0).within(Range(3.0, 9.0))
+    Range(low=3.0, high=4.0)
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def holds(self, other: Range) -> bool:
+        """Whether the other range lies within this one."""
+        return self.low <= other.low and other.high <= self.high
+
+    @property
+    def decides(self) -> bool:
+        """Whether both ends are known, so that values outside of it are decided."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def within(self, other: Range) -> Range:
+        """Return the part of this range that lies in the other."""
+        return Range(max(self.low, other.low), min(self.high, other.high))
+
+
+# A plan with an answer that SQL can stand around.
+PartPlan: TypeAlias = MergePlan | RowsPlan | WholePlan
+
+
+@dataclass(frozen=True, slots=True)
+class AroundTexts:
+    """The SQL over the answers of the parts. It reads them as tables part_0, part_1, …
+
+    Such a table has the part's outputs as c0, c1, … An answer so far has two more columns:
+    `relaqs_group` numbers its rows, through all parts, and `relaqs_rows` counts the joined rows behind each.
+
+    Attributes:
+        final: makes the query's answer, with the columns o0, o1, …, of the final answers of the parts.
+        estimate: makes the answer so far of the parts' answers so far. The outputs that are estimated stand
+            in it once more, as DOUBLE, named v0, v1, … after their positions. If its rows can be told apart,
+            `relaqs_group` and `relaqs_rows` follow.
+        moves: the most that one sampled row could move each estimated output, in the same names, for each
+            `place` of the table shown. The parts have it as relaqs_moves_0, … beside c0, …. It is infinite
+            where it is not known. "" where it is known of no output.
+    """
+
+    final: str
+    estimate: str
+    moves: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Parts whose rows are sampled together, so that what they miss is not independent.
+
+    Attributes:
+        parts: their positions. They leave out the same block together.
+        replicate: the SQL of the estimated outputs, once for each variant of these parts. A variant is their
+            answers without one block.
+    """
+
+    parts: tuple[int, ...]
+    replicate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """A number by which an answer chooses. In the texts it is an estimated output after the last one.
+
+    Attributes:
+        output: which output depends on it, None where the row does.
+        is_compared: it is how far apart the two sides of a comparison are. As long as that is far from zero,
+            nothing changes. False: it is what COALESCE takes unless it is NULL, and it must be certified.
+    """
+
+    output: int | None
+    is_compared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """LIMIT behind an ORDER BY whose first term is an estimate.
+
+    Attributes:
+        output: the estimated output.
+        descends: whether the largest comes first.
+        shown: how many rows LIMIT lets through. The estimate's SQL gives RIVALS more.
+    """
+
+    output: int
+    descends: bool
+    shown: int
+
+
+@dataclass(frozen=True, slots=True)
+class AroundRows:
+    """What is known of the rows of an answer that is computed from others (see `rewrite/levels.py`).
+
+    Attributes:
+        have_identity: they can be told apart, each by the row of a part that it comes from.
+        are_certain: which rows there are depends on no estimate, LIMIT left aside.
+        most: how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may.
+        keep_groups: each row is a group of a part's answer.
+        sets: into how many rows one row that is sampled may fall, the total of all left aside. Tables of
+            different seeds are sampled independently and count apart. 0 where that is not known, or where
+            none is sampled.
+        so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
+            parts have few rows, they are computed from totals that are not scaled.
+        have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
+            among them.
+        margins: of each comparison of estimates, and of each estimate that may be NULL.
+        totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
+        chosen: chosen[i]: output i is a value that comparisons of estimates choose among known ones.
+        ranking: by which estimate LIMIT picks among the rows, None where it picks in another way, or not.
+        tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
+    """
+
+    have_identity: bool
+    are_certain: bool
+    most: int | None
+    keep_groups: bool
+    so_far: bool
+    sets: int = 0
+    have_margins: bool = False
+    margins: tuple[Margin, ...] = ()
+    totals: tuple[bool, ...] = ()
+    chosen: tuple[bool, ...] = ()
+    ranking: Ranking | None = None
+    tables_together: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AroundPlan(OnlinePlan):
+    """How a query over the answers of others is answered.
+
+    Attributes:
+        parts: the plans of those answers.
+        draws: the samples that the parts come from, each independent of the others. For the error bars, the
+            answer is computed again without each block of each draw in turn. () where no error bar needs it.
+        texts: the SQL around the answers.
+        rows: what is known of its rows.
+        sources: sources[i] are the (part, output) from which output i takes its interval.
+        added: outputs of parts that are added up, each as the (part, output) that make one column.
+        whole: whole[i]: output i depends on which groups there are, so all of them must have been met.
+    """
+
+    mode = Mode.MERGEABLE
+    is_two_level = True
+
+    parts: tuple[PartPlan, ...]
+    draws: tuple[Draw, ...]
+    texts: AroundTexts
+    rows: AroundRows
+    sources: tuple[tuple[tuple[int, int], ...], ...]
+    added: tuple[frozenset[tuple[int, int]], ...]
+    whole: tuple[bool, ...]
+
+    @property
+    def method(self) -> Method:
+        return next(part.method for part in self.parts if part.is_estimated)
+
+    @property
+    def is_undecided(self) -> bool:
+        return not self.rows.are_certain
+
+    @property
+    def expected_groups(self) -> int:
+        return max(part.expected_groups for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """An inner aggregate over streams.
+
+    Attributes:
+        name: the table that its answer so far becomes. It has the answer's columns o0, o1, …, estimates also
+            as DOUBLE (v0, …), and the merged state.
+        title: what it computes, for people.
+        plan: how it is answered.
+    """
+
+    name: str
+    title: str
+    plan: MergePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """One comparison `row value <operator> stage value` that decides which rows count.
+
+    Attributes:
+        stage: the name of the stage.
+        value: the column of its answer that is compared.
+        operator: one of <, <=, > and >=.
+        row_key: the key of the kept rows that holds what is compared; NULL where the row counts for sure.
+        sure_key: the key that says whether the row counts for sure.
+    """
+
+    stage: str
+    value: str
+    operator: str
+    row_key: str
+    sure_key: str
+
+    @property
+    def compared_with(self) -> str:
+        """Return the stage's value as the estimate has it."""
+        return f"(SELECT {self.value} FROM {self.stage})"
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Which kept rows count.
+
+    Attributes:
+        sql: kept rows and stages so far to partial rows of the outer query.
+        exact_sql: the same with the stages' final answers.
+        threshold: the comparison that decides; None where rows cannot be decided before the end.
+        ranged_sql: the partial query that folds what is certain inside a range, and drops what is certainly
+            out. RANGE_LOW and RANGE_HIGH stand for the ends of the range.
+        ranged_by_block_sql: the same, with its groups told apart by block.
+    """
+
+    sql: str
+    exact_sql: str
+    threshold: Threshold | None = None
+    ranged_sql: str = ""
+    ranged_by_block_sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRows:
+    """The outer query where it reads streams itself.
+
+    Attributes:
+        plan: how the rows that count are merged and estimated.
+        kept: how tasks return its rows: aggregated by the outer query's keys, and by what its conditions on
+            stages compare.
+        belonging: which of the kept rows count; None where all do, and stages are compared with groups only.
+        shared: the names of the stages with one value that is a column of every group.
+    """
+
+    plan: MergePlan
+    kept: MergePlan
+    belonging: Belonging | None = None
+    shared: tuple[str, ...] = ()
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Return the comparison that decides which rows count; None where there is none."""
+        return self.belonging.threshold if self.belonging else None
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """Return the names of the stages with one value that rows or groups are compared with."""
+        return frozenset([*self.shared, *([self.threshold.stage] if self.threshold else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class OverStages:
+    """The outer query where it reads nothing but stages and static tables.
+
+    Attributes:
+        final_sql: the query over the tables of stages and statics.
+        statics: the static tables, which are fetched once.
+        picks_groups: whether estimates decide which of the stages' groups are shown: the largest ones, for
+            example, or those with more than 15 rows. Then totals are not scaled while groups have few rows,
+            because scaled totals would be far too high.
+    """
+
+    final_sql: str
+    statics: tuple[Hoist, ...] = ()
+    picks_groups: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefinedPlan(OnlinePlan):
+    """How a query with inner stages is answered.
+
+    Attributes:
+        stages: the inner aggregates, in the order in which they are computed.
+        outer: the rest of the query.
+    """
+
+    mode = Mode.REFINED
+    is_two_level = True
+    costs_grow = True
+
+    stages: tuple[Stage, ...]
+    outer: OuterRows | OverStages
+
+    @property
+    def outer_rows(self) -> OuterRows | None:
+        """Return the outer query, if it reads streams itself."""
+        return self.outer if isinstance(self.outer, OuterRows) else None
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        return self.outer.plan.joined if isinstance(self.outer, OuterRows) else ()
+
+    @property
+    def statics(self) -> tuple[Hoist, ...]:
+        """Return the static tables that are fetched once."""
+        return self.outer.statics if isinstance(self.outer, OverStages) else ()
+
+    @property
+    def picks_groups(self) -> bool:
+        """Whether it is decided by estimates which of the stages' groups are shown."""
+        return isinstance(self.outer, OverStages) and self.outer.picks_groups
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Return the comparison that decides which rows count; None where there is none."""
+        return None if self.outer_rows is None else self.outer_rows.threshold
+
+    @property
+    def task_plans(self) -> tuple[MergePlan, ...]:
+        """Return the plans with the partial queries that a mini-batch's tasks run."""
+        kept = () if self.outer_rows is None else (self.outer_rows.kept,)
+        return (*kept, *(stage.plan for stage in self.stages))
+
+    @property
+    def result_shape(self) -> ResultShape | None:
+        """Return how large a partial result of the outer query gets; None where a condition decides that."""
+        if self.outer_rows is None:
+            return ResultShape(columns=1, most_rows=self.expected_groups)
+        return self.outer_rows.plan.result_shape
+
+    @property
+    def method(self) -> Method:
+        return Method.NONE if self.outer_rows is None else self.outer_rows.plan.method
+
+    @property
+    def expected_groups(self) -> int:
+        if self.outer_rows is None:
+            return max(stage.plan.expected_groups for stage in self.stages)
+        return self.outer_rows.plan.expected_groups
+
+    @property
+    def groups_are_local(self) -> bool:
+        return self.outer_rows is not None and self.outer_rows.plan.groups_are_local

@@ -1,0 +1,591 @@
+"""Scalar subqueries over all partitions become stages, queries of their own whose answers are looked up.
+
+Inner stages: an aggregate over all partitions inside a query becomes a query of its own.
+
+    SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)
+
+Each row is compared with an average that is known only at the end. Waiting for it would mean no early
+answer. So the subquery is taken out. It becomes a *stage*, a mergeable query that reads the same
+partitions in the same mini-batches. In its place stands a look-up in a table with the stage's answer so
+far:
+
+    stage_0:   SELECT avg(fare) FROM trips
+    look-up:   fare > (SELECT o0 FROM stage_0)
+
+After each mini-batch the look-up reads the estimate, and after the last one the exact value. Nothing new
+has to merge, to be estimated or to end exactly.
+
+**Correlated subqueries.** `(SELECT avg(j.price) FROM items AS j WHERE j.part = i.part)` has another value
+for each part. It becomes one group for each value of the columns that an equality correlates it by:
+
+    stage_0:   SELECT j.part AS c0, avg(j.price) AS value FROM items AS j GROUP BY j.part
+    look-up:   (SELECT o1 FROM stage_0 WHERE o0 = i.part)
+
+Is the look-up equal to the subquery? For a part with rows it is. For a part without rows the look-up finds
+nothing, which is NULL, so the subquery must be NULL over no rows too. SUM, AVG, MIN, MAX, STDDEV and
+arithmetic over them are. COUNT is 0 there, so its look-up is `coalesce(…, 0)`. Everything else is refused,
+such as `coalesce(avg(x), 1)`, and so is correlation by anything but equality.
+
+*Example.* Part 7 has the prices 2, 10 and 12, part 9 has none. The stage's table is the one row (7, 8.0).
+The look-up gives 8.0 for part 7 and NULL for part 9. With count(*) it gives 3 and 0.
+
+**Fewer groups.** Conditions on a static table of the outer query carry over. `p.brand = 'A'` beside
+`p.part = j.part` adds `j.part IN (SELECT part FROM p WHERE brand = 'A')` to the stage. No other group is
+ever looked up, so no other one is kept.
+
+What is ugly. Equal subqueries are one stage, so that `t = (SELECT max(t) …)` compares equal numbers, and
+they are found equal by their text. Stage and outer query are separate tasks, so a partition is read once
+for each. EXISTS, ANY and ALL over all partitions have no estimate here.
+
+The decision: docs/decisions/0006-refined-mode.md, points 1 and 8.
+
+**Compared with its own group.** Compare a row with an aggregate over its own group, while few rows of the
+group were seen.
+
+    SELECT sum(price) FROM items AS i
+    WHERE price < (SELECT 0.2 * avg(price) FROM items AS j WHERE j.part = i.part)
+
+In a small group, one row shifts the group's estimate towards itself. If it is the only row seen, it equals
+the mean, and `y < 0.2 * y` can never hold. Such a row is never counted, and the answer comes out far too
+low. For TPC-H 17 it was 0.42 of the truth after 4 % of the rows. Compared with the other rows of the
+group, it was 0.86.
+
+So a row is compared with its group as the *other* rows show it, and is added itself once. Of the group, m
+rows were seen; in the whole table it has about M = m · scale. The seen rows sum to S, and the row adds y
+to that:
+
+    sum of the group    y + (S − y) · (M − 1) / (m − 1)
+    rows of the group   1 + (m − 1) · (M − 1) / (m − 1)  =  M
+
+The second factor is the same in every sum of the stage, and is called `others` in the code.
+
+*Example.* Seen are the prices 2, 10 and 12, a quarter of the table, so M = 12. With the row itself, the
+mean is 8, and 2 < 0.2 · 8 = 1.6 does not hold. From the others, the sum is 2 + 22 · 11 / 2 = 123 and the
+mean 123 / 12 = 10.25. Then 2 < 0.2 · 10.25 = 2.05 holds, and the row counts.
+
+A row that is alone in its group has m − 1 = 0. It is compared with NULL, and does not count until another
+row of the group is seen. At the end the plain look-up decides, so the answer is exact.
+
+What is ugly. What a row adds to its own group becomes a key of the kept rows, so fewer of them can be
+summed to one. The look-up is found again by its SQL text. And no interval is known for such a query.
+
+The decision: docs/decisions/0006-refined-mode.md, point 6.
+
+**Beside groups.** Values of stages that groups are compared with, in HAVING, ORDER BY and the outputs.
+
+Each such value becomes a column of every group. In the exact answer it is the stage's own value. In an
+estimate it is the stage's expression over the stage's merged columns. So error bars see how the stage and
+the groups vary together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import sqlglot
+from sqlglot import exp
+
+from relaqs_engine.plans.aggregate import ROWS, SCALE, SHARED_SCALE, Basis, BasisColumn, MergePlan
+from relaqs_engine.plans.composite import Stage
+from relaqs_engine.plans.plan import OutputKind
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    SharedValue,
+    Source,
+    aliases_in,
+    conjuncts_of,
+    own_nodes,
+    tables_in,
+    without_brackets,
+)
+from relaqs_engine.rewrite.grouping import group_keys, is_before_groups
+from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.aggregates import call_of, is_aggregate
+from relaqs_engine.sql.parse import DIALECT
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """How a correlated subquery reads its one table.
+
+    Attributes:
+        stage: the stage that it became.
+        table: the table's name in the catalog.
+        alias: the table's alias in the subquery.
+        conditions: all conditions of the subquery.
+        equalities: pairs (column of the table, expression outside the subquery).
+    """
+
+    stage: Stage
+    table: str
+    alias: str
+    conditions: tuple[exp.Expr, ...]
+    equalities: tuple[tuple[exp.Column, exp.Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossFit:
+    """How a row is compared with the other rows of its group.
+
+    Attributes:
+        correlation: the subquery that reads the group.
+        own: what the outer row adds to its own group: for each column of the stage's basis, then its rows.
+    """
+
+    correlation: Correlation
+    own: tuple[exp.Expr, ...]
+
+    def value(self, own_names: Sequence[str]) -> exp.Expr:
+        """Return the stage's value for one row, as SQL over the stage's table.
+
+        Args:
+            own_names: the columns that hold the values of `own`.
+        """
+        stage, own_rows = self.correlation.stage, own_names[-1]
+        rows, scale = f"{stage.name}.{ROWS}", f"{stage.name}.{SCALE}"
+        others = f"(({rows} * {scale} - {own_rows}) / nullif({rows} - {own_rows}, 0))"
+        totals = {
+            column.name: f"({own} + (CAST({stage.name}.{column.name} AS DOUBLE) - {own}) * {others})"
+            for column, own in zip(stage.plan.columns.basis, own_names, strict=False)
+        }
+
+        def fill(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            return sqlglot.parse_one("1.0" if node.name == SCALE else totals[node.name], dialect=DIALECT)
+
+        return sqlglot.parse_one(stage.plan.outputs[-1].estimate_sql, dialect=DIALECT).transform(fill)
+
+
+def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
+    """Return how rows of the query are compared with others of their group, None where they are in no group.
+
+    For example, k2, k3 and k4 are what a row adds to its part's sum of prices, to their count, and to its
+    rows:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> mean = "SELECT avg(price) FROM items AS j WHERE j.part = i.part"
+    >>> sql = f"SELECT count(*) FROM items AS i WHERE price < ({mean})"
+    >>> print(explained(sql, "partial SQL, per task:"))
+    SELECT i.price AS k0, i.part AS k1,
+           COALESCE(CASE WHEN i.part = i.part THEN CAST(i.price AS DOUBLE) END, 0) AS k2,
+           COALESCE(CASE WHEN ... THEN CAST(CASE WHEN NOT i.price IS NULL THEN 1 END AS DOUBLE) END, 0) AS k3,
+           COALESCE(CASE WHEN i.part = i.part THEN CAST(1 AS DOUBLE) END, 0) AS k4, ...
+    """
+    plan = correlation.stage.plan
+    if plan.outputs[-1].kind is not OutputKind.ESTIMATE or not all(map(_adds_rows, plan.columns.basis)):
+        return None
+    alias = next((s.alias for s in draft.streams if _is_same_table(draft, s, correlation)), None)
+    if alias is None or any(condition.find(exp.Query) for condition in correlation.conditions):
+        return None
+
+    def of_row(expression: exp.Expr) -> exp.Expr:
+        moved = expression.copy()
+        for column in moved.find_all(exp.Column):
+            if column.table == correlation.alias:
+                column.set("table", exp.to_identifier(alias, quoted=True))
+        return moved
+
+    tests = [exp.EQ(this=of_row(inner), expression=outer.copy()) for inner, outer in correlation.equalities]
+    belongs = exp.and_(*tests, *map(of_row, correlation.conditions), copy=False)
+    rows = [*(column.row_sql for column in plan.columns.basis), "1"]
+    values = (of_row(sqlglot.parse_one(row, dialect=DIALECT)) for row in rows)
+    return CrossFit(correlation, tuple(_zero_or(belongs, value) for value in values))
+
+
+def _zero_or(belongs: exp.Expr, value: exp.Expr) -> exp.Expr:
+    added = exp.case().when(belongs.copy(), exp.cast(value, "DOUBLE"))
+    return exp.Coalesce(this=added, expressions=[exp.Literal.number(0)])
+
+
+def _adds_rows(column: BasisColumn) -> bool:
+    return column.kind in (Basis.COUNT, Basis.SUM) and bool(column.row_sql)
+
+
+def _is_same_table(draft: Draft, source: Source, correlation: Correlation) -> bool:
+    layout = draft.catalog.table(correlation.table)
+    return source.layout is layout and not source.nullable and not source.is_derived
+
+
+PlanStage = Callable[[exp.Select, Draft], MergePlan]
+
+# These are NULL over no rows if their aggregates are. Other expressions may have a value there.
+_STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)
+_TITLE_LENGTH = 60
+
+
+class StageMaker:
+    """Puts look-ups in the place of subqueries, and collects the stages. Equal subqueries are one stage.
+
+    Args:
+        draft: the query, flattened, with its layouts chosen.
+        plan_stage: plans one SELECT, or raises NotOnlineError.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.normalize import flatten
+    >>> inner = "SELECT avg(j.price) FROM items AS j WHERE j.part = i.part"
+    >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE i.price < ({inner})")
+    >>> from types import SimpleNamespace   # stands for a stage's plan: only types are read
+    >>> plan = SimpleNamespace(outputs=[SimpleNamespace(type="INTEGER"), SimpleNamespace(type="DOUBLE")])
+    >>> maker, selects = StageMaker(draft, lambda select, _: selects.append(shown(select)) or plan), []
+    >>> query = draft.select.copy()
+    >>> maker.put(child_queries(query)[0])
+    >>> print(*selects)
+    SELECT j.part AS c0, AVG(j.price) AS value FROM items AS j GROUP BY j.part
+    >>> print(shown(query))
+    SELECT COUNT(*) AS n FROM items AS i
+    WHERE i.price < (SELECT CAST(o1 AS DOUBLE) FROM stage_0 WHERE CAST(o0 AS INT) = i.part)
+    """
+
+    def __init__(self, draft: Draft, plan_stage: PlanStage) -> None:
+        self._draft = draft
+        self._plan_stage = plan_stage
+        self._stages: dict[str, Stage] = {}
+        self._correlations: dict[str, Correlation] = {}
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(self._stages.values())
+
+    def stage(self, name: str) -> Stage:
+        return next(stage for stage in self._stages.values() if stage.name == name)
+
+    def correlation(self, look_up: exp.Expr) -> Correlation | None:
+        """Return how the subquery behind this look-up was correlated, None if it read a join."""
+        return self._correlations.get(look_up.sql(DIALECT))
+
+    def is_stage(self, table: exp.Table) -> bool:
+        return any(table.name == stage.name for stage in self._stages.values())
+
+    def stages_in(self, node: exp.Expr) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(table.name for table in tables_in(node) if self.is_stage(table)))
+
+    def reads_sampled(self, node: exp.Expr) -> bool:
+        """Whether the node reads a sampled table other than through a stage."""
+        return any(self._is_sampled(table) for table in tables_in(node))
+
+    def put(self, query: exp.Expr) -> None:
+        """Put a look-up in the place of a subquery. Raises NotOnlineError where it cannot be a stage."""
+        if not isinstance(query, exp.Select):
+            raise NotOnlineError(f"{query.key.upper()} inside it combines whole answers")
+        container = query.parent
+        if isinstance(container, exp.Exists):
+            raise NotOnlineError("EXISTS over all partitions is known at the end only")
+        if isinstance(container, exp.Subquery):
+            container = container.parent
+        if isinstance(container, exp.Lateral):
+            raise NotOnlineError("LATERAL over all partitions is not rewritten")
+        if isinstance(container, exp.SetOperation):
+            raise NotOnlineError("a subquery over all partitions is a side of a set operation")
+        if isinstance(container, exp.Any | exp.All):
+            raise NotOnlineError("ANY and ALL over all partitions are not rewritten")
+        if isinstance(container, exp.From | exp.Join):
+            self._put_derived_table(query)
+        elif isinstance(container, exp.In):
+            self._put_set(query)
+        elif len(query.expressions) == 1:
+            self._put_value(query)
+        else:
+            raise NotOnlineError("a subquery with several columns is compared as a whole")
+
+    def _is_sampled(self, table: exp.Table) -> bool:
+        if self.is_stage(table) or not isinstance(table.this, exp.Identifier):
+            return False
+        return self._draft.catalog.table(table.name).is_sampled
+
+    def _put_derived_table(self, query: exp.Select) -> None:
+        _refuse_correlation(query)
+        stage = self._stage(query)
+        columns = [
+            exp.alias_(_column(stage, i), item.alias_or_name, quoted=True)
+            for i, item in enumerate(query.expressions)
+        ]
+        query.replace(exp.select(*columns).from_(stage.name))
+
+    def _put_set(self, query: exp.Select) -> None:
+        _refuse_correlation(query)
+        if len(query.expressions) != 1:
+            raise NotOnlineError("a subquery with several columns is compared as a whole")
+        stage = self._stage(query)
+        query.replace(exp.select(_column(stage, 0)).from_(stage.name))
+
+    def _put_value(self, query: exp.Select) -> None:
+        if not outer_columns(query):
+            stage = self._stage(query)
+            value = _column(stage, 0)
+            if query.find_ancestor(exp.In):  # see `_as_one_value` in carve.py
+                value = exp.AnyValue(this=value)
+            query.replace(exp.select(value).from_(stage.name))
+            return
+        select, equalities = _decorrelated(query)
+        conditions = conjuncts_of(where.this if (where := select.args.get("where")) else None)
+        enclosing = query.parent_select
+        if isinstance(enclosing, exp.Select):
+            select = select.where(*self._restrictions(enclosing, equalities))
+        stage = self._stage(select)
+        look_up = exp.select(_column(stage, len(equalities))).from_(stage.name)
+        look_up = look_up.where(
+            *(
+                exp.EQ(this=_column(stage, i), expression=outer.copy())
+                for i, (_, outer) in enumerate(equalities)
+            )
+        )
+        self._note(look_up, Correlation(stage, "", "", conditions, tuple(equalities)), select)
+        if (call := call_of(query.expressions[0].unalias())) is None or call.law.of_nothing == "NULL":
+            query.replace(look_up)
+            return
+        of_nothing = exp.Literal.number(call.law.of_nothing)
+        zero = exp.Coalesce(this=look_up.subquery(), expressions=[of_nothing])
+        place = query.parent if isinstance(query.parent, exp.Subquery) else query
+        assert place is not None
+        place.replace(zero)
+
+    def _note(self, look_up: exp.Select, correlation: Correlation, select: exp.Select) -> None:
+        source = select.args["from_"].this
+        if isinstance(source, exp.Table) and not select.args.get("joins"):
+            named = replace(correlation, table=source.name, alias=source.alias_or_name)
+            self._correlations[look_up.sql(DIALECT)] = named
+
+    def _restrictions(
+        self, enclosing: exp.Select, equalities: list[tuple[exp.Column, exp.Expr]]
+    ) -> Iterator[exp.Expr]:
+        """Yield `inner IN (SELECT outer FROM static WHERE …)`. No other group of the stage is looked up."""
+        conditions = conjuncts_of(where.this if (where := enclosing.args.get("where")) else None)
+        for inner, outer in equalities:
+            if not isinstance(outer, exp.Column) or (table := _table_of(enclosing, outer.table)) is None:
+                continue
+            own = [c for c in conditions if self._is_about_static(c, table)]
+            if own and not self._is_sampled(table):
+                keys = exp.select(outer.copy()).from_(table.copy()).where(*(c.copy() for c in own))
+                yield exp.In(this=inner.copy(), query=keys.subquery())
+
+    def _is_about_static(self, condition: exp.Expr, table: exp.Table) -> bool:
+        inside = {each.alias_or_name for each in tables_in(condition)}
+        if table.alias_or_name in inside or self.stages_in(condition) or self.reads_sampled(condition):
+            return False
+        return aliases_in(condition) - inside == {table.alias_or_name}
+
+    def _stage(self, select: exp.Select) -> Stage:
+        sql = select.sql(DIALECT)
+        if sql not in self._stages:
+            plan = self._plan_stage(select.copy(), self._draft)
+            self._stages[sql] = Stage(f"stage_{len(self._stages)}", _title(select), plan)
+        return self._stages[sql]
+
+
+def _title(select: exp.Select) -> str:
+    """Return what a stage computes, for people: its value, or else the condition that chooses its groups."""
+    value, having = select.expressions[-1].unalias(), select.args.get("having")
+    about = exp.paren(value if value.find(exp.AggFunc) or not having else having.this).copy()
+    for column in list(about.find_all(exp.Column)):
+        column.replace(exp.column(column.name))
+    title: str = about.this.sql(DIALECT)
+    return title if len(title) <= _TITLE_LENGTH else title[: _TITLE_LENGTH - 1] + "…"
+
+
+def look_up_of(node: exp.Expr) -> str | None:
+    """Return the stage whose one value a subquery reads, None where the subquery is anything else."""
+    select = node.this if isinstance(node, exp.Subquery) else None
+    if not isinstance(select, exp.Select) or select.args.get("where") or node.alias:
+        return None
+    tables = tables_in(select)
+    is_column = (
+        isinstance(select.expressions[0].find(exp.Column), exp.Column) and len(select.expressions) == 1
+    )
+    return str(tables[0].name) if len(tables) == 1 and is_column else None
+
+
+def child_queries(query: exp.Expr) -> list[exp.Expr]:
+    """Return the SELECTs and set operations directly inside a query, without those that are inside them."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        for child in node.iter_expressions():
+            if isinstance(child, exp.Select | exp.SetOperation):
+                found.append(child)
+            else:
+                visit(child)
+
+    visit(query)
+    return found
+
+
+def _column(stage: Stage, position: int) -> exp.Expr:
+    """Return a column of the stage's answer, cast to its DuckDB type: Arrow lacks some of these types."""
+    return exp.cast(exp.column(f"o{position}"), stage.plan.outputs[position].type, dialect=DIALECT)
+
+
+def _refuse_correlation(query: exp.Select) -> None:
+    if columns := outer_columns(query):
+        raise NotOnlineError(
+            f"a subquery over all partitions depends on {columns[0].sql(DIALECT)} outside it"
+        )
+
+
+def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
+    """Return the table with this alias, None where an outer join may fill its columns with NULL."""
+    joins = select.args.get("joins") or []
+    if any(join.side for join in joins) or select.args.get("from_") is None:
+        return None
+    items = [select.args["from_"].this, *(join.this for join in joins)]
+    return next((t for t in items if isinstance(t, exp.Table) and t.alias_or_name == alias), None)
+
+
+def _decorrelated(query: exp.Select) -> tuple[exp.Select, list[tuple[exp.Column, exp.Expr]]]:
+    """Return the subquery grouped by what correlates it, and the pairs (its own column, expression outside).
+
+    Raises:
+        NotOnlineError: the subquery is more than one aggregate, has a value over no rows, or is correlated by
+            something other than an equality.
+    """
+    value = query.expressions[0].unalias()
+    _check_value_over_nothing(query, value)
+    equalities, kept = [], []
+    for condition in conjuncts_of(where.this if (where := query.args.get("where")) else None):
+        if not _is_correlated(query, condition):
+            kept.append(condition)
+        else:
+            equalities.append(_equality(query, condition))
+    select = query.copy()
+    select.set("where", None)
+    select = select.where(*(condition.copy() for condition in kept))
+    keys = [exp.alias_(inner.copy(), f"c{i}", quoted=True) for i, (inner, _) in enumerate(equalities)]
+    select.set("expressions", [*keys, exp.alias_(value.copy(), "value", quoted=True)])
+    select = select.group_by(*(inner.copy() for inner, _ in equalities))
+    _refuse_correlation(select)
+    return select, equalities
+
+
+def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
+    parts = ("group", "having", "limit", "offset", "distinct", "qualify", "order")
+    aggregates = own_nodes(value, exp.AggFunc)
+    if any(query.args.get(part) for part in parts) or not aggregates:
+        raise NotOnlineError("a correlated subquery over all partitions is more than one aggregate")
+    if call_of(value) is not None:  # the look-up gives what it is over no rows
+        return
+
+    def is_strict(node: exp.Expr) -> bool:
+        if is_aggregate(node):
+            call = call_of(node)
+            return call is not None and call.law.of_nothing == "NULL"
+        return isinstance(node, _STRICT) and all(is_strict(child) for child in node.iter_expressions())
+
+    if not is_strict(value):
+        raise NotOnlineError(f"{value.sql(DIALECT)} may have a value over no rows")
+
+
+def _is_correlated(query: exp.Select, condition: exp.Expr) -> bool:
+    outside = {id(column) for column in outer_columns(query)}
+    return any(id(column) in outside for column in condition.find_all(exp.Column))
+
+
+def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.Expr]:
+    if isinstance(condition, exp.EQ):
+        outside = {id(column) for column in outer_columns(query)}
+        for inner, outer in ((condition.left, condition.right), (condition.right, condition.left)):
+            inner, outer = without_brackets(inner), without_brackets(outer)
+            columns = list(outer.find_all(exp.Column))
+            is_outer = bool(columns) and all(id(column) in outside for column in columns)
+            if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:
+                return inner, outer
+    raise NotOnlineError(f"a subquery over all partitions is correlated by {condition.sql(DIALECT)}")
+
+
+_COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ)
+
+
+def share_values(draft: Draft, maker: StageMaker) -> Draft:
+    """Return the draft with a column in the place of each look-up that stands around its aggregates.
+
+    For example, the total stands beside each zone as `stage_0_value`:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> sql = "SELECT zone, sum(km) / (SELECT sum(km) FROM trips) AS share FROM trips GROUP BY zone"
+    >>> print(explained(sql, "merge SQL"))
+    SELECT merged_groups.*, CAST(stage_0_value AS DOUBLE) AS stage_0_value, stage_0_b0, shared_scale
+    FROM (SELECT k0, CAST(SUM(b0) AS DOUBLE) AS b0, CAST(COALESCE(SUM(m), 0) AS BIGINT) AS m
+          FROM state GROUP BY k0) AS merged_groups CROSS JOIN shared
+    """
+    tree = draft.select
+    keys, _ = group_keys(tree)
+    names: dict[str, SharedValue] = {}
+    for subquery in list(tree.find_all(exp.Subquery)):
+        if not (stages := maker.stages_in(subquery)) or subquery.find_ancestor(exp.From, exp.Join):
+            continue
+        if is_before_groups(subquery, keys):
+            raise NotOnlineError("a group key or an aggregate depends on an aggregate over all partitions")
+        name = look_up_of(subquery)
+        if name is None:
+            raise NotOnlineError("a subquery per group reads sampled rows of all partitions")
+        value = names.setdefault(stages[0], _shared_value(stages[0], maker))
+        subquery.replace(exp.column(value.name))
+    if taken := next((item.alias for item in tree.expressions if item.alias in names), None):
+        raise NotOnlineError(f"an output is called {taken}")
+    return replace(draft, shared=tuple(names.values()))
+
+
+def _shared_value(name: str, maker: StageMaker) -> SharedValue:
+    plan = maker.stage(name).plan
+    output = plan.outputs[0]
+    if output.kind is not OutputKind.ESTIMATE or not plan.has_one_row:
+        raise NotOnlineError(f"{maker.stage(name).title} has no estimate that groups could be compared with")
+    columns = {column.name: f"{name}_{column.name}" for column in plan.columns.basis}
+
+    def rename(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            return exp.column(SHARED_SCALE if node.name == SCALE else columns[node.name])
+        return node
+
+    return SharedValue(
+        name=f"{name}_value",
+        stage=name,
+        type=output.type,
+        estimate=sqlglot.parse_one(output.estimate_sql, dialect=DIALECT).transform(rename),
+        basis=tuple(_prefixed(column, name) for column in plan.columns.basis),
+    )
+
+
+def _prefixed(column: BasisColumn, stage: str) -> BasisColumn:
+    return replace(
+        column,
+        name=f"{stage}_{column.name}",
+        count_of=column.count_of and f"{stage}_{column.count_of}",
+        means=tuple(f"{stage}_{mean}" for mean in column.means),
+    )
+
+
+def push_arithmetic_inside(tree: exp.Select) -> None:
+    """Turn `2 * (SELECT avg(x) …) + 1` on one side of a condition into `(SELECT 2 * avg(x) + 1 …)`.
+
+    Then the stage's value itself is what is compared. A correlated subquery stays as it is: over no rows it
+    would still have a row.
+    """
+    where = tree.args.get("where")
+    for condition in conjuncts_of(where.this if where else None):
+        if isinstance(condition, _COMPARISONS):
+            for side in (condition.left, condition.right):
+                _push(side)
+
+
+def _push(side: exp.Expr) -> None:
+    queries = child_queries(side)
+    if len(queries) != 1 or isinstance(side.unnest(), exp.Select | exp.Subquery):
+        return
+    query = queries[0]
+    inside = {id(column) for column in query.find_all(exp.Column)}
+    plain = isinstance(query, exp.Select) and isinstance(query.parent, exp.Subquery)
+    if not plain or any(id(column) not in inside for column in side.find_all(exp.Column)):
+        return
+    if side.find(exp.In, exp.Exists, exp.Any, exp.All) or len(query.expressions) != 1:
+        return
+    select = query.copy()
+    value = select.expressions[0].unalias()
+    if select.args.get("group") or not value.find(exp.AggFunc):
+        return
+    assert query.parent is not None
+    query.parent.replace(exp.paren(value))
+    pushed = side.copy()
+    select.set("expressions", [exp.alias_(pushed, "value", quoted=True)])
+    side.replace(exp.Subquery(this=select))
