@@ -15,7 +15,10 @@ class ArgumentError(RelaqsError, ValueError):
 
 
 def relative_error(value: float | str | None, name: str = "target") -> float | None:
-    """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None."""
+    """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None.
+
+    A text of more than the whole must have a percent sign: "5" is more likely 5 % than 500 %.
+    """
     if value is None:
         return None
     number: object = value
@@ -23,6 +26,8 @@ def relative_error(value: float | str | None, name: str = "target") -> float | N
         number = _share(value)
     if not is_number(number) or not 0 < number < math.inf:
         raise refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
+    if number > 1 and isinstance(value, str) and "%" not in value:
+        raise refusal(name, value, f'a share up to 1; for {number:g} % write "{number:g}%"')
     return float(number)
 
 

@@ -33,7 +33,7 @@ from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
-from relaqs.queries.snapshot import ConfidenceFor, Interval
+from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
 from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ class Session(HoldsTables, PacesLoops):
     def online_sql(
         self,
         sql: str,
-        *,
         params: Parameters | None = None,
+        *,
         target: float | str | None = None,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
@@ -207,6 +207,26 @@ class Session(HoldsTables, PacesLoops):
             within=within,
         )
         return self.submit(sql, options, params=params)
+
+    def sql(self, query: str, params: Parameters | None = None) -> Snapshot:
+        """Return the exact answer of one SELECT, as DuckDB's `sql` does: `.df()`, `.fetchall()`, `.pl()`.
+
+        Args:
+            query: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
+
+        Raises:
+            SqlError: the SQL is wrong.
+            UnsupportedError: the query is refused.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.sql("SELECT max(x) FROM numbers WHERE x < ?", [500]).fetchall()
+        [(499,)]
+        """
+        with self.online_sql(query, params) as running:
+            return running.result()
 
     def submit(
         self,

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from linecache import getline
+from traceback import walk_tb
+from types import FrameType
 from typing import NamedTuple
 
 LONGEST_SAID = 2_000  # characters of an error: DuckDB quotes values, which may be as long as a table
@@ -43,6 +46,35 @@ class RelaqsError(Exception):
 
     def __init__(self, *said: object) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in said))
+
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """What IPython asks an error for: here what it says, and the user's own line that led to it.
+
+        A fault of ours has its whole traceback, and so has any error with RELAQS_STRICT=1.
+        """
+        if isinstance(self, InternalError) or is_strict():
+            raise AttributeError("_render_traceback_")
+        return self._in_a_cell
+
+    def _in_a_cell(self) -> list[str]:
+        said = f"{type(self).__name__}: {self}"
+        users = [frame for frame in walk_tb(self.__traceback__) if not _is_own(frame[0])]
+        if not users:
+            return [said]
+        frame, line = users[-1]
+        source = getline(frame.f_code.co_filename, line, frame.f_globals).strip()
+        return [said, f"  line {line} of {frame.f_code.co_name.replace('<module>', 'the cell')}: {source}"]
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether a frame is of our packages, or of what they call."""
+    at: FrameType | None = frame
+    while at is not None:
+        if str(at.f_globals.get("__name__", "")).startswith(_OWN):
+            return True
+        at = at.f_back
+    return False
 
 
 class InternalError(RelaqsError):

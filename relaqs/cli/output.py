@@ -5,8 +5,8 @@ objects (of two columns named x the second is x_1), `columns` names each approxi
 are ISO 8601, decimals numbers, bytes hex; NULL, NaN and infinity are null, so `error` is null until something
 is certified. SQL from a file or from standard input may be several statements: `statement` is the number
 of each, from 1. Tables and CSV of several have an empty line between them.
-CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
-share of rows read; NULL is an empty field.
+CSV: the rows of the last snapshot under one header, without intervals if it is exact; or of each, which then
+begin with its number and the share of rows read. NULL is an empty field.
 Parquet: the last snapshot's rows with their intervals. The file's metadata has `relaqs`, a JSON object with
 the answer's error and share of rows read.
 """
@@ -181,11 +181,12 @@ def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> No
     is_first = True
     for snapshot in snapshots if every else _last(snapshots):
         position = [snapshot.batch, snapshot.fraction] if every else []
+        table = snapshot.estimate if snapshot.is_exact and not every else snapshot.table
         if is_first:
-            names = snapshot.table.column_names
+            names = table.column_names
             writer.writerow((["relaqs_batch", "relaqs_fraction"] if every else []) + names)
             is_first = False
-        for row in _rows(snapshot.table):
+        for row in _rows(table):
             writer.writerow([*position, *map(_field, row)])
         file.flush()
 

@@ -74,9 +74,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The confidence of each interval for itself, or of all certified ones together.",
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this time."
-)
+@click.option("--timeout", type=seconds, metavar="TIME", help="Stop after this time: 2s or 500ms.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Order of the data.")
 @click.option(
     "--batches", type=click.IntRange(min=1), help="So many equal mini-batches, at most one a partition."

@@ -15,6 +15,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs.arguments import relative_error
 from relaqs.plugins import needed
 from relaqs.prediction.ahead import REACHED, Course, Expected, expected
+from relaqs.python_values import python_values
 
 if TYPE_CHECKING:
     import pandas
@@ -162,9 +163,7 @@ class Snapshot:
         >>> answer.to_pandas()["mean"].tolist()
         [499.5]
         """
-        if find_spec("pandas") is None:
-            raise needed("pandas", "to_pandas", "pandas")
-        return self.table.to_pandas()
+        return _pandas(self.table, "to_pandas")
 
     def to_polars(self) -> polars.DataFrame:
         """Return the table with its intervals, as polars has it. Needs `relaqs[polars]`.
@@ -176,11 +175,42 @@ class Snapshot:
         >>> answer.to_polars()["mean"].to_list()
         [499.5]
         """
-        if find_spec("polars") is None:
-            raise needed("polars", "to_polars", "polars")
-        import polars
+        return _polars(self.table, "to_polars")
 
-        return polars.DataFrame(self.table)
+    def df(self) -> pandas.DataFrame:
+        """Return the query's own columns as pandas has them, without intervals. Needs `relaqs[pandas]`.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.sql("SELECT avg(x) AS mean FROM numbers")
+        >>> answer.df().columns.tolist()
+        ['mean']
+        """
+        return _pandas(self.estimate, "df")
+
+    def pl(self) -> polars.DataFrame:
+        """Return the query's own columns as polars has them, without intervals. Needs `relaqs[polars]`.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.sql("SELECT avg(x) AS mean FROM numbers")
+        >>> answer.pl().columns
+        ['mean']
+        """
+        return _polars(self.estimate, "pl")
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the query's own columns, as Python's values.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.online_sql("SELECT avg(x) AS mean, count(*) AS n FROM numbers").result().fetchall()
+        [(499.5, 1000)]
+        """
+        return list(zip(*map(python_values, self.estimate.columns), strict=True))
 
     def plot(
         self,
@@ -249,6 +279,20 @@ class Snapshot:
         from relaqs.rendering.html import render
 
         return render(self)
+
+
+def _pandas(table: pa.Table, by: str) -> pandas.DataFrame:
+    if find_spec("pandas") is None:
+        raise needed("pandas", by, "pandas")
+    return table.to_pandas()
+
+
+def _polars(table: pa.Table, by: str) -> polars.DataFrame:
+    if find_spec("polars") is None:
+        raise needed("polars", by, "polars")
+    import polars
+
+    return polars.DataFrame(table)
 
 
 def _certain(estimate: Estimate) -> BoolArray:

@@ -100,6 +100,7 @@ class WatchableQuery(Protocol):
     def __iter__(self) -> Iterator[DrawableAnswer]: ...
 
 
+_SOON_SECONDS = 1.0
 _NAMED = 3  # of the columns that a line would list
 
 
@@ -294,9 +295,21 @@ def _notes(snapshot: DrawableAnswer, columns: Sequence[Column]) -> tuple[str, ..
     if snapshot.unseen_groups:
         count = snapshot.unseen_groups
         notes.append(f"about {count:,} {unit}{'s have' if count > 1 else ' has'} not been seen yet")
-    elif snapshot.unseen_groups is None and not snapshot.is_exact:
+    elif snapshot.unseen_groups is None and not snapshot.is_exact and not _tells_of_missing(snapshot):
         notes.append(f"{unit}s that have not been seen yet are missing")
-    return (*notes, *(visible(each) for each in snapshot.warnings if not _is_said(each, doubtful)))
+    told = (each for each in snapshot.warnings if not _is_said(each, doubtful))
+    return (*notes, *(visible(each) for each in told if not _is_moot(each, snapshot)))
+
+
+def _tells_of_missing(snapshot: DrawableAnswer) -> bool:
+    """Whether a warning says more exactly which groups are missing."""
+    return any(each.endswith(" are missing") for each in snapshot.warnings)
+
+
+def _is_moot(warning: str, snapshot: DrawableAnswer) -> bool:
+    """Whether a warning says why there was no estimate, of an answer that nobody waited for."""
+    is_soon = snapshot.is_exact and snapshot.elapsed_seconds < _SOON_SECONDS
+    return is_soon and warning.startswith("run as a whole: ")
 
 
 def doubts_said(snapshot: DrawableAnswer) -> tuple[str, ...]:

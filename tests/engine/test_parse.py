@@ -286,3 +286,28 @@ def test_errors_survive_pickling() -> None:
     error = refusal("SELECT * FROM lineitems")
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.message, copy.position, copy.candidates) == (error.message, error.position, error.candidates)
+
+
+@pytest.mark.parametrize(
+    ("sql", "instead"),
+    [
+        (
+            "SELECT * FROM 'data/lineitem.parquet'",
+            "write FROM lineitem in the place of 'data/lineitem.parquet'",
+        ),
+        (
+            "FROM 'x/*.csv'",
+            "relaqs.connect(tables={'data': 'x/*.csv'}), or by --data x/*.csv, and write FROM data",
+        ),
+        (
+            "SELECT * FROM read_parquet('my trips.parquet')",
+            "connect(tables={'my_trips': 'my trips.parquet'})",
+        ),
+        ("SELECT * FROM read_csv_auto('a/b.csv.gz')", "and write FROM b"),
+    ],
+)
+def test_a_file_in_a_query_names_the_line_to_write(sql: str, instead: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_query(sql, ["lineitem"])
+    assert "a query reads tables, not files" in str(caught.value)
+    assert instead in str(caught.value)

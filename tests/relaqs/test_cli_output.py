@@ -134,6 +134,15 @@ def test_csv_has_the_last_snapshot() -> None:
     ]
 
 
+def test_csv_of_an_exact_answer_has_no_intervals() -> None:
+    file = io.StringIO()
+    write([revenue(exact=True)], "csv", file=file)
+    header, *rows = csv.reader(io.StringIO(file.getvalue()))
+    assert header == revenue().estimate.column_names
+    assert {len(row) for row in rows} == {len(header)}
+    assert revenue().table.num_columns > len(header)
+
+
 def test_csv_of_every_snapshot_begins_with_its_number_and_share() -> None:
     file = io.StringIO()
     write_csv([revenue(), revenue(exact=True)], file, every=True)

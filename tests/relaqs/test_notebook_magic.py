@@ -130,3 +130,32 @@ def test_a_notebook_runs_from_the_shell(tpch_warehouse: Path) -> None:
     assert len(answers) >= 2  # the first cell may be over before its query has an answer
     assert all(answer["columns"][0]["name"] == "flag" for answer in answers)
     assert panels[-1]["state"] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("cell", "said", "where"),
+    [
+        ("q = db.online_sql('SELECT kind FROM linitem')", "there is no table linitem", "line 1 of the cell"),
+        ("def ask():\n    return db.sql('SELECT zone FROM lineitem')\nask()", "zone", "line 2 of ask"),
+        ("db.online_sql('SELECT 1', target='7')", 'for 7 % write "7%"', "line 1 of the cell"),
+    ],
+)
+def test_an_error_in_a_cell_is_two_lines(
+    shell: InteractiveShell,
+    tpch_warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cell: str,
+    said: str,
+    where: str,
+) -> None:
+    monkeypatch.delenv("RELAQS_STRICT")
+    with relaqs.connect(tpch_warehouse) as db:
+        shell.user_ns["db"] = db
+        shell.run_cell(cell)
+        first, second = capsys.readouterr().out.splitlines()
+        assert said in first
+        assert where in second
+        monkeypatch.setenv("RELAQS_STRICT", "1")
+        shell.run_cell(cell)
+        assert len(capsys.readouterr().out.splitlines()) > 10

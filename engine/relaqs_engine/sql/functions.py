@@ -18,7 +18,7 @@ Two locks, for DuckDB itself is opened without files, settings or Python variabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -57,6 +57,9 @@ _REFUSED: tuple[type[exp.Expr], ...] = (
 )
 
 
+_ENDING = re.compile(r"\.(parquet|csv|tsv|json|jsonl|ndjson|duckdb|db)(\.gz|\.zst)?$", re.IGNORECASE)
+
+
 @cache
 def allowed_functions() -> frozenset[str]:
     text = files("relaqs_engine.sql").joinpath("allowed_functions.txt").read_text(encoding="utf-8")
@@ -73,14 +76,46 @@ def check_functions(query: exp.Expr) -> None:
     """
     for node in query.find_all(exp.Func):
         if isinstance(node, _REFUSED):
-            raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
+            name = node.sql_name().lower()
+            raise SqlError(f"the function {name} is not allowed in a query{_file_of(node)}")
         if isinstance(node, exp.Anonymous) and not is_array_of_query(node):
             name = node.name.lower()
             if name not in allowed_functions() and name not in VOLATILE_NAMES:
                 raise SqlError(
-                    f"the function {name!r} is not known or not allowed in a query",
+                    f"the function {name!r} is not known or not allowed in a query{_file_of(node)}",
                     candidates=_similar(name),
                 )
+
+
+def of_a_file(path: str, tables: Collection[str] = ()) -> str:
+    """Return what to write in the place of a file's name, "" for what is no such name.
+
+    Args:
+        path: what stands where a table should, or what is read.
+        tables: the names of those that there are.
+
+    >>> of_a_file("data/trips.parquet", ["trips"])
+    "a query reads tables, not files; write FROM trips in the place of 'data/trips.parquet'"
+    >>> of_a_file("trips")
+    ''
+    """
+    if not _ENDING.search(path):
+        return ""
+    stem = _ENDING.sub("", re.split(r"[\\/]", path.rstrip("/*"))[-1])
+    name = re.sub(r"\W+", "_", stem).strip("_").lower() or "data"
+    named = {each.lower(): each for each in tables}
+    if name in named:
+        return f"a query reads tables, not files; write FROM {named[name]} in the place of {path!r}"
+    return (
+        f"a query reads tables, not files; open it by relaqs.connect(tables={{{name!r}: {path!r}}}), or by "
+        f"--data {path}, and write FROM {name}"
+    )
+
+
+def _file_of(call: exp.Func) -> str:
+    """Return what to write instead of a call of a file, "" for any other call."""
+    path = next((each.name for each in call.find_all(exp.Literal) if each.is_string), "")
+    return f"; {instead}" if (instead := of_a_file(path)) else ""
 
 
 def is_array_of_query(node: exp.Expr) -> bool:

@@ -20,7 +20,7 @@ from sqlglot import exp
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.aggregates import mark_aggregates
 from relaqs_engine.sql.dialect import DIALECT as DIALECT
-from relaqs_engine.sql.functions import check_functions, guard_functions
+from relaqs_engine.sql.functions import check_functions, guard_functions, of_a_file
 from relaqs_engine.sql.read import Effort, read_statements, too_large
 from relaqs_engine.sql.statements import select_for_pivots
 
@@ -630,8 +630,9 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
         said = f"{shown} cannot be read where WITH calls something {table.name}; give that another name"
         return SqlError(said, _position(table.this))
     close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
+    known, instead = sorted(names.values()), of_a_file(table.name, names.values())
     return SqlError(
-        f"there is no table {shown} in the catalog, which has: {_listed(sorted(names.values()))}",
+        f"there is no table {shown} in the catalog, which has: {_listed(known)}{instead and '; ' + instead}",
         _position(table.this),
         tuple(names[name] for name in close),
     )
