@@ -8,9 +8,9 @@ partial results, merged state, snapshots, and the answer itself. The data is mad
 answer fails the benchmark; a peak over the limit does not, and is marked.
 
 With --statements it asks thirty statements over TPC-H that could take all memory, by every door: a session,
-the database API, an agent's tool, a server, and the program. A statement has a few seconds. Whatever becomes
-of it, the process may have had the limit and 200 MB at most; a peak beyond that fails the benchmark. One
-process of each door answers all of them, but for the program, which is started for each.
+the database API, an agent's tool and a server. A statement has a few seconds. Whatever becomes of it, the
+process may have had the limit and 200 MB at most; a peak beyond that fails the benchmark. One process of each
+door answers all of them, one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
-import os
 import resource
 import subprocess
 import sys
@@ -160,7 +159,7 @@ def by_agent(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
 
 
 EMBEDDED = {"session": by_session, "database API": by_database_api, "agent": by_agent}
-DOORS = (*EMBEDDED, "server", "program")
+DOORS = (*EMBEDDED, "server")
 
 
 def _answer(door: str, folder: Path, limit: str, pipe: Connection) -> None:
@@ -216,27 +215,8 @@ def _served(address: str, sql: str) -> str:
     return f"{count} rows"
 
 
-def by_program(folder: Path, limit: str, sql: str) -> tuple[str, str, int]:
-    """Return what the program says, and its peak."""
-    words = ["sql", sql, "--data", str(folder), "--memory-limit", limit, "--threads", "2"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "relaqs", *words, "--timeout", f"{STATEMENT_SECONDS:g}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return ("answered" if not status else "refused"), f"exit {process.returncode}", used.ru_maxrss << 10
-
-
 def ask_all(folder: Path, limit: str, door: str, monsters: Mapping[str, str]) -> Iterator[Asked]:
     """Yield what became of each statement by one door."""
-    if door == "program":
-        for name, sql in monsters.items():
-            began = time.monotonic()
-            outcome, said, peak = by_program(folder, limit, sql)
-            yield Asked(door, name, outcome, time.monotonic() - began, peak, said)
-        return
     with opened(door, folder, limit) as (pid, ask):
         for name, sql in monsters.items():
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew

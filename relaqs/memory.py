@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import re
+import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from relaqs.arguments import ArgumentError
@@ -12,6 +17,8 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
+_RESIDENT = Path("/proc/self/statm")
+LOOK_SECONDS = 0.25  # between two looks at what the process holds
 SMALLEST_BYTES = 256 << 20
 _USUAL_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _SHARE_OF_A_SERVER = 0.8  # of the machine's
@@ -70,6 +77,51 @@ def _parsed(text: str) -> int | None:
     number, unit, binary_unit = match.groups()
     factor = _BINARY_UNITS[binary_unit.lower()] if binary_unit else _UNITS[(unit or "").lower()]
     return int(float(number) * factor)
+
+
+class GivesBack:
+    """Gives memory that was freed back to the system, where the process holds much.
+
+    The C library keeps what each thread has freed for that thread, and DuckDB and Arrow work on many. After a
+    few large queries a process held four times its limit, most of it free.
+
+    clock: gives the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_seconds = -math.inf
+
+    def look(self, limit_bytes: int) -> bool:
+        """Give memory back if the process has more than the limit. Return whether it did; it rarely does."""
+        if self._clock() < self._next_seconds:
+            return False
+        self._next_seconds = self._clock() + LOOK_SECONDS
+        trim = _trim()
+        if trim is None or resident_bytes() <= limit_bytes:
+            return False
+        began_seconds = self._clock()
+        trim(0)
+        self._next_seconds = self._clock() + max(LOOK_SECONDS, 20 * (self._clock() - began_seconds))
+        return True
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    """Return the C library's function for it. None: it has none, as that of macOS or musl."""
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None
+    return trim
+
+
+def resident_bytes() -> int:
+    """Return what the process has of the machine's memory; 0 where the system does not tell."""
+    try:
+        return int(_RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def bound_process_memory() -> None:

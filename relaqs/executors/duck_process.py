@@ -39,6 +39,7 @@ from relaqs.executors.intact_files import (
 )
 from relaqs.executors.read_ahead import ReadAhead
 from relaqs.executors.store_files import StoreFiles
+from relaqs.memory import GivesBack
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -305,6 +306,7 @@ class Runtime:
         self._stores = StoreFiles()
         self._files = IntactFiles(self._stores)
         self._ahead = ReadAhead(self._fetch)
+        self._gives_back = GivesBack()
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
@@ -313,6 +315,7 @@ class Runtime:
 
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
+        self._gives_back.look(work.config.memory_limit_bytes)
         while True:
             try:
                 return self._query(work, owner)
