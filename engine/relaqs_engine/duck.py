@@ -426,14 +426,14 @@ class Cursor:
 
 
 def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
-    """Return all that the reader has. Once that is too much, raise DataError and read no further."""
+    """Return all that the reader has. Once that is too much, raise MemoryLimitError and read no further."""
     batches, size = [], 0
     with reader:
         for batch in reader:
             batches.append(batch)
             size += batch.nbytes
             if size > limit_bytes:
-                raise DataError(
+                raise MemoryLimitError(
                     f"the result takes more than {limit_bytes >> 20} MiB, the most allowed here; aggregate, "
                     "or add a LIMIT"
                 )

@@ -17,6 +17,7 @@ from relaqs.cli.watching import watch, watching_options
 if TYPE_CHECKING:
     from relaqs.serve.entry import Door
 
+_ANSWERS = 8  # so many of the largest size have room in --memory-limit: DuckDB does not count them
 _FILE = click.Path(exists=True, dir_okay=False)
 _USERS = click.option(
     "--users",
@@ -73,20 +74,23 @@ def serve(
     if data is None:
         raise click.UsageError("Missing option '--data'; name the folder of tables to serve")
     _need_packages()
-    from relaqs.memory import bound_process_memory
+    from relaqs.memory import bound_process_memory, usual_memory_bytes
     from relaqs.opening import connect
     from relaqs.serve.health import Health, add_metrics
     from relaqs.serve.server import run
 
     health = Health()
     door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
+    shared_bytes = _shared_bytes(memory_limit, door, on_cluster=cluster is not None)
+    whole_bytes = usual_memory_bytes(on_cluster=cluster is not None) if memory_limit is None else memory_limit
     bound_process_memory()
     with (
         ExitStack() as watching,  # is closed last, so that it hears of queries that the end stops
         connect(
             data,
             cluster=cluster,
-            memory_limit=_shared_bytes(memory_limit, door, on_cluster=cluster is not None),
+            memory_limit=shared_bytes,
+            result_limit=whole_bytes // _ANSWERS,
             threads=threads,
             exact_below_seconds=None if cluster else SOON_SECONDS,
             timezone=timezone,

@@ -24,7 +24,7 @@ from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.layouts.outliers import outlier_condition
 
-from benchmarks.killed_appends import killed_appends
+from benchmarks.failing_writes import killed_appends
 from tests.engine.layouts.reading import partition_table, rows_in_any_order, stored_rows
 
 Writer = Callable[..., Path]

@@ -107,6 +107,15 @@ def test_what_reaches_out_is_refused(target: Running) -> None:
             assert refused.value.sqlstate not in (None, "XX000"), sql
 
 
+def test_an_answer_takes_an_eighth_of_the_memory_at_most(target: Running) -> None:
+    rows = "SELECT range AS x, 'a text of thirty characters or so ' || range AS t FROM range({})"
+    with psycopg.connect(target.address("eve"), autocommit=True) as connection:
+        assert len(connection.execute(rows.format(100_000).encode()).fetchall()) == 100_000
+        with pytest.raises(psycopg.errors.OutOfMemory, match="119 MiB, the most allowed here"):
+            connection.execute(rows.format(4_000_000).encode())
+        assert connection.execute(hostile_server.ORDINARY).fetchone() == (50, 1225)
+
+
 @pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_hostile_statements_are_answered_or_refused(walled: Running, count: int) -> None:
     odd = []

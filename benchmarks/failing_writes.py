@@ -1,0 +1,454 @@
+"""Writes that fail in the middle: the disk is full, the store fails, or the program is killed.
+
+    python -m benchmarks.failing_writes disk [--rounds 80] [--seed 0]
+    python -m benchmarks.failing_writes store [--rounds 36] [--seed 0]
+    python -m benchmarks.failing_writes killed [--appends 50] [--kills 100] [--seed 0]
+
+**disk**: a file system of 64 MB in memory (it needs root on Linux) is filled but for a drawn rest. Then a
+table is appended to, compacted, replaced or added, a query keeps a checkpoint, or a session lays a file out
+in the cache or copies one to it. What is said must be what is there: "done" is the new table, an error of
+ours the old one, with nothing left over, and the answer right in both cases. A query must be right whatever
+is full.
+
+**store**: an S3 server fails at a drawn request, once or for good: with a status, by breaking off, or by
+being slow. A table is written, replaced, laid out by another key, asked or verified. Then the same must hold.
+
+**killed**: each batch is appended by a process of its own, under a name. Some of these processes are killed
+after a random time. The batch is then tried again, until it is in. At no moment may the table have half a
+batch. At the end every row must be there exactly once, in both layouts of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.layouts import add_static, append, compact, read_manifest, shuffle, verify
+from relaqs_engine.layouts.folder import Writing
+from rich.console import Console
+
+import relaqs
+from tests.store_server import Fault, StoreServer
+
+ROWS, BATCH_ROWS = 20_000, 200
+LATE_SECONDS = 40.0
+_APPEND = "import sys; from relaqs_engine.layouts import append; append(*sys.argv[1:3], batch=sys.argv[3])"
+Answer = list[tuple[object, ...]]
+
+
+@dataclass
+class Held:
+    """How writes ended, and what must not be."""
+
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def fault(self, *what: object) -> None:
+        self.faults.append(" · ".join(map(str, what)))
+
+
+def attempt(held: Held, kind: str, what: str, write: Callable[[], None]) -> str:
+    """Return how a write ended: "done", "refused" or "fault". A late one is a fault, too."""
+    began = time.monotonic()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            write()
+        end = "done"
+    except RelaqsError:
+        end = "refused"
+    except Exception as error:
+        end = "fault"
+        held.fault(kind, what, repr(error))
+    if (took := time.monotonic() - began) > LATE_SECONDS:
+        held.fault(kind, what, f"it took {took:.0f} s")
+    held.ends[kind, end] += 1
+    return end
+
+
+# The disk.
+
+SUM = (
+    "SELECT zone, count(*) AS n, sum(fare) AS fare, count(DISTINCT note) AS notes FROM trips "
+    "GROUP BY zone ORDER BY zone"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A small file system, and the files that tables on it are made of, which lie elsewhere."""
+
+    place: Path
+    first: Path
+    more: Path
+    texts: Path
+
+    @property
+    def table(self) -> Path:
+        return self.place / "warehouse" / "trips"
+
+    def files(self) -> set[Path]:
+        return {path for path in self.place.rglob("*") if path.is_file()}
+
+    def fill(self, rest_bytes: int) -> None:
+        free = shutil.disk_usage(self.place).free - rest_bytes
+        with (self.place / "filler").open("wb") as file:
+            for _ in range(max(0, free) >> 12):
+                try:
+                    file.write(b"\0" * 4096)
+                    file.flush()
+                except OSError:
+                    return
+
+    def clear(self) -> None:
+        for path in self.place.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """A way to write. most_bytes: about what it needs. before, after: of which files the table is then."""
+
+    name: str
+    most_bytes: float
+    prepare: Callable[[Disk], None]
+    write: Callable[[Disk], None]
+    before: Callable[[Disk], list[Path]]
+    after: Callable[[Disk], list[Path]]
+
+
+def laid_out(disk: Disk) -> None:
+    shuffle(disk.first, disk.table, partitions=8)
+
+
+def grown(disk: Disk) -> None:
+    laid_out(disk)
+    append(disk.more, disk.table)
+
+
+def replaced(disk: Disk) -> None:
+    shuffle(disk.more, disk.table, partitions=8, force=True)
+
+
+def kept_on_the_way(disk: Disk) -> None:
+    """Ask with a checkpoint, and again from there."""
+    for _ in range(2):
+        with relaqs.connect(disk.table.parent) as db:
+            query = db.start(db.plan(SUM), relaqs.QueryOptions(), checkpoint=disk.place / "kept.arrow")
+            assert rows_of(query.result()) == by_duckdb([disk.first])
+
+
+def in_cache(source: Callable[[Disk], Path]) -> Callable[[Disk], None]:
+    def ask(disk: Disk) -> None:
+        with relaqs.connect({"trips": source(disk)}, cache_directory=disk.place / "cache") as db:
+            for _ in range(3):
+                assert rows_of(db.online_sql(SUM).result()) == by_duckdb([disk.first])
+
+    return ask
+
+
+def old(disk: Disk) -> list[Path]:
+    return [disk.first]
+
+
+def both(disk: Disk) -> list[Path]:
+    return [disk.first, disk.more]
+
+
+def new(disk: Disk) -> list[Path]:
+    return [disk.more]
+
+
+ON_DISK = (
+    OnDisk("append", 0.9e6, laid_out, lambda d: append(d.more, d.table, batch="b"), old, both),
+    OnDisk("compact", 4e6, grown, lambda d: compact(d.table), both, both),
+    OnDisk(
+        "replace", 2.5e6, laid_out, lambda d: shuffle(d.more, d.table, partitions=8, force=True), old, new
+    ),
+    OnDisk(
+        "replace a static table",
+        3.5e6,
+        lambda d: add_static(d.first, d.table),
+        lambda d: add_static(d.more, d.table, force=True),
+        old,
+        new,
+    ),
+    OnDisk("checkpoint", 60e3, laid_out, kept_on_the_way, old, old),
+    OnDisk("lay out in the cache", 3.5e6, laid_out, in_cache(lambda d: d.first), old, old),
+    OnDisk("copy to the cache", 3.5e6, laid_out, in_cache(lambda d: d.texts), old, old),
+)
+
+
+def rows_of(snapshot: relaqs.Snapshot) -> Answer:
+    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
+
+
+def by_duckdb(files: Sequence[Path]) -> Answer:
+    sources = f"read_parquet({[str(file) for file in files]})"
+    return duckdb.sql(SUM.replace("FROM trips", f"FROM {sources}")).fetchall()
+
+
+def full_disk(disk: Disk, rounds: int, draws: random.Random) -> Held:
+    """Return how writes to a disk ended that was full after a drawn number of bytes."""
+    held = Held()
+    for number in range(rounds):
+        way = ON_DISK[number % len(ON_DISK)]
+        disk.clear()
+        way.prepare(disk)
+        before, rest = disk.files(), int(draws.random() * way.most_bytes)
+        disk.fill(rest)
+        end = attempt(held, way.name, f"{rest} bytes", lambda way=way: way.write(disk))  # type: ignore[misc]
+        (disk.place / "filler").unlink()
+        check_disk(held, way, disk, end, before)
+    return held
+
+
+def check_disk(held: Held, way: OnDisk, disk: Disk, end: str, before: set[Path]) -> None:
+    with relaqs.connect(disk.table.parent) as db:
+        found = rows_of(db.online_sql(SUM).result())
+    is_as_said = {"done": [way.after], "refused": [way.before]}.get(end, [way.before, way.after])
+    if found not in [by_duckdb(files(disk)) for files in is_as_said]:
+        held.fault(way.name, end, "and the table is another")
+    if not verify(disk.table).ok:
+        held.fault(way.name, end, "and `verify` finds something")
+    if end == "refused" and (left := disk.files() - before):
+        held.fault(way.name, end, "and left", sorted(left)[:3])
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Disk]:
+    """Give a disk. Raises CalledProcessError where this process may not mount one."""
+    place = folder / "disk"
+    place.mkdir()
+    trips = "SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare, 'note ' || hash(i) % 90000 AS note FROM"
+    disk = Disk(place, folder / "first.parquet", folder / "more.parquet", folder / "texts.json")
+    duckdb.sql(f"{trips} range(150000) AS t(i)").write_parquet(str(disk.first))
+    duckdb.sql(f"{trips} range(150000, 200000) AS t(i)").write_parquet(str(disk.more))
+    duckdb.sql(f"COPY (SELECT *, {{'id': id}} AS nested FROM '{disk.first}') TO '{disk.texts}'")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
+    looks, Writing.check_space = Writing.check_space, lambda self, byte_count: None  # type: ignore[method-assign]
+    try:
+        yield disk
+    finally:
+        Writing.check_space = looks  # type: ignore[method-assign]
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+# The store.
+
+FIRST = "SELECT range AS x, range % 7 AS g, 'text ' || range AS t FROM range(20000)"
+OTHER = "SELECT range AS x, range % 5 AS g, 'other ' || range AS t FROM range(9000)"
+SUMS = "SELECT g, sum(x) AS total, count(*) AS n, max(t) AS most FROM numbers GROUP BY g ORDER BY g"
+STATUSES = (403, 404, 429, 500, 503)
+
+
+def to_store(address: str, sql: str, *, force: bool = False) -> None:
+    shuffle(duckdb.sql(sql), f"{address}/numbers", partitions=4, force=force)
+
+
+def of_store(address: str) -> Answer:
+    with relaqs.connect(address, threads=2) as db:
+        return rows_of(db.online_sql(SUMS).result())
+
+
+def asked(address: str) -> None:
+    if of_store(address) != duckdb.sql(f"WITH numbers AS ({FIRST}) {SUMS}").fetchall():
+        raise AssertionError("a wrong answer")
+
+
+def by_another_key(address: str) -> None:
+    shuffle(f"{address}/numbers", f"{address}/numbers@g", cluster_by="g", partitions=4)
+
+
+def verified(address: str) -> None:
+    if not verify(f"{address}/numbers").ok:
+        raise AssertionError("`verify` finds something")
+
+
+STORE_WRITES: dict[str, Callable[[str], None]] = {
+    "write": lambda address: to_store(address, FIRST),
+    "replace": lambda address: to_store(address, OTHER, force=True),
+    "lay out by another key": by_another_key,
+    "ask": asked,
+    "verify": verified,
+}
+
+
+def failing_store(server: StoreServer, folder: Path, rounds: int, draws: random.Random) -> Held:
+    """Return how writes to a store ended that failed at a drawn request."""
+    held, truths = (
+        Held(),
+        [duckdb.sql(f"WITH numbers AS ({sql}) {SUMS}").fetchall() for sql in (FIRST, OTHER)],
+    )
+    counts = dict[str, int]()
+    for number in range(-len(STORE_WRITES), rounds):
+        kind = list(STORE_WRITES)[number % len(STORE_WRITES)]
+        address = server.new_bucket()
+        new_cache(folder)
+        if kind != "write":
+            to_store(address, FIRST)
+        new_cache(folder)
+        if number < 0:  # how many requests it takes
+            server.fails()
+            STORE_WRITES[kind](address)
+            counts[kind] = len(server.requests())
+            continue
+        fault = Fault(
+            draws.choice(["status", "reset", "slow"]),
+            times=draws.choice([1, 3, 1_000_000]),
+            status=draws.choice(STATUSES),
+            seconds=6.0,
+            after=draws.randrange(counts[kind]),
+        )
+        server.fails(fault)
+        end = attempt(held, kind, str(fault), lambda kind=kind, address=address: STORE_WRITES[kind](address))  # type: ignore[misc]
+        server.fails()
+        check_store(held, kind, address, end, truths)
+    return held
+
+
+def check_store(held: Held, kind: str, address: str, end: str, truths: Sequence[Answer]) -> None:
+    try:
+        found = of_store(address)
+    except RelaqsError as error:
+        if kind != "write" or end != "refused":
+            held.fault(kind, end, f"and it cannot be read: {error}")
+        return
+    right = {"done": truths[1:], "refused": truths[:1]}.get(end, truths) if kind == "replace" else truths[:1]
+    if found not in right:
+        held.fault(kind, end, "and the table is another")
+
+
+def new_cache(folder: Path) -> None:
+    cache = folder / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    os.environ["RELAQS_CACHE"] = str(cache)
+
+
+# Kills.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        kills: processes that were killed before they had ended.
+        had_switched: how many of these had appended their batch.
+        lost: rows that are not there.
+        doubled: rows that are there and should not be.
+        is_sound: whether `verify` finds nothing.
+    """
+
+    kills: int
+    had_switched: int
+    lost: int
+    doubled: int
+    is_sound: bool
+
+
+def killed_appends(folder: Path, appends: int, kills: int, seed: int = 0) -> Outcome:
+    """Return what came of so many appends with so many kills in between. folder: to work in."""
+    draws, into = random.Random(seed), folder / "trips"
+    files = [_batch(folder / f"{i}.parquet", ROWS + i * BATCH_ROWS, BATCH_ROWS) for i in range(appends)]
+    first = _batch(folder / "first.parquet", 0, ROWS)
+    shuffle(first, into, partitions=10, cluster_by="driver")
+    shuffle(first, folder / "trips@row", partitions=5)
+    took_seconds, killed, had_switched = 1.0, 0, 0
+    for i, file in enumerate(files):
+        due = kills * (i + 1) // appends - kills * i // appends
+        while due or read_manifest(into).row_count == ROWS + i * BATCH_ROWS:
+            began = time.perf_counter()
+            delay = draws.uniform(0.0, 1.2 * took_seconds) if due else None
+            if _append(file, into, f"batch {i}", delay):
+                took_seconds = time.perf_counter() - began
+            else:
+                killed += 1
+                had_switched += _has(into, i)
+            due -= due > 0
+            assert read_manifest(into).row_count in (ROWS + i * BATCH_ROWS, ROWS + (i + 1) * BATCH_ROWS)
+    lost, doubled = _differences([first, *files], into)
+    also = _differences([first, *files], folder / "trips@row")
+    return Outcome(killed, had_switched, lost + also[0], doubled + also[1], verify(folder).ok)
+
+
+def _batch(path: Path, start: int, count: int) -> Path:
+    numbers = f"range({start}, {start + count}) AS t(i)"
+    sql = f"SELECT i AS id, hash(i) % 700 AS driver, hash(i, 1) % 1000 / 10.0 AS fare FROM {numbers}"
+    duckdb.sql(sql).write_parquet(str(path))
+    return path
+
+
+def _append(file: Path, into: Path, batch: str, kill_after_seconds: float | None) -> bool:
+    """Append in a process of its own. Return whether it ended before it was killed."""
+    process = subprocess.Popen([sys.executable, "-c", _APPEND, str(file), str(into), batch])
+    try:
+        return process.wait(kill_after_seconds) == 0
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        return process.wait() == 0
+
+
+def _has(into: Path, batch: int) -> bool:
+    return f"batch {batch}" in read_manifest(into).batches
+
+
+def _differences(files: list[Path], into: Path) -> tuple[int, int]:
+    """Return how many rows the table lacks, and how many it has too many."""
+    stored = f"SELECT id, driver, fare FROM read_parquet({[str(path) for path in read_manifest(into).paths]})"
+    given = f"FROM read_parquet({[str(file) for file in files]})"
+    ((lost,),) = duckdb.sql(f"SELECT count(*) FROM (({given}) EXCEPT ALL ({stored}))").fetchall()
+    ((doubled,),) = duckdb.sql(f"SELECT count(*) FROM (({stored}) EXCEPT ALL ({given}))").fetchall()
+    return lost, doubled
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.failing_writes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=["disk", "store", "killed"])
+    parser.add_argument("--rounds", type=int, default=36, help="of disk and store, default 36")
+    parser.add_argument("--appends", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(words)
+    draws, console = random.Random(options.seed), Console(soft_wrap=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if options.what == "killed":
+            outcome = killed_appends(folder, options.appends, options.kills, options.seed)
+            console.print(outcome)
+            return int(bool(outcome.lost or outcome.doubled or not outcome.is_sound))
+        if options.what == "disk":
+            with small_disk(folder) as disk:
+                held = full_disk(disk, options.rounds, draws)
+        else:
+            os.environ["RELAQS_STORE_PATIENCE"] = "2"
+            with StoreServer() as server:
+                os.environ.update(server.environment)
+                held = failing_store(server, folder, options.rounds, draws)
+    for (kind, end), times in sorted(held.ends.items()):
+        console.print(f"{kind}: {end} {times} times")
+    console.print(f"{len(held.faults)} faults", *held.faults, sep="\n", markup=False)
+    return int(bool(held.faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
