@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": ("relaqs.cli.serve:serve", "Answer many users over the protocol of Postgres."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
+    "doctor": ("relaqs.cli.doctor:doctor", "Look at the installation and the machine, and measure both."),
     "sample": ("relaqs.cli.sample:sample", "Make tables to try things with."),
     "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
 }
@@ -45,7 +46,7 @@ SECTIONS = {  # of the help, in this order; what is in none comes last
     "Lay tables out for estimates": ("shuffle", "append", "compact", "verify", "advise", "cache"),
     "Let others ask": ("dashboard", "serve", "mcp"),
     "Share a cluster, and choose its policy": ("cluster", "simulate", "learn"),
-    "Try and measure": ("demo", "sample", "tpch"),
+    "Try and measure": ("demo", "sample", "doctor", "tpch"),
 }
 OTHERS = "Of other packages"
 ADDED: Plugins[click.Command] = Plugins(

@@ -8,12 +8,14 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -263,3 +265,27 @@ def test_a_process_ends_with_what_was_to_be_done_at_its_end() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.returncode == 2
     assert ended.stdout.split() == ["thread", "registered"]
+
+
+def test_the_doctor_says_what_there_is_and_what_to_do(tmp_path: Path) -> None:
+    told = CliRunner().invoke(program, ["doctor", "--no-measure", "--cache", str(tmp_path / "new")])
+    assert told.exit_code == 0, told.output
+    assert re.search(r"versions: +relaqs \d.* duckdb \d", told.output)
+    assert re.search(r"extras: .*dashboard.*train", told.output)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_doctor_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 20))
+    told = CliRunner().invoke(program, ["doctor", "--no-measure", "--cache", str(tmp_path)])
+    assert told.exit_code == 1
+    assert re.search(
+        r"^! cache: .*\n +set RELAQS_CACHE to a folder on a larger disk$", told.output, re.MULTILINE
+    )
+
+
+@pytest.mark.slow
+def test_the_doctor_measures(tmp_path: Path) -> None:
+    told = CliRunner().invoke(program, ["doctor", "--cache", str(tmp_path)])
+    assert told.exit_code == 0, told.output
+    assert "the last estimate equals DuckDB's answer" in told.output
