@@ -208,19 +208,22 @@ def test_units_are_counted_by_the_manifest(tmp_path: Path, key: tuple[str, ...])
 
 
 def test_counts_of_a_whole_table_are_known(tmp_path: Path) -> None:
-    """COUNT(*), COUNT(x) and COUNT(DISTINCT key) of all rows, and of no others."""
+    """COUNT(*), COUNT(x) and COUNT(DISTINCT key) of all rows, what is computed of them, and of no others."""
     rows = duckdb.sql(
         "SELECT CASE WHEN i % 50 > 0 THEN i // 4 END AS k, CASE WHEN i % 3 > 0 THEN i END AS x "
         "FROM range(40000) AS t(i)"
     ).to_arrow_table()
     world = world_of(tmp_path, rows, cluster_by="k")
-    sql = "SELECT count(*) AS a, count(x) AS b, count(DISTINCT k) AS c, count(k) AS d FROM t"
-    known = world.oracle.rows(sql)[0]
-    for look in world.estimates(world.plan(sql)):
-        [row] = look.table.to_pylist()
-        assert tuple(row[name] for name in "abcd") == known
-        assert tuple(row[f"{name}_low"] for name in "abcd") == known
-        assert look.relative_error() == 0.0
+    counts = "count(*) AS a, count(x) AS b, count(DISTINCT k) AS c, count(k) AS d, count(x) / count(*) AS e"
+    by_key = "SELECT k, count(*) AS n FROM t GROUP BY k"
+    for sql in (f"SELECT {counts} FROM t", f"SELECT avg(n) AS a, sum(n) AS b FROM ({by_key})"):
+        known = world.oracle.rows(sql)[0]
+        names = "abcde"[: len(known)]
+        for look in world.estimates(world.plan(sql)):
+            [row] = look.table.to_pylist()
+            assert tuple(row[name] for name in names) == pytest.approx(known, rel=1e-15)
+            assert tuple(row[f"{name}_low"] for name in names) == pytest.approx(known, rel=1e-15)
+            assert look.relative_error() == 0.0
     for others in (
         "SELECT count(x) AS b FROM t WHERE k > 7",
         "SELECT count(DISTINCT k) AS c FROM t WHERE x > 7",

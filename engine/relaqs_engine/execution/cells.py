@@ -171,6 +171,21 @@ def estimated_outputs(plan: MergePlan) -> tuple[OutputColumn, ...]:
     return (*shown, *(decider.value for decider in plan.membership.deciders))
 
 
+def known_values(plan: MergePlan) -> dict[int, float]:
+    """Return the estimated outputs, by their place, that are plain arithmetic of totals in the manifest.
+
+    They are final before anything was read: how many rows there are, and per unit on average.
+    """
+    known = dict(plan.bars.known_totals)
+    found: dict[int, float] = {}
+    for i, output in enumerate(estimated_outputs(plan) if known else ()):
+        function = compile_arithmetic(output.smooth_sql, frozenset((*known, SCALE)))
+        if function is not None and output.smooth_sql == output.estimate_sql:
+            arrays = {name: np.array([value]) for name, value in (*known.items(), (SCALE, 1.0))}
+            found[i] = float(function(arrays)[0])
+    return {i: value for i, value in found.items() if np.isfinite(value)}
+
+
 def shown_groups(plan: MergePlan, point: pa.Table) -> ShownGroups:
     """Return the groups of a point estimate, from the keys and basis columns it carries."""
     columns = additive_columns(plan)

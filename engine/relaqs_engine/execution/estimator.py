@@ -24,6 +24,7 @@ from relaqs_engine.execution.cells import (
     ShownGroups,
     additive_columns,
     estimated_outputs,
+    known_values,
     shown_groups,
 )
 from relaqs_engine.execution.certain_rows import (
@@ -267,7 +268,7 @@ class Estimator:
         def beyond(rows: float) -> int | None:
             return self._membership.certain_beyond(rows, candidates, at, scan.fraction)
 
-        shown = _with_known_counts(plan, point.slice(0, len(places.certain)), found)
+        shown = _with_known_values(plan, point.slice(0, len(places.certain)), found)
         bounds = self._bounds(
             *(shown, groups.first(shown.num_rows), scan, places.certain), is_scaled=is_scaled and not so_far
         )
@@ -611,13 +612,14 @@ class Estimator:
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
 
 
-def _with_known_counts(plan: MergePlan, point: pa.Table, found: CellIntervals) -> pa.Table:
-    """Return the point estimate with counts of a whole table as their interval has them: they are known."""
+def _with_known_values(plan: MergePlan, point: pa.Table, found: CellIntervals) -> pa.Table:
+    """Return the point estimate with what the manifest has, where its intervals say that it is known."""
+    known = known_values(plan)
     estimated = (i for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE)
-    for place, i in enumerate(estimated if plan.bars.known_totals else ()):
-        if plan.outputs[i].total and (found.low[:, place] == found.high[:, place]).all():
-            known = arrow(found.value[:, place]).cast(point.column(i).type)
-            point = point.set_column(i, point.column_names[i], known)
+    for place, i in enumerate(estimated if known else ()):
+        if place in known and (found.low[:, place] == found.high[:, place]).all():
+            value = arrow(found.value[:, place]).cast(point.column(i).type)
+            point = point.set_column(i, point.column_names[i], value)
     return point
 
 

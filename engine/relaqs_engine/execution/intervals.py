@@ -50,7 +50,7 @@ from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs, known_values
 from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
@@ -152,6 +152,7 @@ class IntervalEstimator:
         one_each = plan.bars.joins_one_stream and leading.max_unit_rows == 1
         self._rows_are_sampled = rows_are_fixed and one_each and not plan.bars.least_row_groups
         self._columns = additive_columns(plan)
+        self._known = known_values(plan)
         self._counted_by = _counted_by(self._columns)
         self._counts_units = np.array([column.counts_units for column in self._columns], dtype=bool)
         outputs = estimated_outputs(plan)
@@ -166,7 +167,7 @@ class IntervalEstimator:
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
         if self._plan.method is Method.REPLICATES and scan.occupied_blocks < 2:
-            return self._with_known_counts(CellIntervals.unknown(cells, Reason.FEW_PARTS))
+            return self._with_known_values(CellIntervals.unknown(cells, Reason.FEW_PARTS))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
         unit_rows = self._unit_rows(groups, scan)
@@ -197,7 +198,7 @@ class IntervalEstimator:
         result.doubt_where((found.high - found.low) / 2 > self._widest * np.abs(cells), Reason.TOO_WIDE)
         result = _without_spread(result, variance, nonnegative, observed)
         self._explain(result, unit_rows)
-        return self._with_known_counts(result)
+        return self._with_known_values(result)
 
     def _explain(self, found: CellIntervals, unit_rows: FloatArray) -> None:
         """Say of cells that are not certified what is known beyond their statistics."""
@@ -328,14 +329,12 @@ class IntervalEstimator:
     def _mean_of(self, mean: str, groups: ShownGroups) -> FloatArray:
         return groups.means[:, next(i for i, column in enumerate(self._columns) if column.name == mean)]
 
-    def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
-        """Return the intervals with counts of a whole table as known values: the manifest has them."""
-        known = dict(self._plan.bars.known_totals)
-        for i, column in enumerate(self._totals):
-            if column is not None and column.name in known:
-                for array in (found.value, found.low, found.high):
-                    array[:, i] = known[column.name]
-                found.doubt[:, i] = Reason.NONE
+    def _with_known_values(self, found: CellIntervals) -> CellIntervals:
+        """Return the intervals with what the manifest has as known values."""
+        for i, value in self._known.items():
+            for array in (found.value, found.low, found.high):
+                array[:, i] = value
+            found.doubt[:, i] = Reason.NONE
         return found
 
 
