@@ -2,6 +2,7 @@
 
     python -m benchmarks.gate [--seeds 200] [--public DIR] [--quick] [--core] [--only pareto15,zeros]
                               [--stored rows,"row groups"] [--expressions stddev,CAST] [--asks cells,headline]
+    python -m benchmarks.gate --records benchmarks/results/gate-*.json --page docs/benchmarks.md
 
 Public tables that nobody prepared and made-up ones: heavy tails, clusters of unlike size, files in an order,
 tables that were appended to, and joins, each read as `benchmarks.gate_storage` says. Each expression is
@@ -15,9 +16,10 @@ one error of whole answers, and numbers of distinct values that are stopped at a
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from math import ceil
 from pathlib import Path
 from typing import get_args
@@ -26,16 +28,20 @@ from relaqs_lab.cli.policy_tables import console
 
 from benchmarks import record
 from benchmarks.gate_data import TABLES, Table
-from benchmarks.gate_headline import HeadlineLine, headline_line, table_of_headlines
+from benchmarks.gate_headline import HeadlineLine, headline_line, headline_rows, table_of_headlines
 from benchmarks.gate_lines import (
     TWENTIETH,
+    Line,
     as_record,
     certified_at,
     lines_of,
+    lines_of_record,
     nearly_all,
+    page_rows,
     path_of,
     summary_of,
     table_of,
+    with_nan,
 )
 from benchmarks.gate_queries import Asks, Query, queries_of, questions_of
 from benchmarks.gate_runs import Counted, Run, carry_out
@@ -45,6 +51,7 @@ from relaqs.executors.threads import usable_cores
 FRACTIONS = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.65, 0.90)
 QUICK_FRACTIONS = (0.05, 0.10, 0.25)
 QUICK_TABLES = ("pareto15", "lognormal2", "pareto13_units", "odd")
+HEADLINE = tuple(field.name for field in fields(HeadlineLine))
 WIDTH = 170  # columns of the table where no terminal says how many there are
 
 
@@ -109,6 +116,10 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=40, help="of the table, the worst first")
     parser.add_argument("--data", type=Path, default=record.DATA, help="folder for data that is made")
     parser.add_argument("--processes", type=int, default=usable_cores())
+    parser.add_argument(
+        "--records", type=Path, nargs="*", help="files of runs to write into a page, instead of runs"
+    )
+    parser.add_argument("--page", type=Path, help="of Markdown, with a place for the tables of --records")
     options = parser.parse_args(words)
     options.fractions = FRACTIONS
     options.stored = _of("--stored", "way of storing", options.stored, WAYS)
@@ -122,6 +133,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> bool:
     """Print what fails and what holds, write the record and return whether anything failed."""
     options = arguments(words)
+    if options.records:
+        return write_page(options.records, options.page)
     facts = record.circumstances("gate", words)
     found = {
         table: source_of(table, options.public, options.data / "gate" / "files")
@@ -151,6 +164,24 @@ def main(words: Sequence[str] | None = None) -> bool:
     }
     shown.print(f"Record: {record.write('gate', facts, content)}")
     return failed > 0 or any(line.failed for line in headlines)
+
+
+def write_page(files: Sequence[Path], page: Path) -> bool:
+    """Write what runs found into a page, and return whether anything failed."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    lines: dict[int, list[Line]] = {}
+    for each in found:
+        lines.setdefault(each["seeds"], []).extend(lines_of_record(each["lines"]))
+    shown = [with_nan(line) for each in found for line in each["headlines"]]
+    headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for line in shown]
+    facts = found[0] | {
+        "command": f"python -m benchmarks.gate{' --core' * ('--core' in found[0]['command'])}"
+    }
+    record.put_into(page, "the gate", facts, page_rows(lines))
+    record.put_into(page, "the gate's headlines", facts, headline_rows(headlines))
+    return any(line.judged.failed for each in lines.values() for line in each) or any(
+        line.failed for line in headlines
+    )
 
 
 def headlines_of(counted: Iterable[Counted]) -> list[HeadlineLine]:

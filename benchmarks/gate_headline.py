@@ -128,10 +128,18 @@ def table_of_headlines(lines: Sequence[HeadlineLine]) -> ShownTable:
     for name in ("snapshots", "wanted", "above", "±"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
+    for row in headline_rows(lines)[1:]:
+        table.add_row(*row)
+    return table
+
+
+def headline_rows(lines: Sequence[HeadlineLine]) -> list[list[str]]:
+    """Return the same as rows of text, the head first."""
+    rows = [["path", "judged", "snapshots", "wanted", "above", "±", ""]]
     for line in lines:
         numbers = [
             f"{100 * share:.1f}" if line.snapshots else "–" for share in (line.above, 2 * line.standard_error)
         ]
         counts = [f"{line.snapshots:,}", f"{WANTED[line.asks]:,}"]
-        table.add_row(line.path, line.asks, *counts, *numbers, "fails" if line.failed else "")
-    return table
+        rows.append([line.path, line.asks, *counts, *numbers, "fails" if line.failed else ""])
+    return rows

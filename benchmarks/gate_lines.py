@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.gate_runs import Counted
 from benchmarks.gate_tally import MANY, Judged, judged
-from benchmarks.tally import NOMINAL
+from benchmarks.tally import NOMINAL, Coverage
 
 CAPTION = (
     "In percent. certified: share of the cells shown, and how many. held: share of those that hold the "
@@ -184,6 +184,41 @@ def certified_at(lines: Iterable[Line], fraction: float) -> float:
     mine = [line.judged for line in lines if line.fraction == fraction]
     cells = sum(j.coverage.cells for j in mine)
     return sum(j.certified for j in mine) / cells if cells else float("nan")
+
+
+def page_rows(lines_by_orders: Mapping[int, Sequence[Line]]) -> list[list[str]]:
+    """Return the table of a page: for each data and storage the orders, what is certified, what holds.
+
+    lines_by_orders: lines, by how many orders they are over.
+    """
+    head = ["data", "stored", "orders", "lines", "failed", "certified at 5 %", "10 %", "width"]
+    rows = [[*head, "cells", "held", "least", "of"]]
+    for orders, lines in lines_by_orders.items():
+        places: dict[tuple[str, str], list[Line]] = {}
+        for line in sorted(lines, key=_name):
+            joined = "joined, " if line.path.startswith("join") else ""
+            places.setdefault((line.data, joined + line.stored), []).append(line)
+        for place, mine in places.items():
+            count, failed, _, twentieth, tenth, width, _, *others = _summary(mine)
+            rows.append([*place, str(orders), count, failed, twentieth, tenth, width, *others])
+    return rows
+
+
+def lines_of_record(lines: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """Return lines as they were kept by `as_record`."""
+    return [_line_of_record(line) for line in lines]
+
+
+def _line_of_record(line: Mapping[str, Any]) -> Line:
+    found = with_nan(line["judged"])
+    coverage = Coverage(**with_nan(found.pop("coverage")))
+    names = ("data", "path", "stored", "key", "expression", "fraction")
+    return Line(**{name: line[name] for name in names}, judged=Judged(coverage=coverage, **found))
+
+
+def with_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was read of a record with NaN in the place of null."""
+    return {name: float("nan") if value is None else value for name, value in values.items()}
 
 
 def as_record(lines: Iterable[Line]) -> list[dict[str, Any]]:

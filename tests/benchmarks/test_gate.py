@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from relaqs_lab.records.store import json_value
 
-from benchmarks.gate import arguments, chosen, headlines_of, notes, plan_runs
+from benchmarks.gate import arguments, chosen, headlines_of, notes, plan_runs, write_page
 from benchmarks.gate_data import (
     GROUPS,
     TABLES,
@@ -21,7 +23,7 @@ from benchmarks.gate_data import (
     zipf_clusters,
 )
 from benchmarks.gate_headline import TARGETS, headline_line
-from benchmarks.gate_lines import lines_of, summary_of
+from benchmarks.gate_lines import as_record, lines_of, lines_of_record, page_rows, summary_of
 from benchmarks.gate_queries import (
     AGGREGATES,
     AROUND,
@@ -127,6 +129,27 @@ def test_tame_rows_hold_and_are_as_wide_as_an_oracle_says(runs: list[Counted]) -
     assert line.judged.certified > 2 * ORDERS
     assert 0.8 < line.judged.width < 1.3
     assert summary_of(lines).row_count == 2
+
+
+def test_records_of_runs_are_written_into_a_page(runs: list[Counted], tmp_path: Path) -> None:
+    lines = lines_of(runs)
+    file, page = tmp_path / "gate.json", tmp_path / "page.md"
+    facts = {
+        "command": "python -m benchmarks.gate --core --data DIR",
+        "at": "2026-11-29",
+        "processor": "a processor",
+    }
+    content = {"seeds": ORDERS, "lines": as_record(lines), "headlines": [], "cores": 2, "load_average": 1.0}
+    file.write_text(json.dumps(json_value(facts | content)))
+    places = ("the gate", "the gate's headlines")
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end of measured -->\n" for name in places))
+    assert write_page([file], page) == any(line.judged.failed for line in lines)
+    kept = json.loads(file.read_text())["lines"]
+    assert json_value(as_record(lines_of_record(kept))) == kept
+    text = page.read_text()
+    assert "`python -m benchmarks.gate --core`, 2026-11-29" in text
+    for row in page_rows({ORDERS: lines}):
+        assert "| " + " | ".join(row) + " |" in text
 
 
 def test_a_query_without_error_bars_is_no_crash(runs: list[Counted]) -> None:
