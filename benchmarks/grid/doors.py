@@ -226,7 +226,7 @@ class Doors:
             sql = sql.replace(f"${name}", str(value))
         connection = self._clients.get(port)
         if connection is None or connection.closed:
-            address = f"host=127.0.0.1 port={port} user=ana dbname=relaqs"
+            address = f"host=127.0.0.1 port={port} user=ana dbname=relaqs options='-c relaqs.dialect=duckdb'"
             connection = self._clients[port] = psycopg.connect(address, autocommit=True)
         result = connection.pgconn.exec_(sql.encode())
         if result.status != ExecStatus.TUPLES_OK:

@@ -15,6 +15,7 @@ from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import MemoryLimitError, RelaqsError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
+from relaqs_engine.postgres.meaning import column_names, in_duckdb, in_words_of_duckdb
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
@@ -161,7 +162,7 @@ class Answering:
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
         plan = await self.in_turn(asker, self._plan, select, values, asker)
-        return _columns(plan, asker.settings)
+        return _columns(select, plan, asker.settings)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         """Return the answer to a SELECT, or how it would be answered if that is what was asked.
@@ -200,7 +201,7 @@ class Answering:
         plan, query = await self._planning.run(
             asker.name, self._planned, select, values, options, asker, undo=_stop_planned
         )
-        columns = _columns(plan, asker.settings)
+        columns = _columns(select, plan, asker.settings)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
@@ -241,16 +242,17 @@ class Answering:
         """Return the SQL for a question about the server itself, None for one about tables."""
         if not may_ask_metadata(select.sql):
             return None
+        written = in_words_of_duckdb(select.sql) if asker.settings.is_postgres else select.sql
         cursor: Cursor = self._metadata.cursor(asker.settings.timezone)
         try:
-            sql = with_values(WrittenSql(select.sql), list(values) or None, cursor.typed_text).sql
+            sql = with_values(WrittenSql(written), list(values) or None, cursor.typed_text).sql
         finally:
             cursor.close()
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
     def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> OnlinePlan:
         return self._session.plan(
-            self._own_sql(select),
+            self._own_sql(select, asker),
             params=values or None,
             intervals=not asker.settings.is_exact,
             timezone=asker.settings.timezone,
@@ -264,7 +266,7 @@ class Answering:
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         with asker.quota.asking():
             query = self._session.submit(
-                self._own_sql(select),
+                self._own_sql(select, asker),
                 options,
                 params=values or None,
                 intervals=not asker.settings.is_exact,
@@ -276,12 +278,15 @@ class Answering:
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once where it must be exact anyway."""
         if asker.settings.is_exact:
-            sql, timezone = self._own_sql(select), asker.settings.timezone
+            sql, timezone = self._own_sql(select, asker), asker.settings.timezone
             return self._session.explain(sql, params=values or None, timezone=timezone)
         return explain(self._plan(select, values, asker))
 
-    def _own_sql(self, select: Select) -> str:
-        return with_moments(without_schema(select.sql, self._session.tables))
+    def _own_sql(self, select: Select, asker: Asker) -> str:
+        sql = with_moments(without_schema(select.sql, self._session.tables))
+        if not asker.settings.is_postgres:
+            return sql
+        return in_duckdb(sql, self._column_types, is_exact=asker.settings.is_exact)
 
 
 def _stop_planned(planned: tuple[OnlinePlan, OnlineQuery]) -> None:
@@ -338,9 +343,13 @@ def _described(described: Sequence[tuple[str, str]]) -> tuple[ReplyColumn, ...]:
     return tuple(ReplyColumn(name, column_type(type_)) for name, type_ in described)
 
 
-def _columns(plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
+def _columns(select: Select, plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
     """Return the query's own columns, and those of its intervals if they are asked for."""
-    own = [ReplyColumn(output.name, column_type(output.type)) for output in plan.outputs]
+    names = [output.name for output in plan.outputs]
+    if settings.is_postgres:
+        names = column_names(select.sql, names)
+    types = [column_type(output.type) for output in plan.outputs]
+    own = [ReplyColumn(name, type_) for name, type_ in zip(names, types, strict=True)]
     if not settings.wants_intervals:
         return tuple(own)
     taken = {column.name for column in own}

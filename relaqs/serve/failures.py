@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 
@@ -44,6 +45,26 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
+_CODES_BY_WORDS = tuple(
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (r"^there is no (table|relation)\b", UNKNOWN_TABLE),
+        (
+            r"^there is no column\b|^Referenced (column|table)\b.* not found|does not have a column named",
+            "42703",
+        ),
+        (
+            r"^the function .* is not known|^No function matches\b|Function with name .* does not exist",
+            UNKNOWN_FUNCTION,
+        ),
+        (r"\bDivision by zero\b", "22012"),
+        (r"\bCould not convert string\b", "22P02"),
+        (r"\bout of range\b|\bOut of Range Error\b", "22003"),
+    )
+)
+"""Of errors in a statement and in its data, which tools tell apart by their codes."""
+
+
 class RefusedError(RelaqsError):
     """A request that the server does not serve, with the code by which clients know why.
 
@@ -73,7 +94,7 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
 
     >>> fields = error_fields(SqlError("there is no column faer", (1, 8), ("fare",)), "SELECT faer")
     >>> fields["C"], fields["M"], fields["H"], fields["P"]
-    ('42601', 'there is no column faer', "did you mean 'fare'?", '8')
+    ('42703', 'there is no column faer', "did you mean 'fare'?", '8')
     """
     code = error.code if isinstance(error, RefusedError) else _code(error)
     severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
@@ -92,10 +113,11 @@ def notice_fields(message: str, severity: str = "NOTICE", code: str = "00000") -
 
 
 def _code(error: BaseException) -> str:
-    if isinstance(error, SqlError) and error.message.startswith(
-        ("there is no table", "there is no relation")
-    ):
-        return UNKNOWN_TABLE
+    said = error.message if isinstance(error, SqlError | ExpressionError) else str(error)
+    if isinstance(error, SqlError | DataError | ExpressionError):
+        for pattern, code in _CODES_BY_WORDS:
+            if pattern.search(said) is not None:
+                return code
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
 
 

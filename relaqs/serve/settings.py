@@ -5,6 +5,7 @@
     SET relaqs.intervals = on       more columns: NAME_low, NAME_high
     SET relaqs.confidence = '99%'   of the intervals
     SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
+    SET relaqs.dialect = 'duckdb'   statements mean what they do in DuckDB, not what they do in Postgres
 
 Without one of the first two every answer is exact. A setting that is changed in a transaction is as before
 when the transaction is rolled back.
@@ -101,6 +102,12 @@ def _confidence_for(text: str) -> str:
     return text.lower()
 
 
+def _dialect(text: str) -> str:
+    if text.lower() not in ("postgres", "duckdb"):
+        raise ValueError("it must be postgres or duckdb")
+    return text.lower()
+
+
 def _duration(text: str) -> str:
     """Return a time as it was given, "off" for none."""
     if text.lower() not in _OFF and not 0 < seconds_of(text) < math.inf:
@@ -139,6 +146,7 @@ _OWN = {
     "relaqs.intervals": _Setting("off", _switch),
     "relaqs.confidence": _Setting("95%", _confidence),
     "relaqs.confidence_for": _Setting("cell", _confidence_for),
+    "relaqs.dialect": _Setting("postgres", _dialect),
 }
 
 _FIXED = {
@@ -295,6 +303,11 @@ class Settings:
     def wants_intervals(self) -> bool:
         """Whether answers have columns for their intervals."""
         return self._now["relaqs.intervals"] == "on"
+
+    @property
+    def is_postgres(self) -> bool:
+        """Whether statements mean what they do in Postgres, not what they do in DuckDB."""
+        return self._now["relaqs.dialect"] == "postgres"
 
     @property
     def timezone(self) -> str:

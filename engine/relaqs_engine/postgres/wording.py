@@ -35,7 +35,7 @@ _DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
     **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
 }
-_Edit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
+Edit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
 
 DATABASE = "relaqs"
 """The name of the one database that there is."""
@@ -54,9 +54,9 @@ def without_schema(sql: str, tables: Collection[str]) -> str:
     """
     if _SCHEMA_WORD.search(sql) is None:
         return sql
-    tokens = _tokens(sql)
+    tokens = tokens_or_none(sql)
     names = {name.lower() for name in tables}
-    return _edited(sql, _schema_prefixes(tokens, names))
+    return edited(sql, _schema_prefixes(tokens, names))
 
 
 def with_moments(sql: str) -> str:
@@ -71,11 +71,11 @@ def with_moments(sql: str) -> str:
     """
     if _MOMENT_FUNCTION.search(sql) is None:
         return sql
-    tokens = _tokens(sql)
-    return _edited(sql, iter(sorted([*_moments(tokens), *_truncated_in_zones(sql, tokens)])))
+    tokens = tokens_or_none(sql)
+    return edited(sql, iter(sorted([*_moments(tokens), *_truncated_in_zones(sql, tokens)])))
 
 
-def _moments(tokens: Sequence[Token]) -> Iterator[_Edit]:
+def _moments(tokens: Sequence[Token]) -> Iterator[Edit]:
     for i, token in enumerate(tokens[:-5]):
         opened, text, comma, wanted, closed = tokens[i + 1 : i + 6]
         kinds = tuple(each.token_type for each in (opened, text, comma, wanted, closed))
@@ -87,7 +87,7 @@ def _moments(tokens: Sequence[Token]) -> Iterator[_Edit]:
             yield token.start, closed.end + 1, f"{kind} '{text.text[:size]}'"
 
 
-def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[_Edit]:
+def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[Edit]:
     for i, token in enumerate(tokens[:-1]):
         opened = tokens[i + 1]
         if not _is_name(token, {"date_trunc"}) or opened.token_type is not TokenType.L_PAREN:
@@ -120,10 +120,10 @@ def without_postgres_words(sql: str) -> str:
     >>> without_postgres_words("SELECT oid::pg_catalog.text FROM pg_class WHERE a OPERATOR(pg_catalog.~) 'x'")
     "SELECT oid::text FROM pg_class WHERE a ~ 'x'"
     """
-    return _edited(sql, _postgres_words(_tokens(sql)))
+    return edited(sql, _postgres_words(tokens_or_none(sql)))
 
 
-def _tokens(sql: str) -> Sequence[Token]:
+def tokens_or_none(sql: str) -> Sequence[Token]:
     """Return the tokens, none where the text cannot be cut into any. The parser then says why."""
     try:
         return tokens_of(sql)
@@ -131,7 +131,7 @@ def _tokens(sql: str) -> Sequence[Token]:
         return ()
 
 
-def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[_Edit]:
+def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[Edit]:
     for i, token in enumerate(tokens[:-2]):
         if not _is_name(token, _SCHEMAS) or tokens[i + 1].token_type is not TokenType.DOT:
             continue
@@ -145,7 +145,7 @@ def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterat
         yield tokens[begin].start, tokens[i + 2].start, ""
 
 
-def _postgres_words(tokens: Sequence[Token]) -> Iterator[_Edit]:
+def _postgres_words(tokens: Sequence[Token]) -> Iterator[Edit]:
     i = 0
     while i < len(tokens):
         after = tokens[i + 1 : i + 4]
@@ -185,7 +185,8 @@ def _is_name(token: Token, names: Collection[str]) -> bool:
     return token.token_type in _NAMES and token.text.lower() in names
 
 
-def _edited(sql: str, edits: Iterator[_Edit]) -> str:
+def edited(sql: str, edits: Iterator[Edit]) -> str:
+    """Return a text with parts of it replaced, which are given in their order."""
     kept, at = [], 0
     for begin, end, instead in edits:
         kept += [sql[at:begin], instead]

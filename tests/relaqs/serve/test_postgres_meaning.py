@@ -1,0 +1,87 @@
+"""Statements mean in `relaqs serve` what they mean in Postgres, beside a real one where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from benchmarks.postgres import compare, programs
+from benchmarks.server_process import Running
+
+FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
+    ("SELECT 7 / 2, -7 / 2, 7 / 2.0", ("?column?",) * 3, [(3, -3, 3.5)]),
+    ("SELECT count(*), max(7)", ("count", "max"), [(1, 7)]),
+    ("SELECT round(0.0179005::numeric, 6)", ("round",), [(0.017901,)]),
+    ("SELECT x FROM (VALUES (1), (NULL), (3)) v(x) ORDER BY x DESC", ("x",), [(None,), (3,), (1,)]),
+    ("SELECT x FROM (VALUES (1), (NULL)) v(x) ORDER BY x DESC NULLS LAST", ("x",), [(1,), (None,)]),
+    ("SELECT generate_series(1, 3)", ("generate_series",), [(1,), (2,), (3,)]),
+    ("SELECT 'foo' SIMILAR TO 'f%', 'f.o' SIMILAR TO 'f.o'", ("?column?",) * 2, [(True, True)]),
+    ("SELECT format('%s is %s%%', 'a', 1)", ("format",), [("a is 1%",)]),
+    ("SELECT to_char(DATE '2024-02-03', 'DD.MM.YYYY')", ("to_char",), [("03.02.2024",)]),
+    ("SELECT count FROM (SELECT count(*)) q", ("count",), [(1,)]),
+    ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
+)
+CODES = (
+    ("SELECT 1 / 0", "22012"),
+    ("SELECT faer FROM trips", "42703"),
+    ("SELECT 1 FROM tripss", "42P01"),
+    ("SELECT nope(1)", "42883"),
+    ("SELECT 'a'::int", "22P02"),
+    ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
+)
+
+
+@pytest.fixture
+def connection(server: Running) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(("sql", "names", "rows"), FACTS, ids=[fact[0] for fact in FACTS])
+def test_a_statement_means_what_it_means_in_postgres(
+    connection: psycopg.Connection[Any], sql: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.encode())
+        assert tuple(each.name for each in cursor.description or ()) == names
+        found = [tuple(float(v) if hasattr(v, "as_tuple") else v for v in row) for row in cursor.fetchall()]
+    assert found == rows
+
+
+@pytest.mark.parametrize(("sql", "code"), CODES)
+def test_errors_have_the_codes_that_tools_branch_on(
+    connection: psycopg.Connection[Any], sql: str, code: str
+) -> None:
+    with pytest.raises(psycopg.Error) as raised:
+        connection.execute(sql.encode())
+    assert raised.value.sqlstate == code
+
+
+def test_a_connection_can_ask_for_the_meaning_of_duckdb(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.dialect = 'duckdb'")
+    cursor = connection.execute("SELECT 7 / 2, count(*)")
+    assert cursor.fetchall() == [(3.5, 1)]
+    assert [each.name for each in cursor.description or ()] == ["(7 / 2)", "count_star()"]
+
+
+def test_estimates_have_the_same_meaning(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.target = '20%'")
+    cursor = connection.execute(
+        "SELECT zone, round(avg(fare), 2), count(*) FROM trips GROUP BY zone ORDER BY count DESC"
+    )
+    assert [each.name for each in cursor.description or ()] == ["zone", "round", "count"]
+    counts = [row[2] for row in cursor.fetchall()]
+    assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.skipif(programs() is None, reason="no Postgres server is installed")
+def test_no_drawn_statement_differs_from_a_real_postgres() -> None:
+    bin_ = programs()
+    assert bin_ is not None
+    counted, different, refused = compare(250, 7, bin_)
+    assert not different
+    assert not refused
+    assert counted["equal"] == 250
