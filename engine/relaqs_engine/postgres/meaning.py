@@ -30,7 +30,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import SqlError, UnsupportedError
-from relaqs_engine.postgres.wording import Edit, edited, tokens_or_none
+from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -206,7 +206,7 @@ def _type_name(type_: exp.DataType) -> str:
     return names.get(word, word)
 
 
-def _word_edits(tokens: Sequence[Token]) -> Iterator[Edit]:
+def _word_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
     """Yield edits for words that DuckDB has not, or has with another meaning."""
     for i, token in enumerate(tokens):
         after = tokens[i + 1 : i + 4]

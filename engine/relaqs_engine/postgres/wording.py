@@ -35,7 +35,7 @@ _DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
     **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
 }
-Edit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
+TextEdit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
 
 DATABASE = "relaqs"
 """The name of the one database that there is."""
@@ -75,7 +75,7 @@ def with_moments(sql: str) -> str:
     return edited(sql, iter(sorted([*_moments(tokens), *_truncated_in_zones(sql, tokens)])))
 
 
-def _moments(tokens: Sequence[Token]) -> Iterator[Edit]:
+def _moments(tokens: Sequence[Token]) -> Iterator[TextEdit]:
     for i, token in enumerate(tokens[:-5]):
         opened, text, comma, wanted, closed = tokens[i + 1 : i + 6]
         kinds = tuple(each.token_type for each in (opened, text, comma, wanted, closed))
@@ -87,7 +87,7 @@ def _moments(tokens: Sequence[Token]) -> Iterator[Edit]:
             yield token.start, closed.end + 1, f"{kind} '{text.text[:size]}'"
 
 
-def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[Edit]:
+def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
     for i, token in enumerate(tokens[:-1]):
         opened = tokens[i + 1]
         if not _is_name(token, {"date_trunc"}) or opened.token_type is not TokenType.L_PAREN:
@@ -131,7 +131,7 @@ def tokens_or_none(sql: str) -> Sequence[Token]:
         return ()
 
 
-def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[Edit]:
+def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[TextEdit]:
     for i, token in enumerate(tokens[:-2]):
         if not _is_name(token, _SCHEMAS) or tokens[i + 1].token_type is not TokenType.DOT:
             continue
@@ -145,7 +145,7 @@ def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterat
         yield tokens[begin].start, tokens[i + 2].start, ""
 
 
-def _postgres_words(tokens: Sequence[Token]) -> Iterator[Edit]:
+def _postgres_words(tokens: Sequence[Token]) -> Iterator[TextEdit]:
     i = 0
     while i < len(tokens):
         after = tokens[i + 1 : i + 4]
@@ -185,7 +185,7 @@ def _is_name(token: Token, names: Collection[str]) -> bool:
     return token.token_type in _NAMES and token.text.lower() in names
 
 
-def edited(sql: str, edits: Iterator[Edit]) -> str:
+def edited(sql: str, edits: Iterator[TextEdit]) -> str:
     """Return a text with parts of it replaced, which are given in their order."""
     kept, at = [], 0
     for begin, end, instead in edits:
