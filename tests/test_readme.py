@@ -17,7 +17,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BINARIES = Path(sys.executable).parent
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 CODE = ("bootstrap", "dashboards", "engine", "relaqs", "tpch")
-SMALLER = {"--scale": "0.001", "--jobs": "2", "--seeds": "1"}  # what a test can wait for
+SMALLER = {"--scale": "0.01"}  # what a test can wait for
 
 
 def blocks(language: str) -> list[str]:
@@ -31,6 +31,12 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
+def own_commands() -> list[list[str]]:
+    """Return the words of every command of `relaqs`, with the sizes a test can wait for."""
+    words = [shlex.split(command) for command in commands()]
+    return [smaller(each) for each in words if each[0] == "relaqs"]
+
+
 def run(command: list[str], folder: Path) -> str:
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, f"{shlex.join(command)}\n{ended.stdout}\n{ended.stderr}"
@@ -39,6 +45,7 @@ def run(command: list[str], folder: Path) -> str:
 
 def smaller(words: list[str]) -> list[str]:
     """Return a command's words with the sizes a test can wait for."""
+    words = [*words, "--scale", ""] if words[1:] == ["demo"] else words
     return [SMALLER.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
@@ -47,12 +54,20 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     """Return a folder in which the README's commands were typed one after another, and what each printed."""
     folder = tmp_path_factory.mktemp("reader")
     printed = {}
-    for command in commands():
-        program, *words = shlex.split(command)
-        if program != "make":
-            path = BINARIES / program.removeprefix(".venv/bin/")
-            printed[command] = run([str(path), *smaller(words)], folder)
+    for program, *words in own_commands():
+        printed[shlex.join([program, *words])] = run([str(BINARIES / program), *words], folder)
     return folder, printed
+
+
+def test_the_readme_is_short() -> None:
+    assert README.count("\n") <= 120
+
+
+def test_what_is_installed_is_what_is_tried() -> None:
+    others = {shlex.split(command)[0] for command in commands()} - {"relaqs"}
+    assert others == {"pip", "make"}
+    (install,) = (command for command in commands() if command.startswith("pip"))
+    assert install == "pip install 'relaqs[demo]'"
 
 
 def test_make_targets_exist() -> None:

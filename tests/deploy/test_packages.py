@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from deploy.package_page import addresses, page
+from tests.test_readme import blocks, own_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://example.org/team/relaqs"
@@ -126,6 +127,14 @@ def test_the_demo_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     where = _run(installed, tmp_path, "python", "-c", "import relaqs; print(relaqs.__file__)")
     assert str(installed.parents[1]) in where
     assert "exact" in _run(installed, tmp_path, "relaqs", "demo", "--scale", "0.01")
+
+
+@pytest.mark.slow
+def test_the_readme_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    for words in own_commands():
+        assert _run(installed, tmp_path, *words).strip()
+    for program in blocks("python"):
+        assert _run(installed, tmp_path, "python", "-c", program).strip()
 
 
 @pytest.mark.slow
