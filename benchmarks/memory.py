@@ -87,6 +87,7 @@ MONSTERS = {
 ANSWERS = 8  # an answer may take this part of the limit, as of a server's
 MORE_BYTES = 200 << 20  # that a process may have beyond the limit
 STATEMENT_SECONDS = 8.0
+SETTLE_SECONDS = 1.0  # between two statements, so that what one has left is not the next one's
 ROWS_PER_GROUP = 2
 PARTITIONS = 100
 SQL = "SELECT k, count(*) AS n, sum(v) AS total, avg(v) AS mean FROM visits GROUP BY k"
@@ -221,6 +222,7 @@ def ask_all(folder: Path, limit: str, door: str, monsters: Mapping[str, str]) ->
     """Yield what became of each statement by one door."""
     with opened(door, folder, limit) as (pid, ask):
         for name, sql in monsters.items():
+            time.sleep(SETTLE_SECONDS)
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
             began = time.monotonic()
             outcome, said = ask(sql)

@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from functools import cache
@@ -19,6 +20,7 @@ _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 _RESIDENT = Path("/proc/self/statm")
 LOOK_SECONDS = 0.25  # between two looks at what the process holds
+LATER_SECONDS = 0.5
 SMALLEST_BYTES = 256 << 20
 _USUAL_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _SHARE_OF_A_SERVER = 0.8  # of the machine's
@@ -91,6 +93,7 @@ class GivesBack:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._next_seconds = -math.inf
+        self._later: threading.Timer | None = None
 
     def look(self, limit_bytes: int) -> bool:
         """Give memory back if the process has more than the limit. Return whether it did; it rarely does."""
@@ -104,6 +107,17 @@ class GivesBack:
         trim(0)
         self._next_seconds = self._clock() + max(LOOK_SECONDS, 20 * (self._clock() - began_seconds))
         return True
+
+    def look_later(self, limit_bytes: int) -> None:
+        """Look once more in a moment, when what was just computed was handed on and forgotten."""
+        if self._later is None and resident_bytes() > limit_bytes:
+            self._later = threading.Timer(LATER_SECONDS, self._look_at_last, (limit_bytes,))
+            self._later.daemon = True
+            self._later.start()
+
+    def _look_at_last(self, limit_bytes: int) -> None:
+        self._later = None
+        self.look(limit_bytes)
 
 
 @cache

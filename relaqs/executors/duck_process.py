@@ -324,6 +324,8 @@ class Runtime:
             except BrokenDatabaseError:
                 self._abandon(lambda config, database: config == _in_any_time(work.config))
                 raise
+            finally:
+                self._gives_back.look_later(work.config.memory_limit_bytes)
 
     def _query(self, work: QueryWork, owner: str) -> pa.Table:
         config, hoists, sql = work.config, work.hoists, work.sql

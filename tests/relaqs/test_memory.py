@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -93,3 +94,15 @@ def test_what_threads_have_freed_goes_back_to_the_system() -> None:
     said = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True).stdout
     before, after = map(int, said.split())
     assert before - after > 100 << 20
+
+
+def test_memory_is_looked_at_once_more_after_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed = threading.Event()
+    monkeypatch.setattr(memory, "LATER_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "_trim", lambda: lambda kept_bytes: trimmed.set())
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 501)
+    gives = memory.GivesBack()
+    gives.look_later(limit_bytes=501)
+    assert not trimmed.wait(0.1)
+    gives.look_later(limit_bytes=500)
+    assert trimmed.wait(60)
