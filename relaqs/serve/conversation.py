@@ -20,6 +20,8 @@ from pygwire.messages import (
     Close,
     CloseComplete,
     CommandComplete,
+    CopyDone,
+    CopyOutResponse,
     Describe,
     EmptyQueryResponse,
     ErrorResponse,
@@ -44,6 +46,7 @@ from relaqs_engine.sql.parameters import parameter_count
 from relaqs.serve import values
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, TEXT
+from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.cursors import Cursors
 from relaqs.serve.failures import (
     CANCELED,
@@ -66,6 +69,7 @@ from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
     CloseCursor,
+    Copy,
     Deallocate,
     Declare,
     Fetch,
@@ -250,7 +254,7 @@ class Conversation:
             )
         request = found[0] if found else None
         oids: tuple[int, ...] = ()
-        if isinstance(request, Select | Declare):
+        if isinstance(request, Select | Declare | Copy):
             select = request if isinstance(request, Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
         holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
@@ -335,6 +339,8 @@ class Conversation:
         match request:
             case Select():
                 return await self._answering.answer(request, bound, self._asker)
+            case Copy():
+                return await self._copy(request, bound)
             case Show():
                 return self._shown(request)
             case Declare():
@@ -363,6 +369,27 @@ class Conversation:
                 return "DEALLOCATE"
             case Nothing():
                 return request.tag
+
+    async def _copy(self, request: Copy, bound: Sequence[Any]) -> str:
+        """Send the rows of a COPY; return its tag."""
+        reply = await self._answering.answer(request.select, bound, self._asker)
+        for notice in reply.notices:
+            self._notice(notice)
+        names, kinds = [each.name for each in reply.columns], [each.kind for each in reply.columns]
+        rows = CopiedRows(reply.table, names, kinds, request.form, self._asker.settings.timezone)
+        format_ = request.form.format
+        self._stream.send(CopyOutResponse(format_, [format_] * len(kinds)))
+        await self._stream.send_large(rows.first())
+        sent = 0
+        while True:
+            row_count, messages = await self._answering.encoded(rows, sent, None, self._asker)
+            if not row_count:
+                break
+            await self._stream.send_large(messages)
+            sent += row_count
+        await self._stream.send_large(rows.last())
+        self._stream.send(CopyDone())
+        return f"COPY {sent}"
 
     async def _declare(self, request: Declare, bound: Sequence[Any]) -> str:
         in_transaction = self._status is not TransactionStatus.IDLE

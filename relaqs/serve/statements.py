@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from relaqs_engine.sql.read import Statement, statements_of
 
+from relaqs.serve.copy_out import CopyForm, copied
 from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, RefusedError
 
 
@@ -19,6 +20,14 @@ class Select:
     sql: str
     where: Statement
     is_explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A query whose rows go out as one stream. form: how they are written."""
+
+    select: Select
+    form: CopyForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class StopOther:
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
 _OfTransaction: TypeAlias = Transaction | Savepoint
 Request: TypeAlias = (
-    Select | _OfCursor | StopOther | Set | Reset | Show | _OfTransaction | Deallocate | Nothing
+    Select | Copy | _OfCursor | StopOther | Set | Reset | Show | _OfTransaction | Deallocate | Nothing
 )
 _Read: TypeAlias = Callable[[str, Statement], Request]
 
@@ -147,7 +156,7 @@ _READ_ONLY_WORDS = (
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
 )
 _NOT_HERE = (
-    *("copy", "listen", "notify", "lock", "prepare", "execute", "call", "do"),
+    *("listen", "notify", "lock", "prepare", "execute", "call", "do"),
     *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
 )
 
@@ -187,6 +196,11 @@ def _select_or_stop(sql: str, statement: Statement) -> Request:
     if (found := _STOP_OTHER.fullmatch(sql)) is not None:
         return StopOther(int(found[2] or found[3]), found[1].lower())
     return _select(sql, statement)
+
+
+def _copy(sql: str, statement: Statement) -> Copy:
+    query, form = copied(sql)
+    return Copy(Select(query, statement), form)
 
 
 def _declare(sql: str, statement: Statement) -> Request:
@@ -296,6 +310,7 @@ def _commit(sql: str, statement: Statement) -> Request:
 
 
 _READERS: dict[str, _Read] = {
+    "copy": _copy,
     "explain": _explain,
     "set": _set,
     "reset": _reset,

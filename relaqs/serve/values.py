@@ -11,7 +11,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -86,8 +86,8 @@ class AnswerRows:
         columns = [
             self._fields(each, column) for each, column in zip(self._encode, part.columns, strict=True)
         ]
-        rows = map(b"".join, zip(*columns, strict=True)) if columns else [b""] * part.num_rows
-        return part.num_rows, b"".join(_message(row, len(columns)) for row in rows)
+        rows: Iterable[Sequence[bytes]] = zip(*columns, strict=True) if columns else [()] * part.num_rows
+        return part.num_rows, b"".join(map(self._row, rows))
 
     def forget(self) -> None:
         """Keep no row any more. Further messages are none."""
@@ -98,16 +98,19 @@ class AnswerRows:
         for chunk in column.chunks:
             is_local = encode is _timestamptz_text
             values += _with_local_time(chunk, self._timezone) if is_local else _python_values(chunk)
-        return [_NULL if value is None else _with_length(encode(value)) for value in values]
+        field = self._field
+        return [field(None if value is None else encode(value)) for value in values]
 
+    def _field(self, value: bytes | None) -> bytes:
+        """Return a value as it stands in a row: after its length. NULL has none."""
+        return _NULL if value is None else _LENGTH.pack(len(value)) + value
 
-def _with_length(value: bytes) -> bytes:
-    return _LENGTH.pack(len(value)) + value
-
-
-def _message(row: bytes, columns: int) -> bytes:
-    """Return the message DataRow of a row's fields."""
-    return _DATA_ROW.pack(b"D", len(row) + 6, columns) + row  # 6: the length itself and the number of columns
+    def _row(self, fields: Sequence[bytes]) -> bytes:
+        """Return the message DataRow of a row's fields."""
+        row = b"".join(fields)
+        return (
+            _DATA_ROW.pack(b"D", len(row) + 6, len(fields)) + row
+        )  # 6: the length and the number of columns
 
 
 def _content_bytes(table: pa.Table) -> int:
