@@ -13,7 +13,7 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from benchmarks.cluster_due import Fluid, overlap
 from benchmarks.cluster_observer import Observed, Ran
-from relaqs.executors.dask.names import KEY_PREFIX
+from relaqs.executors.dask.messages import KEY_PREFIX
 
 WINDOW_SECONDS = 0.6  # over which shares are compared after a change, wide enough for a dozen tasks a core
 NEAR = 0.10  # shares this near to what is due have followed: a task of 0.06 s in that window on one core

@@ -14,7 +14,7 @@ from typing import Any
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.names import job_of
+from relaqs.executors.dask.messages import job_of
 from relaqs.executors.dask.plugin import RelaqsPlugin, core_seconds_of
 
 NAME = "relaqs-observer"

@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.cluster_shares import WAIT_SECONDS, cluster
 from benchmarks.placed_live import BATCH_ROWS, SQL, warehouse
 from benchmarks.record import circumstances, headline, write
-from relaqs.executors.dask.names import job_of
+from relaqs.executors.dask.messages import job_of
 from relaqs.executors.dask.plugin import RelaqsPlugin
 
 LOOK_SECONDS = 0.002

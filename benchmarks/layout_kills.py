@@ -37,7 +37,7 @@ from rich.table import Table
 
 import relaqs
 from relaqs.cli.progress import progress_bar
-from relaqs.queries import notices
+from relaqs.queries import tables
 
 SUM = "SELECT count(*) AS n, sum(fare) AS fare FROM trips"
 PARTITIONS = 20
@@ -266,7 +266,7 @@ def _program(written: Written) -> Iterator[BaseProcess]:
 
 
 def _write(written: Written, begins: Connection) -> None:
-    notices.announce = lambda message: None
+    tables.announce = lambda message: None
     begins.send(None)
     try:
         written.write()
@@ -285,7 +285,7 @@ def usual_seconds(written: Written) -> float:
 
 def kills(count: int, seed: int, rows: int, signal_number: signal.Signals, folder: Path) -> Iterator[Kill]:
     """Kill so many programs at moments that follow from the seed, and yield what became of each."""
-    notices.announce = lambda message: None
+    tables.announce = lambda message: None
     draws = random.Random(seed)
     ways = [way(folder / way.__name__, rows) for way in WAYS]
     for written in ways:

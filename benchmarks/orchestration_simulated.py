@@ -35,7 +35,7 @@ from benchmarks import tpch
 from benchmarks.orchestration_jobs import Drawn, FixedGangs, Template, targets, templates
 from benchmarks.orchestration_live import ELASTIC, FIXED, session_on_cluster, warm_up
 from benchmarks.record import circumstances, headline, write
-from relaqs.executors.dask.slot_offers import SLOT_EPOCH_SECONDS
+from relaqs.executors.dask.slots import SLOT_EPOCH_SECONDS
 from relaqs.gangs.plan import SlotPolicy
 from relaqs.gangs.view import Nodes
 from relaqs.slot_policies.registry import chosen_slot_policy

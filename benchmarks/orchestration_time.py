@@ -26,8 +26,7 @@ from rich.table import Table  # noqa: E402
 
 from benchmarks.scheduling_time import cpu_ms  # noqa: E402
 from benchmarks.slot_views import random_view  # noqa: E402
-from relaqs.executors.leases import slots_of  # noqa: E402
-from relaqs.executors.slot_desk import SlotDesk  # noqa: E402
+from relaqs.executors.slot_desk import SlotDesk, slots_of  # noqa: E402
 from relaqs.gangs.view import (  # noqa: E402
     FINISHED_COLUMNS,
     Gang,

@@ -355,11 +355,11 @@ def _serve(pipe: Connection, path: Path, way: str, setup: Sequence[Path], skippe
     import signal
     import warnings
 
-    from relaqs.queries import notices
+    from relaqs.queries import tables
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
-    notices.announce = lambda message: None
+    tables.announce = lambda message: None
     os.environ.setdefault("RELAQS_STRICT", "1")  # a fault is shown, and not answered by a whole run
     with TemporaryDirectory(prefix="relaqs-peers-", ignore_cleanup_errors=True) as folder:
         os.chdir(folder)

@@ -16,8 +16,8 @@ from typing import Any
 from distributed.protocol import pickle
 
 from benchmarks.cluster_observer import NAME, Asked, Observed, Observer
-from relaqs.executors.dask.names import KEY_PREFIX, job_of
-from relaqs.executors.leases import worker_of
+from relaqs.executors.dask.messages import KEY_PREFIX, job_of
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import Task
 from relaqs.parts.plan import PlacedPlan, PlacedPolicy
 from relaqs.parts.view import PlacedView

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.scheduling_time import cpu_ms
-from relaqs.executors.leases import slot_name
+from relaqs.executors.slot_desk import slot_name
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.plan import PlacedPolicy
 from relaqs.parts.view import DEVICES, NodeResources, PlacedView

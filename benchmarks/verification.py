@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.timed import OnlineRun, OnlineSession
-from relaqs.executors.intact_files import IntactFiles
+from relaqs.executors.files import IntactFiles
 from relaqs.executors.threads import usable_cores
 
 HEADINGS = ("query", "MB", "check", "query", "share", "first check", "first estimate", "share")

@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from relaqs.plugins import MissingPackageError, PluginError
     from relaqs.policies import PolicyError
     from relaqs.prediction.ahead import Expected
-    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.options import QueryOptions
     from relaqs.queries.publisher import QueryTimeoutError
     from relaqs.queries.snapshot import Snapshot
+    from relaqs.queries.tables import LayoutProgress
     from relaqs.session import Session
     from relaqs.training import TrainingRun
 
@@ -117,7 +117,7 @@ _HOMES = {
     "Expected": "relaqs.prediction.ahead",
     "JobStatus": "relaqs.jobs.job",
     "Layout": "relaqs_engine.layouts",
-    "LayoutProgress": "relaqs.queries.background_layout",
+    "LayoutProgress": "relaqs.queries.tables",
     "MissingPackageError": "relaqs.plugins",
     "OnlinePlan": "relaqs_engine.plans.plan",
     "OnlineQuery": "relaqs.queries.online_query",

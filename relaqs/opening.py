@@ -26,7 +26,7 @@ from relaqs.arguments import ArgumentError, check_count, check_seconds, check_zo
 from relaqs.executors import Executor, open_executor
 from relaqs.memory import memory_bytes, result_bytes, usual_memory_bytes
 from relaqs.policies import DEFAULT_POLICY
-from relaqs.queries import notices
+from relaqs.queries import tables as open_tables
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
 from relaqs.sharing.view import Policy
@@ -215,13 +215,13 @@ def _open_catalog(
     sources: _Sources, use: CacheUse, cluster: Executor | None, civil_time: CivilTime | None
 ) -> Catalog:
     """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
-    how = Opening(use, notices.announce, reading=ReadingDatabase(civil_time))
+    how = Opening(use, open_tables.announce, reading=ReadingDatabase(civil_time))
     with closing(how.reading), _opener(how, cluster) as opened:
         found, named = opened(sources.found, leaves_out=True), opened(sources.named)
         layouts = (*sources.laid_out.layouts, *found.layouts, *named.layouts)
         left_out = (*sources.laid_out.left_out, *found.left_out)
         for name, error in left_out:
-            notices.announce(f"{name} is left out: {error}")
+            open_tables.announce(f"{name} is left out: {error}")
         return Catalog(layouts, left_out=left_out).measured(how.reading)
 
 

@@ -26,14 +26,14 @@ from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
 from relaqs.jobs.threads import Stopwatch, background_thread
 from relaqs.pacing.paces_loops import PacesLoops
-from relaqs.queries.assembly import assembled_query
 from relaqs.queries.databases import Databases
 from relaqs.queries.holds_tables import HoldsTables
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
 from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
+from relaqs.queries.start import assembled_query
+from relaqs.queries.tables import OpenTables, let_go
 from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:

@@ -162,12 +162,12 @@ class Workers:
 def _serve(pipe: Connection, folder: Path, seed: int) -> None:
     """Run the cases that come through the pipe, in this process, until None comes."""
     from benchmarks.grid.run import Runner
-    from relaqs.queries import notices
+    from relaqs.queries import tables
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops
     stacks = _stacks_file(folder, os.getpid()).open("w")
     faulthandler.register(signal.SIGUSR1, file=stacks)
-    notices.announce = lambda message: None
+    tables.announce = lambda message: None
     runner = Runner(folder / f"worker-{os.getpid()}", seed)
     try:
         while (given := pipe.recv()) is not None:

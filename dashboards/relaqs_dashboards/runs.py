@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
-from relaqs.queries.asker import asked_by
-from relaqs.queries.options import QueryOptions
+from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits

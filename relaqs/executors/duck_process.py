@@ -32,13 +32,13 @@ from relaqs_engine.layouts.intact import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.plan import Hoist
 
-from relaqs.executors.intact_files import (
+from relaqs.executors.files import (
     IntactFiles,
+    ReadAhead,
+    StoreFiles,
     UnseenFileError,
     check_unchanged,
 )
-from relaqs.executors.read_ahead import ReadAhead
-from relaqs.executors.store_files import StoreFiles
 from relaqs.memory import GivesBack
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run

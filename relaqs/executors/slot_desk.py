@@ -5,13 +5,36 @@ divides so many slots among them. A gang is offered a slot only once no other ga
 wait for each other in a circle.
 
 Pure: no clock and no thread lives here, and nothing of Dask.
+
+Who holds which slot: a gang gets all the slots that it asks for, or none of them.
+
+**Example.** Gang A holds slots 1 and 2, gang B holds 3. C asks for 2 and 3, and waits. D asks for 3, and
+waits behind C. A and B let go of 2 and 3. Now C gets both at once, and D waits on.
+
+Pure: no clock and no thread lives here.
+
+Whose turn on slots is next: jobs that run on certain workers take turns, by the clocks of all jobs.
+
+A **turn** is a task on each of some slots. A gang has leased its slots for long, and asks for turns on
+these. A run whose model is cut into parts asks for slots and a turn in one, and holds them until it asks
+again. So at each turn the run that is furthest behind its share gets the slots, and not the one that asked
+first.
+
+**Example.** A and B have a part each on slot 1, and A has three quarters of the cores. A's turn ends, and
+its driver folds what it gave. B asks. If A is further behind, slot 1 is kept for A, which is to ask at
+once. Else B has it at once, without a word of A's driver.
+
+A job that is due and whose slots are not all free keeps those that are: none of them goes to one that is
+further ahead. A core is not idle for that, since tasks that need no slot run there.
+
+Pure: no clock and no thread lives here.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -20,10 +43,242 @@ from typing import Any
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.executors.leases import worker_of
 from relaqs.gangs.plan import SlotPlan, SlotPolicy
 from relaqs.gangs.view import FINISHED_COLUMNS, Gang, Gangs, Nodes, SlotView
+from relaqs.scheduling.virtual_time import FairShares
 from relaqs.slot_policies.arrival_order import EqualSlots
+
+
+def slot_name(worker: str, index: int) -> str:
+    """Return the name of one of a worker's slots.
+
+    >>> slot_name("tcp://10.0.0.7:4711", 0), worker_of(slot_name("tcp://10.0.0.7:4711", 0))
+    ('tcp://10.0.0.7:4711/0', 'tcp://10.0.0.7:4711')
+    """
+    return f"{worker}/{index}"
+
+
+def worker_of(slot: str) -> str:
+    """Return the worker whose slot it is."""
+    return slot.rpartition("/")[0]
+
+
+def slots_of(threads: Mapping[str, int]) -> tuple[str, ...]:
+    """Return all slots of some workers: one for each thread.
+
+    threads: of each worker, by its address.
+
+    >>> slots_of({"tcp://b:1": 1, "tcp://a:1": 2})
+    ('tcp://a:1/0', 'tcp://a:1/1', 'tcp://b:1/0')
+    """
+    return tuple(slot_name(worker, index) for worker in sorted(threads) for index in range(threads[worker]))
+
+
+class Leases:
+    """The slots that gangs hold, and those that they wait for. Not thread-safe.
+
+    >>> leases = Leases()
+    >>> leases.ask("a", ("1", "2"))
+    ('a',)
+    >>> leases.ask("b", ("2", "3")), leases.ask("c", ("3",)), leases.held("b")
+    ((), (), ())
+    >>> leases.release("a"), leases.held("b")
+    (('b',), ('2', '3'))
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[str, ...]] = {}
+        self._asked: dict[str, tuple[str, ...]] = {}  # in the order in which they asked
+
+    def held(self, gang: str) -> tuple[str, ...]:
+        return self._held.get(gang, ())
+
+    def gangs(self) -> set[str]:
+        """Return the gangs that hold slots, or wait for some."""
+        return {*self._held, *self._asked}
+
+    def ask(self, gang: str, slots: Collection[str]) -> tuple[str, ...]:
+        """Let a gang hold these slots and no others, as soon as all are free.
+
+        Return the gangs that get theirs. It keeps what it holds until then. What it asked for before is
+        forgotten.
+        """
+        self._asked.pop(gang, None)
+        self._asked[gang] = tuple(slots)
+        return self.granted()
+
+    def has_claim(self, gang: str) -> bool:
+        """Return whether a gang holds slots, or waits for some."""
+        return bool(self._held.get(gang) or self._asked.get(gang))
+
+    def claimed(self, slots: Collection[str]) -> set[str]:
+        """Return the gangs that hold one of these slots, or wait for one."""
+        claims = (*self._held.items(), *self._asked.items())
+        return {gang for gang, own in claims if not {*slots}.isdisjoint(own)}
+
+    def take(self, gang: str, slots: Collection[str]) -> None:
+        """Let a gang hold these slots at once, and no others. Whoever holds one of them holds it no more."""
+        for other, own in self._held.items():
+            self._held[other] = tuple(slot for slot in own if slot not in slots)
+        self._held[gang] = tuple(slots)
+
+    def release(self, gang: str) -> tuple[str, ...]:
+        """Take all slots of a gang back. Return the gangs that get theirs."""
+        self._asked.pop(gang, None)
+        self._held.pop(gang, None)
+        return self.granted()
+
+    def lost(self, worker: str) -> dict[str, tuple[str, ...]]:
+        """Forget the slots of a worker that is gone. Return what each gang held there or waited for."""
+        found: dict[str, tuple[str, ...]] = {}
+        for slots_of_gang in (self._held, self._asked):
+            for gang, slots in slots_of_gang.items():
+                if gone := tuple(slot for slot in slots if worker_of(slot) == worker):
+                    found[gang] = tuple(dict.fromkeys((*found.get(gang, ()), *gone)))
+                    slots_of_gang[gang] = tuple(slot for slot in slots if slot not in gone)
+        return found
+
+    def granted(self) -> tuple[str, ...]:
+        """Give those gangs their slots whose slots are all free now, and return them."""
+        granted = []
+        reserved: set[str] = set()  # by gangs that asked earlier
+        for gang, slots in list(self._asked.items()):
+            if reserved.isdisjoint(slots) and self._taken_by_others(gang).isdisjoint(slots):
+                self._held[gang] = self._asked.pop(gang)
+                granted.append(gang)
+            else:
+                reserved.update(slots)
+        return tuple(granted)
+
+    def _taken_by_others(self, gang: str) -> set[str]:
+        return _all(slots for other, slots in self._held.items() if other != gang)
+
+
+def _all(groups: Iterable[Iterable[str]]) -> set[str]:
+    return {each for group in groups for each in group}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a job asks for. slots: empty where it has leased them. number: see `SlotTurns.ask`."""
+
+    slots: tuple[str, ...]
+    number: int
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The newest turn of a job that asked for its slots with it.
+
+    Attributes:
+        slots: that it holds by this turn, until another one has them.
+        tasks: that have not ended. Then it holds the slots on, and is to ask again at once.
+        was_next: whether nobody was further behind who asked.
+    """
+
+    slots: tuple[str, ...]
+    tasks: int
+    was_next: bool
+
+
+class SlotTurns:
+    """The jobs that ask for turns, and those that have one. Not thread-safe.
+
+    Each job has a clock in `shares`.
+
+    >>> shares = FairShares()
+    >>> shares.enter("a", share=1.5)
+    >>> shares.enter("b", share=0.5)
+    >>> turns = SlotTurns(shares, Leases())
+    >>> order = []
+    >>> for _ in range(8):
+    ...     _ = turns.ask("a", ("w/0",)), turns.ask("b", ("w/0",))
+    ...     ((job, _),) = turns.granted(waiting=())
+    ...     shares.settle(job, shares.start(job), core_seconds=0.25)
+    ...     turns.ended(job)
+    ...     order.append(job)
+    >>> order.count("a"), order.count("b")
+    (6, 2)
+    """
+
+    def __init__(self, shares: FairShares, leases: Leases) -> None:
+        self._shares = shares
+        self._leases = leases
+        self._asking: dict[str, _Asked] = {}
+        self._turns: dict[str, _Turn] = {}
+
+    def ask(self, job: str, slots: Collection[str] = (), number: int = 0) -> tuple[str, ...]:
+        """Note that a job wants its next turn. Return the gangs that get slots which it held until now.
+
+        Args:
+            job: has a clock.
+            slots: that it wants to hold with this turn. Empty: it has leased them.
+            number: comes back with the turn.
+        """
+        is_new = job not in self._asking and not self._leases.held(job)  # else it asked all the time
+        self._asking[job] = _Asked(tuple(slots), number)
+        if not slots:
+            return ()
+        if is_new:
+            self._shares.wake(job)
+        self._turns.pop(job, None)
+        return self._leases.release(job)
+
+    def ended(self, job: str) -> None:
+        """Note that a task of a job's turn has ended."""
+        if (turn := self._turns.get(job)) is not None:
+            turn.tasks -= 1
+
+    def forget(self, job: str) -> None:
+        """Drop what a job asks for, and its turn. What it holds is for `Leases.release`."""
+        self._asking.pop(job, None)
+        self._turns.pop(job, None)
+
+    def lost(self, worker: str) -> dict[str, tuple[str, ...]]:
+        """Drop what jobs ask for on a worker that is gone. Return their slots there."""
+        found = {
+            job: gone
+            for job, asked in self._asking.items()
+            if (gone := tuple(slot for slot in asked.slots if worker_of(slot) == worker))
+        }
+        for job in found:
+            del self._asking[job]
+        return found
+
+    def was_next(self, job: str) -> bool | None:
+        """Return whether a job was furthest behind when it got slots for a turn. None: it has none so."""
+        return None if (turn := self._turns.get(job)) is None else turn.was_next
+
+    def granted(self, waiting: Collection[str]) -> Iterator[tuple[str, int]]:
+        """Give those their turns that are due and whose slots are free. Yield them, and their numbers.
+
+        waiting: the jobs with tasks that wait for any core. Whoever is further ahead than one of them waits.
+        """
+        kept = {job for job, turn in self._turns.items() if turn.slots and turn.tasks <= 0}
+        taken: set[str] = set()  # by jobs that are further behind
+        for job in self._shares.in_order({*waiting, *self._asking, *kept}):
+            if (asked := self._asking.get(job)) is not None:
+                if self._begins(job, asked.slots, taken, kept):
+                    yield job, asked.number
+                else:
+                    taken.update(asked.slots)
+            elif job in kept:
+                taken.update(self._turns[job].slots)
+            else:
+                return
+
+    def _begins(self, job: str, slots: tuple[str, ...], taken: set[str], kept: Collection[str]) -> bool:
+        """Let a job hold the slots that it asks for, and begin its turn, if it can. Return whether."""
+        if not taken.isdisjoint(slots) or not self._leases.claimed(slots) <= {*kept}:
+            return False
+        for other in kept:
+            self._turns[other].slots = tuple(each for each in self._turns[other].slots if each not in slots)
+        if slots:
+            self._leases.take(job, slots)
+            self._turns[job] = _Turn(slots, len(slots), not taken)
+        del self._asking[job]
+        return True
+
 
 POINTS_KEPT = 400  # of the ways of gangs that ended
 SLOTS_KNOWN = 1 << 14  # whose machines are remembered

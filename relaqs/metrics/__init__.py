@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.first_use import on_first_use
 
-from relaqs.queries.asker import asked_by
+from relaqs.queries.options import asked_by
 from relaqs.queries.witness import Asking, QueryRecord, Witness
 
 if TYPE_CHECKING:

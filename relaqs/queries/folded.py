@@ -1,11 +1,14 @@
-"""Jobs with one state that mini-batches fold into: tasks run the partial query, a fold gives an Estimate."""
+"""Jobs with one state that mini-batches fold into: tasks run the partial query, a fold gives an Estimate.
+
+- An aggregation (`MergeableQueryJob`) folds partial aggregates, and its estimates have error bars.
+- A query without aggregates (`RowsQueryJob`) folds rows, up to its LIMIT.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -25,10 +28,26 @@ from relaqs_engine.execution.tasks import (
 from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_engine.plans.schedule import MiniBatch
-
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.reporting import Asked, Reporter, arrow_of, own_columns
+from relaqs.queries.whole import Asked, Reporter, arrow_of, own_columns
+from collections.abc import Sequence
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor
+from relaqs_engine.errors import TooManyGroupsError
+from relaqs_engine.execution.budgets import DueEstimates, ValueBudget, too_many_values
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.tasks import leading_stream
+from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.schedule import MiniBatch
+from relaqs.jobs.job import Step, StepReport, TaskResult
+from relaqs.queries.whole import Asked
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.estimator import RowsEstimator
+from relaqs_engine.execution.tasks import leading_stream
+from relaqs_engine.plans.aggregate import RowsPlan
+from relaqs.queries.whole import Asked
 
 Answers = Estimator | RowsEstimator
 
@@ -170,3 +189,64 @@ class FoldedQueryJob:
 
     def source(self) -> PartSource:
         return self.estimator if self.latest is None else own_columns(self.latest)
+
+
+class MergeableQueryJob(FoldedQueryJob):
+    """Folds partial aggregates, and estimates the answer from what they merge to.
+
+    budget: what values may cost that are kept. Where they cost more the job fails after its first estimate.
+    None: they may cost anything. due: the mini-batches after which it estimates. None: after each.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        plan: MergePlan,
+        catalog: Catalog,
+        asked: Asked,
+        state_cursor: Cursor,
+        *,
+        ends_exact: bool = True,
+        schedule: tuple[MiniBatch, ...] | None = None,
+        budget: ValueBudget | None = None,
+        due: DueEstimates | None = None,
+    ) -> None:
+        leading = leading_stream(plan, catalog)
+        super().__init__(
+            *(id, plan, catalog, asked, state_cursor),
+            answers=lambda state: Estimator(plan, leading, state, state_cursor, asked.request),
+            ends_exact=ends_exact,
+            schedule=schedule,
+        )
+        self._aggregation = plan
+        self._budget = budget
+        self._due = due
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        """Fold and estimate. Raises TooManyGroupsError where values cost too much to go on."""
+        if self.folded == 1 and self._budget is not None:
+            found = too_many_values(
+                self._budget,
+                self._aggregation,
+                self._cursor,
+                returned=self._state.row_count,
+                fraction=self.estimator.scanned_fraction,
+                tasks=sum(len(batch.tasks) for batch in self._batches),
+            )
+            if found is not None:
+                raise TooManyGroupsError(found, "values")
+        return super().fold(step, results)
+
+    def _is_estimate_due(self) -> bool:
+        return self._due is None or self._due.now(self._state.row_count, self.estimator.scanned_fraction)
+
+
+class RowsQueryJob(FoldedQueryJob):
+    """Collects the rows that the tasks find; each of them is final."""
+
+    def __init__(self, id: str, plan: RowsPlan, catalog: Catalog, asked: Asked, state_cursor: Cursor) -> None:
+        leading = leading_stream(plan, catalog)
+        super().__init__(
+            *(id, plan, catalog, asked, state_cursor),
+            answers=lambda state: RowsEstimator(plan, leading, state, state_cursor),
+        )

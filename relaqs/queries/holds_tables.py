@@ -11,17 +11,17 @@ from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.layouts.reads import read_of_table
 
 from relaqs.executors.duck_process import unchanged
-from relaqs.executors.intact_files import check_unchanged
+from relaqs.executors.files import check_unchanged
 from relaqs.queries.databases import Databases
-from relaqs.queries.open_tables import OpenTables
 from relaqs.queries.planner import Planner
+from relaqs.queries.tables import OpenTables
 
 if TYPE_CHECKING:
     from relaqs_engine.errors import RelaqsError
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.sources import TableSource
 
-    from relaqs.queries.background_layout import LayoutProgress
+    from relaqs.queries.tables import LayoutProgress
 
 
 class HoldsTables:

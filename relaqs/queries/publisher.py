@@ -1,4 +1,7 @@
-"""Publisher: what happens to a query on its runner's thread, from a folded step to a published snapshot."""
+"""Publisher: what happens to a query on its runner's thread, from a folded step to a published snapshot.
+
+A query with a target and a time for it says whether it will be there, and when instead (`promise`).
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,38 @@ from relaqs.jobs.handle import RunListener
 from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import Joinable, RunningJobs, RunState, Successor
 from relaqs.jobs.threads import Stopwatch
-from relaqs.prediction.ahead import KEPT, Course, Seen
+from relaqs.prediction.ahead import KEPT, Course, Expected, Seen
 from relaqs.progress import PIXEL, StopRules, UserDelta, answer_pixels
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.options import QueryOptions
-from relaqs.queries.promise import promise
 from relaqs.queries.snapshot import Snapshot, snapshot_of
 from relaqs.queries.witness import Telling
+
+
+def promise(
+    target: float, deadline_seconds: float, elapsed_seconds: float, expected: Expected, *, is_met: bool
+) -> str | None:
+    """Return one sentence, or None where the target was met in time. Seconds count from the submission.
+
+    expected: from now on.
+    """
+    goal, limit = f"± {100 * target:g} %", f"{deadline_seconds:g} s"
+    if is_met:
+        late = elapsed_seconds > deadline_seconds
+        return f"{goal} came after {_seconds(elapsed_seconds)}, not within {limit}" if late else None
+    at, low, high = (elapsed_seconds + each for each in (expected.seconds, expected.low, expected.high))
+    if elapsed_seconds > deadline_seconds:
+        said = "was not there"
+    elif high <= deadline_seconds:
+        said = "will be there"
+    else:
+        said = "will not be there" if low > deadline_seconds else "may not be there"
+    between = f"{_seconds(low)} to {_seconds(high)} in nine of ten cases"
+    return f"{goal} {said} within {limit}: expected after {_seconds(at)} ({between})"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
@@ -61,7 +89,7 @@ class EstimatingJob(Job, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resort:
-    """Another job that answers the same query after the first one failed (see `relaqs/queries/fallback.py`).
+    """Another job that answers the same query after the first one failed (see `relaqs/queries/start.py`).
 
     Attributes:
         job: under an id of its own.

@@ -1,43 +1,142 @@
-"""Where a query starts: the job that answers a plan, and how the scheduler knows that job.
+"""Where a query starts: from a plan to its job, its checkpoint and its publisher, and what it falls back to.
 
-Each kind of plan has a job in a module of its own, which is loaded when there is such a plan.
+Each kind of plan has a job in a module of its own, which is loaded when there is such a plan
+(`query_job`). Where the state is too large, the groups too many, or the sample gone, the fallback is the
+query as a whole, which is right in any case. Where estimating fails by a fault of ours, the fault becomes
+a warning.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.errors import (
+    BrokenDatabaseError,
+    MemoryLimitError,
+    SqlError,
+    TooManyGroupsError,
+    fault_of,
+    is_fault,
+    is_strict,
+)
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs.executors.files import UnseenFileError
+from relaqs.queries.options import AskingUser
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Resort
+from relaqs.queries.whole import WholeQueryJob
 import math
 from typing import TYPE_CHECKING, TypeAlias, cast, overload
-
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.planning.exact import whole_core_seconds
 from relaqs_engine.plans.plan import OnlinePlan
-
 from relaqs.jobs.job import JobDescription
-from relaqs.queries.asker import AskingUser
+from relaqs.queries.options import AskingUser
 from relaqs.queries.options import QueryOptions
-from relaqs.queries.reporting import Asked
+from relaqs.queries.whole import Asked
 from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs.executors import Executor
+from relaqs.jobs.runner import RunningJobs
+from relaqs.jobs.threads import Stopwatch
+from relaqs.queries.options import asking_user
+from relaqs.queries.checkpoint import Keeper
+from relaqs.queries.databases import Databases, QueryDatabases
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions, watched_columns
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Publisher
+from relaqs.queries.whole import Asked
+from relaqs.queries.publisher import Asking, Telling, Witness, unix_seconds_of
 
 if TYPE_CHECKING:
     from relaqs_engine.plans.aggregate import MergePlan
     from relaqs_engine.plans.composite import AroundPlan, PartPlan
     from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.schedule import MiniBatch
-
-    from relaqs.queries.around import AroundQueryJob
-    from relaqs.queries.first_part import FirstPartJob
-    from relaqs.queries.mergeable import MergeableQueryJob
-    from relaqs.queries.refined import RefinedQueryJob
-    from relaqs.queries.row_groups import RowGroupQueryJob
-    from relaqs.queries.rows import RowsQueryJob
-
+    from relaqs.queries.composite import AroundQueryJob
+    from relaqs.queries.sampled_then_exact import FirstPartJob
+    from relaqs.queries.folded import MergeableQueryJob
+    from relaqs.queries.composite import RefinedQueryJob
+    from relaqs.queries.sampled_then_exact import RowGroupQueryJob
+    from relaqs.queries.folded import RowsQueryJob
     EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
     PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
     PlainQueryJob: TypeAlias = RowGroupQueryJob | FirstPartJob
     EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | PlainQueryJob
     QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
+
+_GONE = "its table was not laid out after all, and the first part of the layout is gone"
+_FAULT = "it could not be estimated further, by a fault that should be reported: {}"
+_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFallback:
+    """Runs a query as a whole after it ran out of memory for its state, or lost the first part it sampled.
+
+    So does one that turns out to be computed from too many groups.
+
+    A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
+
+    Attributes:
+        planner: makes the other plan.
+        plan: how the query was answered at first.
+        options: of the query; with fallback="error" there is no other way.
+        asker: who asks.
+        job_id: of the job that failed.
+        database_config: of the database that runs it as a whole.
+    """
+
+    planner: Planner
+    plan: OnlinePlan
+    options: QueryOptions
+    asker: AskingUser
+    job_id: str
+    database_config: DatabaseConfig
+
+    def after(self, error: Exception, *, has_answered: bool) -> Resort | None:
+        """Return how the query goes on, None where it cannot.
+
+        If it goes on as a whole before its first snapshot, it begins so when it is asked again.
+        """
+        if not (why := self._why_whole(error)):
+            return None
+        whole, job_id = self.planner.plan_as_whole(self.plan, why), f"{self.job_id}-whole"
+        if isinstance(error, TooManyGroupsError) and not has_answered:
+            self.planner.note_whole(self.plan, self.options, whole)
+        job = WholeQueryJob(job_id, whole, database_config=self.database_config)
+        cores = self.database_config.threads
+        description = query_description(job_id, whole, self.options, self.asker, exact_cores=cores)
+        return Resort(job, whole, description)
+
+    def _why_whole(self, error: Exception) -> str:
+        if isinstance(error, UnseenFileError) and self.plan.sample_may_go:
+            return _GONE
+        if self.options.fallback == "error":
+            return ""
+        if self.plan.is_estimated and not is_strict() and _is_fault(error):
+            return _FAULT.format(fault_of(error))
+        if not self.plan.may_run_whole:
+            return ""
+        if isinstance(error, TooManyGroupsError):
+            return error.reason
+        return _TOO_LARGE if isinstance(error, MemoryLimitError) else ""
+
+
+def _is_fault(error: Exception) -> bool:
+    """Whether estimating failed and neither the data nor the machine did. The SQL of tasks is our own."""
+    return isinstance(error, SqlError | BrokenDatabaseError) or is_fault(error)
 
 
 @overload
@@ -111,34 +210,34 @@ def _estimating_job(
         case MergePlan():
             from relaqs_engine.execution.budgets import DueEstimates, ValueBudget
 
-            from relaqs.queries.mergeable import MergeableQueryJob
+            from relaqs.queries.folded import MergeableQueryJob
 
             seconds = whole_core_seconds(plan, catalog)
             budget = ValueBudget(seconds) if asked.may_run_whole else None
             due = DueEstimates(seconds) if asked.batches is None else None
             return MergeableQueryJob(id, plan, catalog, asked, state_cursor, budget=budget, due=due)
         case RowsPlan():
-            from relaqs.queries.rows import RowsQueryJob
+            from relaqs.queries.folded import RowsQueryJob
 
             return RowsQueryJob(id, plan, catalog, asked, state_cursor)
         case RowGroupPlan():
-            from relaqs.queries.row_groups import RowGroupQueryJob
+            from relaqs.queries.sampled_then_exact import RowGroupQueryJob
 
             return RowGroupQueryJob(id, plan, asked, state_cursor, database_config=exact_config)
         case FirstPartPlan():
-            from relaqs.queries.first_part import first_part_job
+            from relaqs.queries.sampled_then_exact import first_part_job
 
             return first_part_job(id, plan, catalog, asked, state_cursor, exact_config)
         case SummaryPlan():
-            from relaqs.queries.summary import summary_job
+            from relaqs.queries.sampled_then_exact import summary_job
 
             return summary_job(id, plan, catalog, asked, state_cursor, exact_config)
         case RefinedPlan():
-            from relaqs.queries.refined import RefinedQueryJob
+            from relaqs.queries.composite import RefinedQueryJob
 
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
-            from relaqs.queries.around import AroundQueryJob
+            from relaqs.queries.composite import AroundQueryJob
 
             parts = _part_jobs(id, plan, catalog, asked, state_cursor, exact_config)
             seconds = whole_core_seconds(plan, catalog)
@@ -157,7 +256,7 @@ def _part_jobs(
     """Return the jobs of a plan's parts. Parts that are drawn together have their mini-batches in common."""
     from relaqs_engine.execution.tasks import batches_together
 
-    from relaqs.queries.mergeable import MergeableQueryJob
+    from relaqs.queries.folded import MergeableQueryJob
 
     schedules: dict[int, tuple[MiniBatch, ...]] = {}
     for draw in plan.draws:
@@ -190,4 +289,91 @@ def query_description(
         costs_grow=plan.costs_grow,
         user=asker.name,
         user_cores_most=asker.cores_most,
+    )
+
+
+def assembled_query(
+    plan: OnlinePlan,
+    options: QueryOptions,
+    catalog: Catalog,
+    planner: Planner,
+    databases: Databases,
+    executor: Executor,
+    running: RunningJobs,
+    *,
+    stopwatch: Stopwatch,
+    checkpoint: str | Path | None,
+    resume: bool,
+    witnesses: Sequence[Witness] = (),
+    asked_sql: str | None = None,
+) -> OnlineQuery:
+    """Return the query that answers a plan, not started.
+
+    Args:
+        plan: how it is answered.
+        options: of the query.
+        catalog: the tables that it reads.
+        planner: plans it anew if it must run as a whole after all.
+        databases: what it runs on, or those of who asks.
+        executor: whose cores it uses.
+        running: the jobs of the session.
+        stopwatch: started when the query was submitted.
+        checkpoint: a file in which its state is kept.
+        resume: whether it goes on from the state in that file.
+        witnesses: hear of it.
+        asked_sql: as it was written, if it had parameters.
+    """
+    asker = asking_user()
+    own = databases.of(asker, plan.civil_time)
+    names = watched_columns(plan, options.watch)
+    job = _job(plan, options, names, catalog, own)
+    keeper = Keeper.of(job, plan, catalog, options, checkpoint)
+    if resume:
+        stopwatch.earlier_seconds = keeper.resume()
+
+    def asking() -> Asking:
+        submitted_at = unix_seconds_of(stopwatch.seconds() - stopwatch.earlier_seconds)
+        return Asking(job.id, plan.sql, asked_sql or plan.sql, plan.mode.value, submitted_at)
+
+    publisher = Publisher(
+        job,
+        plan,
+        options if names is None else replace(options, watch=names),
+        stopwatch,
+        executor,
+        keeper=keeper,
+        fallback=WholeFallback(planner, plan, options, asker, job.id, own.whole),
+        running=running,
+        telling=Telling(witnesses, asking, stopwatch.seconds),
+        asked_sql=asked_sql or plan.sql,
+    )
+    description = query_description(job.id, plan, options, asker, exact_cores=own.whole.threads)
+    return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)
+
+
+def _job(
+    plan: OnlinePlan,
+    options: QueryOptions,
+    watch: tuple[str, ...] | None,
+    catalog: Catalog,
+    databases: QueryDatabases,
+) -> QueryJob:
+    """Return the job of a plan. watch: the columns whose error counts, None for all."""
+    return query_job(
+        uuid.uuid4().hex[:12],
+        plan,
+        catalog,
+        Asked(
+            databases.tasks,
+            IntervalRequest(
+                options.confidence, options.interval == "anytime", options.confidence_for == "table"
+            ),
+            options.seed,
+            options.batches,
+            watch,
+            options.judge,
+            may_run_whole=options.fallback != "error" and options.batches is None,
+        ),
+        state_cursor=databases.state_cursor() if plan.is_estimated else None,
+        exact_config=databases.whole,
     )

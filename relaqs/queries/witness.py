@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from relaqs.jobs.executor import client_name
 from relaqs.jobs.feed import End
 from relaqs.jobs.job import StepReport
-from relaqs.queries.asker import asking_user
+from relaqs.queries.options import asking_user
 from relaqs.queries.snapshot import Snapshot
 
 logger = logging.getLogger("relaqs.witness")

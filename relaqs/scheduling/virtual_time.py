@@ -1,15 +1,15 @@
 """Whose task starts next: the job that has had the fewest core-seconds for its planned share.
 
-**The idea.** A plan says "job A gets 1.5 cores, job B 0.5". Tasks cannot be cut to fit that: each one runs to
-its end on one core. So each job has a clock of its own, its *virtual time*. It advances by
+**The idea.** A plan says "job A gets 1.5 cores, job B 0.5". Tasks cannot be cut to fit that: each one runs
+to its end on one core. So each job has a clock of its own, its *virtual time*. It advances by
 
     measured core-seconds / planned cores
 
 with each task. The next task is always one of the job whose clock is furthest behind. In the long run the
 clocks stay together, and then the core-seconds are in the ratio of the plan, whatever the tasks cost.
 
-**Example.** Each task takes 0.06 core-seconds. A's clock advances by 0.06 / 1.5 = 0.04 a task, B's by
-0.06 / 0.5 = 0.12. Starting from 0, with ties in the order of arrival:
+**Example.** Each task takes 0.06 core-seconds. A's clock advances by 0.06 / 1.5 = 0.04 a task, B's by 0.06
+/ 0.5 = 0.12. Starting from 0, with ties in the order of arrival:
 
     task starts    A     B     A     A     A     B     ...
     A's clock    0.04  0.04  0.08  0.12  0.16  0.16
@@ -20,35 +20,89 @@ From then on B gets one task in four: 0.5 of 2 cores.
 **What makes it more than a division.**
 
 - *Charged in advance.* The cost of a task is known at its end, and several cores ask at once. So a task is
-  charged its job's mean when it starts, and the difference when it ends. Else all cores would take tasks of
-  the same job, because its clock stands still until the first of them ends.
-- *A change of plan.* A lead in virtual time means something else under another share. So a change keeps the
-  core-seconds that the job is ahead or behind, and converts them with the new share.
-- *Newcomers* begin at the present virtual time: the clock of the job whose turn it last was. They owe nothing
-  and are owed nothing, and are served next.
-- *A stream of newcomers* could keep all others waiting so, and the present would stand still. So it follows
-  the mean clock of the jobs that run or wait, `HEAD_START_SECONDS` behind it: this is all that a newcomer is
-  ahead of those that have waited.
-- *A job that comes back* after it had nothing to run is owed `credit_core_seconds` at most, whatever its idle
-  time was. This is the depth of SLAQ's token bucket, into which tokens fall at the planned share.
+  charged its job's mean when it starts, and the difference when it ends. Else all cores would take tasks
+  of the same job, because its clock stands still until the first of them ends.
+- *A change of plan.* A lead in virtual time means something else under another share. So a change keeps
+  the core-seconds that the job is ahead or behind, and converts them with the new share.
+- *Newcomers* begin at the present virtual time: the clock of the job whose turn it last was. They owe
+  nothing and are owed nothing, and are served next.
+- *A stream of newcomers* could keep all others waiting so, and the present would stand still. So it
+  follows the mean clock of the jobs that run or wait, `HEAD_START_SECONDS` behind it: this is all that a
+  newcomer is ahead of those that have waited.
+- *A job that comes back* after it had nothing to run is owed `credit_core_seconds` at most, whatever its
+  idle time was. This is the depth of SLAQ's token bucket, into which tokens fall at the planned share.
 - *A share of 0* means: only when no other job asks. A core never idles beside waiting work.
 
-`FairQueue` is the same with a queue: the waiting tasks of each job in one process, and the turns of the jobs.
+`FairQueue` is the same with a queue: the waiting tasks of each job in one process, and the turns of the
+jobs.
 
-Pure: no clock and no thread lives here. The caller of `FairShares` says which jobs have work, and asks who is
-next.
-Decisions and measurements: docs/decisions/0010-sharing-cores.md, docs/decisions/0012-fair-queue-in-dask.md,
-docs/decisions/0053-newcomers-have-a-bounded-head-start.md.
-Source: Waldspurger, Weihl 1995, Stride Scheduling; Goyal, Vin, Cheng 1996, Start-time Fair Queueing, for the
-present virtual time.
+Pure: no clock and no thread lives here. The caller of `FairShares` says which jobs have work, and asks who
+is next. Decisions and measurements: docs/decisions/0010-sharing-cores.md,
+docs/decisions/0012-fair-queue-in-dask.md, docs/decisions/0053-newcomers-have-a-bounded-head-start.md.
+Source: Waldspurger, Weihl 1995, Stride Scheduling; Goyal, Vin, Cheng 1996, Start-time Fair Queueing, for
+the present virtual time.
+
+The tasks that run on the cluster now, and what each of them was charged in advance.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+
+class Charges:
+    """Tasks that were started and have not ended, by key. Each is charged at its start and at its end, once.
+
+    So it does no harm when Dask starts a task twice, ends it twice, or ends it after its job has left.
+    """
+
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._open: dict[object, tuple[str, float]] = {}
+        self._running: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def running(self, job: str) -> int:
+        return self._running[job]
+
+    def running_jobs(self) -> set[str]:
+        return set(self._running)
+
+    def start(self, key: object, job: str, *, in_turn: bool) -> None:
+        """Charge a task that starts. in_turn: see `FairShares.start`."""
+        if key not in self._open:
+            self.take(key, job, self._shares.start(job, in_turn=in_turn))
+
+    def take(self, key: object, job: str, charged_core_seconds: float) -> None:
+        """Note a start that was charged before its key was known."""
+        self._open[key] = job, charged_core_seconds
+        self._running[job] += 1
+
+    def end(self, key: object, core_seconds: float | None) -> tuple[str, float] | None:
+        """Return the job of a task that has ended and its core-seconds; None if the task was not running.
+
+        core_seconds: as measured. None: it was not measured, and the charge in advance counts.
+        """
+        if (started := self._open.pop(key, None)) is None:
+            return None
+        job, charged = started
+        self._running[job] -= 1
+        if not self._running[job]:
+            del self._running[job]
+        took = charged if core_seconds is None else core_seconds
+        self._shares.settle(job, charged, took)
+        return job, took
+
+    def clear(self) -> None:
+        """Forget what ran, e.g. because all workers were restarted. The charge in advance counts."""
+        for key in list(self._open):
+            self.end(key, None)
+
 
 # The most that an idle job may be owed: one short task. Measured: with 0.1, short queries, which ask now and
 # then, exceed their shares (an error of 6.8 points in a second). With 0.02 the error is 3.2 points.

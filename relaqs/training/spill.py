@@ -26,7 +26,7 @@ import xxhash
 from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
-from relaqs.executors.local_folder import FOLDER_VARIABLE, local_folder
+from relaqs.executors.files import FOLDER_VARIABLE, local_folder
 from relaqs.memory import amount_bytes
 from relaqs.training.kept import Kept
 from relaqs.training.rows import Pieces, Rows

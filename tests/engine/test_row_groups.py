@@ -28,7 +28,7 @@ from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 from relaqs_engine.rewrite.row_group_marks import Mark, unlike
 
-from relaqs.queries import row_groups
+from relaqs.queries import sampled_then_exact
 from tests.conftest import Oracle
 from tests.engine.row_group_files import decimals, write_trips
 from tests.engine.world import World
@@ -370,7 +370,7 @@ def test_two_large_tables_run_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_many_groups_are_not_estimated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "MOST_PARTIAL_ROWS", 5_000)
+    monkeypatch.setattr(sampled_then_exact, "MOST_PARTIAL_ROWS", 5_000)
     plan = planned(world, "SELECT id % 60000 AS k, sum(fare) AS s FROM trips GROUP BY 1")
     assert [(each.is_exact, each.table.num_rows) for each in world.estimates(plan)] == [(True, 60_000)]
 

@@ -28,8 +28,8 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parameters import Parameters
 
 from relaqs.jobs.job import TaskResult
-from relaqs.queries.reporting import Asked
 from relaqs.queries.start import query_job
+from relaqs.queries.whole import Asked
 from tests.conftest import Oracle
 from tests.engine.soundness import Tally, unsound
 from tests.rows import rows_of

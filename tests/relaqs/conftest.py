@@ -20,9 +20,8 @@ import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.threads import Stopwatch
-from relaqs.queries.asker import asking_user
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.options import QueryOptions
+from relaqs.queries.options import QueryOptions, asking_user
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.start import query_description
 from tests.relaqs.sessions import Connect

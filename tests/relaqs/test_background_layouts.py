@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import relaqs
-from relaqs.queries import background_layout, notices
+from relaqs.queries import tables
 from relaqs.training import LinearRegression
 from tests.relaqs.plain_trips import BY_ZONE, write_trips
 from tests.relaqs.sessions import Connect, every_snapshot
@@ -43,7 +43,7 @@ class Announced:
 @pytest.fixture
 def announced(monkeypatch: pytest.MonkeyPatch) -> Announced:
     announced = Announced()
-    monkeypatch.setattr(notices, "announce", announced)
+    monkeypatch.setattr(tables, "announce", announced)
     return announced
 
 
@@ -55,7 +55,7 @@ def connect(connect: Connect, announced: Announced) -> Connect:
 
 @pytest.fixture
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_layout, "NOTABLE_SECONDS", 0.0)
+    monkeypatch.setattr(tables, "NOTABLE_SECONDS", 0.0)
 
 
 def ask(db: relaqs.Session, times: int = 1) -> relaqs.Snapshot:
@@ -187,10 +187,10 @@ def test_a_program_may_end_in_the_middle_of_a_layout(tmp_path: Path) -> None:
     write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     program = f"""
 import threading, relaqs
-from relaqs.queries import background_layout, notices
-background_layout.NOTABLE_SECONDS = 0.0
+from relaqs.queries import tables
+tables.NOTABLE_SECONDS = 0.0
 begun = threading.Event()
-notices.announce = lambda message: begun.set()
+tables.announce = lambda message: begun.set()
 db = relaqs.connect("trips.parquet", cache_directory="cache", threads=2)
 for _ in range(2):
     db.online_sql({BY_ZONE!r}).result()
@@ -222,7 +222,7 @@ def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, anno
 def test_who_asks_meanwhile_is_told_how_far_a_layout_is(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.queries.open_tables.SAY_SECONDS", 0.0)
+    monkeypatch.setattr("relaqs.queries.tables.SAY_SECONDS", 0.0)
     trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     with connect(trips) as db:
         ask(db, times=2)

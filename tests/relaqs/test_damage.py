@@ -20,8 +20,7 @@ from relaqs_engine.layouts.reads import TableRead
 
 import relaqs
 from relaqs import training
-from relaqs.executors.intact_files import CHECKED_FOR_SECONDS, IntactFiles
-from relaqs.executors.store_files import StoreFiles
+from relaqs.executors.files import CHECKED_FOR_SECONDS, IntactFiles, StoreFiles
 from tests.rows import rows_of
 
 ROWS = 60_000

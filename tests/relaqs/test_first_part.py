@@ -16,7 +16,7 @@ from relaqs_engine.plans.plan import WholePlan
 from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, SummaryPlan
 
 import relaqs
-from relaqs.queries import background_layout, notices
+from relaqs.queries import tables
 from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 
@@ -47,8 +47,8 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     held = Held()
-    monkeypatch.setattr(notices, "announce", held)
-    monkeypatch.setattr(background_layout, "NOTABLE_SECONDS", 0.0)
+    monkeypatch.setattr(tables, "announce", held)
+    monkeypatch.setattr(tables, "NOTABLE_SECONDS", 0.0)
     yield held
     held.let_go()
 

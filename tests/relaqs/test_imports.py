@@ -140,7 +140,7 @@ print(*sys.modules, sep="\\n")
 # What other kinds of plans need, what lays tables out, and libraries that only these need.
 NOT_BEFORE_THE_FIRST_ESTIMATE = {
     *("asyncio", "dask", "pyarrow.parquet"),
-    *("relaqs_engine.execution.row_groups", "relaqs_engine.layouts.row_groups", "relaqs.queries.refined"),
+    *("relaqs_engine.execution.row_groups", "relaqs_engine.layouts.row_groups", "relaqs.queries.composite"),
     *("relaqs_engine.layouts.build", "relaqs_engine.layouts.footers", "relaqs_engine.plans.explain"),
     *("relaqs.laying_out", "relaqs_lab.simulation", "relaqs.training"),
 }

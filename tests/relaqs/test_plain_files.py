@@ -11,7 +11,7 @@ from relaqs_engine.plans.plan import WholePlan
 
 import relaqs
 from relaqs.executors import duck_process
-from relaqs.executors.intact_files import UnseenFileError
+from relaqs.executors.files import UnseenFileError
 from relaqs.queries.checkpoint import query_identity
 from tests.relaqs.plain_trips import BY_ZONE, write_trips
 from tests.relaqs.sessions import Connect, every_snapshot

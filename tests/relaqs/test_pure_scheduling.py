@@ -76,8 +76,6 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
     },
     "jobs/job.py": {"relaqs.sharing.view"},
-    "executors/dask/charges.py": {"relaqs.scheduling.virtual_time"},
-    "executors/dask/policy_choice.py": {"relaqs.sharing"},
 }
 HARMLESS = {
     "__future__",

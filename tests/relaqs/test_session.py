@@ -23,8 +23,8 @@ from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.policies import Fifo, PolicyError
-from relaqs.queries import assembly
 from relaqs.queries import planner as planner_module
+from relaqs.queries import start
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job
@@ -337,7 +337,7 @@ def test_a_query_that_starts_while_its_session_closes_is_stopped(
             db._running.close(0.0)  # what `close` does first, on another thread
             return query_job(*arguments, **named)
 
-        monkeypatch.setattr(assembly, "query_job", closing)
+        monkeypatch.setattr(start, "query_job", closing)
         query = db.online_sql(REVENUE)
         assert query.wait(20)
         assert query.state == "stopped"

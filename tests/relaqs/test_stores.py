@@ -23,7 +23,7 @@ from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, store_folder
 
 import relaqs
-from relaqs.executors.read_ahead import ReadAhead
+from relaqs.executors.files import ReadAhead
 from tests.relaqs.executors.clusters import eventually
 from tests.rows import rows_of
 from tests.store_server import SECRET, Fault, StoreServer

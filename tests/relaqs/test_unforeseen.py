@@ -25,8 +25,8 @@ from relaqs_engine.sql.binder import Binder
 
 import relaqs
 from relaqs.executors.duck_process import Runtime
-from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.publisher import Publisher
+from relaqs.queries.tables import BackgroundLayouts
 from tests.few_and_many import few_and_many
 from tests.relaqs.injected import Injector, Place, drawn, in_time, injecting
 from tests.relaqs.sessions import threads_of
@@ -256,9 +256,9 @@ def test_a_layout_behind_the_questions_that_fails_ends_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("relaqs.queries.background_layout.lay_out", raises(KeyError("column")))
+    monkeypatch.setattr("relaqs.queries.tables.lay_out", raises(KeyError("column")))
     monkeypatch.setattr(BackgroundLayouts, "_is_large", lambda self, table: True)
-    monkeypatch.setattr("relaqs.queries.notices.announce", said.append)
+    monkeypatch.setattr("relaqs.queries.tables.announce", said.append)
     with opened(folder, "plain", background_layouts=True) as db:
         for _ in range(3):
             check_goes_on(db)

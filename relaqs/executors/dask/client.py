@@ -22,18 +22,9 @@ from distributed import Client, Future, Security
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.connection import checked, connect, named_versions, secured
-from relaqs.executors.dask.errors import (
-    CONNECTION_LOST,
-    RESTARTED,
-    explained,
-    lost,
-    reason_of,
-    seen_from_here,
-)
-from relaqs.executors.dask.flights import JobInFlight, Parcel, parcels_of
-from relaqs.executors.dask.graph import graph_of, key_of
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.messages import (
+    KEY_PREFIX,
     Answer,
     AskTurn,
     Cap,
@@ -57,10 +48,22 @@ from relaqs.executors.dask.messages import (
     StepFolded,
     Stops,
 )
-from relaqs.executors.dask.names import KEY_PREFIX
 from relaqs.executors.dask.peer_agent import install_agents
-from relaqs.executors.dask.places import GangDriver, tell_driver
-from relaqs.executors.leases import slots_of, worker_of
+from relaqs.executors.dask.slots import GangDriver, tell_driver
+from relaqs.executors.dask.task import (
+    CONNECTION_LOST,
+    RESTARTED,
+    JobInFlight,
+    Parcel,
+    explained,
+    graph_of,
+    key_of,
+    lost,
+    parcels_of,
+    reason_of,
+    seen_from_here,
+)
+from relaqs.executors.slot_desk import slots_of, worker_of
 from relaqs.gangs.plan import SlotPolicy
 from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Stoppable, client_name

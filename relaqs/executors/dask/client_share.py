@@ -15,8 +15,15 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import check_priority
 from relaqs.executors.dask.connection import checked
-from relaqs.executors.dask.messages import Bye, Message, Share, ShareNoMore
-from relaqs.executors.dask.names import HELLO_RPC, STREAM_OP, same_release
+from relaqs.executors.dask.messages import (
+    HELLO_RPC,
+    STREAM_OP,
+    Bye,
+    Message,
+    Share,
+    ShareNoMore,
+    same_release,
+)
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.jobs.executor import client_name
 from relaqs.policies import chosen_policy

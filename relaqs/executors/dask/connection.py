@@ -16,7 +16,7 @@ from distributed.comm.core import FatalCommClosedError
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask.names import RELEASE
+from relaqs.executors.dask.messages import RELEASE
 
 ENCRYPTED = ("tls://", "wss://")  # addresses by which Dask speaks TLS
 ANSWER_SECONDS = 10.0  # for a worker to tell its versions: the first time it imports all there is

@@ -17,8 +17,7 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs.executors.dask.connection import check_workers, workers_of
-from relaqs.executors.dask.messages import Answer, Bye, Message
-from relaqs.executors.dask.names import (
+from relaqs.executors.dask.messages import (
     CAP_RPC,
     HELLO_RPC,
     RELAQS_VERSION,
@@ -26,7 +25,10 @@ from relaqs.executors.dask.names import (
     STATUS_RPC,
     STOP_RPC,
     STREAM_OP,
+    Answer,
+    Bye,
     Hello,
+    Message,
     same_release,
 )
 from relaqs.executors.dask.plugin import RelaqsPlugin

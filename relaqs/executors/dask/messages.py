@@ -1,4 +1,7 @@
-"""What a client and the plugin on its scheduler say to each other, one way and in order."""
+"""What a client and the plugin on its scheduler say to each other, one way and in order.
+
+The names by which clients, scheduler and workers reach each other, and the job in a task's key.
+"""
 
 # mypy: allow-untyped-calls
 # distributed is typed in part only.
@@ -7,16 +10,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.names import SESSION_TOPIC
 from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, StepReport
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
+
+Mechanism = Literal["queue", "credits"]
+
+KEY_PREFIX = "relaqs-"
+STREAM_OP = "relaqs"  # messages of a client, one way, in order with its tasks
+HELLO_RPC = "relaqs_hello"
+STATUS_RPC = "relaqs_status"
+STOP_RPC = "relaqs_stop"
+CAP_RPC = "relaqs_cap"
+SESSION_TOPIC = "relaqs-session-"  # with the session's name behind it: what the plugin tells that session
+CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
+COMMON_INDEX = -1  # in the key of what a step's tasks have in common
+FOREIGN = "foreign"  # the one job of all tasks of other programs
+RELAQS_VERSION = version("relaqs")
+RELEASE = ".".join(RELAQS_VERSION.split(".")[:2])  # what must agree: patches of it understand each other
+
+
+def same_release(other: str) -> bool:
+    """Whether a version of ReLAQS understands this one: at most its last number is another.
+
+    >>> same_release(RELAQS_VERSION), same_release("999.0.0")
+    (True, False)
+    """
+    return ".".join(other.split(".")[:2]) == RELEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What the plugin says of itself. why_credits: why the fair queue is not used; None: it is used."""
+
+    version: str
+    policy: str
+    slot_policy: str
+    mechanism: Mechanism
+    why_credits: str | None
+
+
+def job_of(key: object) -> str | None:
+    """Return the job's name on the cluster, from the key of one of its tasks. None: the task is not ours."""
+    if isinstance(key, tuple) and isinstance(name := key[0], str) and name.startswith(KEY_PREFIX):
+        return name
+    return None
+
 
 # From a client's session to the plugin. `job` is always the job's name on the cluster.
 
@@ -80,7 +126,7 @@ class RunsWhole:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A gang wants to hold these slots and no others (`relaqs.executors.leases`)."""
+    """A gang wants to hold these slots and no others (`relaqs.executors.slot_desk`)."""
 
     job: str
     slots: tuple[str, ...]

@@ -1,6 +1,12 @@
 """The agent of a worker, through which services of workers speak, over Dask's own connections.
 
 It is a worker plugin with a handler, so letters use the ports and the TLS that the cluster has.
+
+**The order of letters.** An answer to a PULL goes before a PUSH, because a worker computes once it has
+one, and a PUSH makes nobody compute. Each other worker has a lane of its own (`EgressLane`), so that a
+worker which hangs delays its own lane only. One letter at a time is on its way: Dask's `Comm.write`
+returns as soon as a message is queued, and the system then sends what several connections have at the same
+time. So a lane waits until a letter is at the other end before it sends the next one.
 """
 
 # mypy: allow-untyped-calls
@@ -10,21 +16,111 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from distributed import Client, Worker, WorkerPlugin, get_worker, rejoin, secede
 from distributed.comm.core import Comm
+from distributed.comm.tcp import TCP
 from distributed.core import Status
 from distributed.protocol import pickle
 from distributed.protocol.serialize import to_serialize
 from distributed.utils import sync
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask.departure import NEARLY_BYTES, departed
-from relaqs.executors.dask.egress_lane import EgressLanes
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerLostError, PeerService
+
+NEARLY_BYTES = 1 << 17  # that may still be on their way, so that the link has no gap between two messages
+LOOK_SECONDS = 0.001  # between two looks
+
+
+async def departed(comm: Comm) -> None:
+    """Return once the other end has all but a last part of what was written, or the connection is closed."""
+    if not isinstance(comm, TCP):
+        return
+    while (stream := comm.stream) is not None and not stream.closed():
+        if not stream.writing() and _unacknowledged_bytes(stream.socket.fileno()) <= NEARLY_BYTES:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+if sys.platform == "linux":
+    import fcntl
+    import struct
+    import termios
+
+    def _unacknowledged_bytes(socket: int) -> int:
+        """Return what the system has of a socket's bytes that were not acknowledged (tcp(7), SIOCOUTQ)."""
+        (found,) = struct.unpack("i", fcntl.ioctl(socket, termios.TIOCOUTQ, bytes(4)))
+        return int(found)
+
+else:  # other systems do not say it in this way: there a message is gone once the system has it
+
+    def _unacknowledged_bytes(socket: int) -> int:
+        return 0
+
+
+class EgressLane:
+    """A lane from one worker to another. All is called on its event loop."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: dict[Haste, deque[asyncio.Future[None]]] = {"pull": deque(), "push": deque()}
+
+    @property
+    def is_free(self) -> bool:
+        return not self._is_taken
+
+    @asynccontextmanager
+    async def turn(self, haste: Haste) -> AsyncIterator[None]:
+        """Hold the lane inside the block."""
+        if self._is_taken:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting[haste].append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_on()
+                raise
+        self._is_taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the lane to the next one that waits. It stays taken meanwhile."""
+        for waiting in self._waiting.values():
+            while waiting:
+                if not (turn := waiting.popleft()).done():
+                    turn.set_result(None)
+                    return
+        self._is_taken = False
+
+
+class EgressLanes:
+    """The lanes of a worker, by the addresses of the workers they lead to.
+
+    >>> lanes = EgressLanes()
+    >>> lanes.to("tcp://a:1") is lanes.to("tcp://a:1"), lanes.to("tcp://a:1") is lanes.to("tcp://b:1")
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, EgressLane] = {}
+
+    def to(self, address: str) -> EgressLane:
+        return self._lanes.setdefault(address, EgressLane())
+
+    def sweep(self) -> None:
+        """Let go the lanes that nobody uses: workers come and go."""
+        self._lanes = {address: lane for address, lane in self._lanes.items() if not lane.is_free}
+
 
 PEER_OP = "relaqs_peer_letter"
 SWEEP_SECONDS = 1.0

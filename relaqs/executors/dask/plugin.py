@@ -1,36 +1,41 @@
 """ReLAQS on a Dask scheduler: the jobs of all clients at one desk, and the hooks that connect it with Dask.
 
-**The idea.** Several client processes share a cluster. Dask gives a task its priority once, when its client
-submits it. A plan of cores changes twice a second. So the decision is taken where the tasks wait: a plugin,
-which the first client installs, replaces the scheduler's queue of waiting tasks. When a core is free, Dask
-asks its queue for the next task, and the queue asks the desk whose turn it is (`Desk.turns`).
+**The idea.** Several client processes share a cluster. Dask gives a task its priority once, when its
+client submits it. A plan of cores changes twice a second. So the decision is taken where the tasks wait: a
+plugin, which the first client installs, replaces the scheduler's queue of waiting tasks. When a core is
+free, Dask asks its queue for the next task, and the queue asks the desk whose turn it is (`Desk.turns`).
 
-**Example.** A query of one client and a training run of another share two workers, planned 1.5 and 0.5 cores.
+**Example.** A query of one client and a training run of another share two workers, planned 1.5 and 0.5
+cores.
 
 1. The query's client says `Enter`, then submits 8 tasks in one message. They wait in the `JobQueue`.
 2. A worker has room. Dask calls `queued.peek()`. The query is furthest behind its share, so its first task
    starts. `transition` sees it start, and `Charges.start` charges the query 0.05 core-seconds in advance.
-3. The task ends. Its worker put what it measured, 0.03 core-seconds, into the metadata of Dask's own message.
-   `transition` settles the turn (`Charges.end`) and charges the account (`Desk.charge`).
-4. The client folds the step and says `StepFolded`. That is the first quality of the query, so a plan is due.
-5. `_plan` runs: the desk asks the policy and carries the plan into the turns. The next free core follows it.
+3. The task ends. Its worker put what it measured, 0.03 core-seconds, into the metadata of Dask's own
+   message. `transition` settles the turn (`Charges.end`) and charges the account (`Desk.charge`).
+4. The client folds the step and says `StepFolded`. That is the first quality of the query, so a plan is
+   due.
+5. `_plan` runs: the desk asks the policy and carries the plan into the turns. The next free core follows
+   it.
 
 **What makes it more than that.**
 
-- *No lock.* All of it runs on the scheduler's event loop. So it must be quick, and must not raise: Dask would
-  cut the client off.
-- *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its turn.
-  A Dask client that asks for it is a job of its own instead (`SharingClients`).
-- *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source first.
-  If that does not fit, clients hold their tasks and send one for each credit (`CreditEnforcement`).
+- *No lock.* All of it runs on the scheduler's event loop. So it must be quick, and must not raise: Dask
+  would cut the client off.
+- *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its
+  turn. A Dask client that asks for it is a job of its own instead (`SharingClients`).
+- *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source
+  first. If that does not fit, clients hold their tasks and send one for each credit (`CreditEnforcement`).
 - *A plan that stops a job* (`Plan.stops`) is sent to the session of that job, which ends it (`Stops`).
 - *A scheduler that is started again* knows nothing. Clients then enter their jobs again.
 
-Decisions and measurements: docs/decisions/0012-fair-queue-in-dask.md.
-The whole way of a measurement: docs/internals/journey-of-a-core-second.md.
+Decisions and measurements: docs/decisions/0012-fair-queue-in-dask.md. The whole way of a measurement:
+docs/internals/journey-of-a-core-second.md.
+
+Dask clients whose tasks are a job of their own, each with a weight, whatever program they are of.
 """
 
-# mypy: allow-untyped-calls, disable-error-code="misc"
+# mypy: allow-untyped-calls
 # distributed is typed in part only.
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
@@ -49,26 +54,25 @@ from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.abreast import STIMULUS, AbreastPlaces
-from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import (
-    broken_contract,
-    broken_pinning,
-    broken_placing,
-    chosen_credit,
-)
-from relaqs.executors.dask.departed import Departed, PastSpans
-from relaqs.executors.dask.gangs import LeasedGangs
-from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
-from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.messages import (
+    CAP_RPC,
+    CORE_SECONDS,
+    FOREIGN,
+    HELLO_RPC,
+    RELAQS_VERSION,
+    STATUS_RPC,
+    STOP_RPC,
+    STREAM_OP,
     AskTurn,
     Bye,
     Cap,
     Demand,
     Enter,
     GangTold,
+    Hello,
     Lease,
     Leave,
+    Mechanism,
     Message,
     RunsWhole,
     SetTarget,
@@ -79,35 +83,98 @@ from relaqs.executors.dask.messages import (
     SlotsOffered,
     StepFolded,
     Stops,
+    job_of,
     tell_session,
 )
-from relaqs.executors.dask.names import (
-    CAP_RPC,
-    CORE_SECONDS,
-    FOREIGN,
-    HELLO_RPC,
-    RELAQS_VERSION,
-    STATUS_RPC,
-    STOP_RPC,
-    STREAM_OP,
-    Hello,
-    Mechanism,
-    job_of,
+from relaqs.executors.dask.queue import (
+    ENDS,
+    CreditEnforcement,
+    Enforcement,
+    QueueEnforcement,
+    broken_contract,
+    broken_pinning,
+    broken_placing,
+    chosen_credit,
 )
-from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
-from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.rooms import Rooms
-from relaqs.executors.dask.sharing_clients import SharingClients
-from relaqs.executors.dask.slot_offers import SlotOffers
+from relaqs.executors.dask.slots import LeasedGangs, SlotOffers
+from relaqs.executors.dask.workers import (
+    Absence,
+    Departed,
+    NoWorkersWarning,
+    PastSpans,
+    Silence,
+    SilentWorkerWarning,
+)
 from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, JobStatus
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk
+from relaqs.scheduling.desk import Wishes
+from relaqs.scheduling.virtual_time import Charges
 from relaqs.sharing.view import Plan
 from relaqs.slot_policies.registry import DEFAULT_SLOT_POLICY, make_slot_policy
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
+
+_PREFIX = "client "
+
+
+class SharingClients:
+    """Knows which tasks belong to which of these clients. All is called on the scheduler's event loop."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._waiting: dict[str, bool] = {}  # whether each client's job has tasks, as was last said
+        self._job_of: dict[object, str] = {}  # by key
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._waiting
+
+    def enter(self, client: str) -> str:
+        """Take a client in, and return the name of its job. Its tasks from now on belong to that."""
+        job = _PREFIX + client
+        self._waiting.setdefault(job, True)
+        return job
+
+    def leave(self, client: str) -> str | None:
+        """Forget a client. Return the name of its job, None if it had none. Its tasks are foreign now."""
+        job = _PREFIX + client
+        if self._waiting.pop(job, None) is None:
+            return None
+        self._job_of = {key: other for key, other in self._job_of.items() if other != job}
+        return job
+
+    def arrived(self, client: str, keys: Iterable[object]) -> None:
+        """Note whose tasks these are. Those that depend on nothing wait on the scheduler for their turn."""
+        job = _PREFIX + client
+        if job not in self._waiting:
+            return
+        for key in keys:
+            task = self._scheduler.tasks.get(key)  # type: ignore[call-overload]  # it may be any key
+            if task is None or job_of(key) is not None:
+                continue
+            self._job_of[key] = job
+            work = task.run_spec
+            if not task.dependencies and work is not None and not work.data_producer:  # data in the graph are
+                work._data_producer = True
+
+    def forgotten(self, key: object) -> None:
+        """Dask knows of a task no more."""
+        self._job_of.pop(key, None)
+
+    def job_of(self, key: object) -> str:
+        """Return the job of a task of another program."""
+        return self._job_of.get(key, FOREIGN)
+
+    def changed(self, has_tasks_of: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+        """Yield the jobs of clients that have tasks now and had none before, or the reverse."""
+        for job, was_waiting in list(self._waiting.items()):
+            if (is_waiting := has_tasks_of(job)) != was_waiting:
+                self._waiting[job] = is_waiting
+                yield job, is_waiting
+
 
 logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators look
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaqs.executors.dask.names import job_of
+from relaqs.executors.dask.messages import job_of
 from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
 from relaqs.jobs.job import JobDescription
 from relaqs.sharing.view import Kind

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Protocol, runtime_checkable
 
-from relaqs.executors.leases import worker_of
+from relaqs.executors.slot_desk import worker_of
 from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task

@@ -200,7 +200,7 @@ class GangCarrier(Carrier):
         if wanted is not None:
             wanted[1](TaskResult(wanted[0].key, value, 0.0, error))
 
-    # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
 
     def end_by_plan(self) -> None:
         if self._driver is not None:

@@ -22,7 +22,7 @@ class RankAddress:
     """Where a rank listens for its peers.
 
     Attributes:
-        slot: the slot that it holds, as `relaqs.executors.leases` names it.
+        slot: the slot that it holds, as `relaqs.executors.slot_desk` names it.
         host, port: of its listening socket.
     """
 

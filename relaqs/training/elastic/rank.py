@@ -450,7 +450,7 @@ class PlaceHere:
 
 def place_here() -> PlaceHere:
     """Return it: a Dask worker's own address and its own certificates; else this machine alone."""
-    from relaqs.executors.dask.places import worker_here
+    from relaqs.executors.dask.slots import worker_here
 
     if (here := worker_here()) is None:
         return PlaceHere("127.0.0.1", socket.AF_INET, None)

@@ -24,8 +24,8 @@ from queue import Empty, SimpleQueue
 
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.leases import worker_of
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.jobs.threads import background_thread, is_set_in_time
@@ -196,7 +196,7 @@ class TurnJob:
         """The last course that the driver has, pickled. After `end_step` it is the last of all."""
         return self._made.kept
 
-    # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
 
     def leased(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_leased(slots))

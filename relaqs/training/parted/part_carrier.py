@@ -30,7 +30,7 @@ from typing import Any
 from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
-from relaqs.executors.leases import worker_of
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.jobs.threads import background_thread
@@ -220,7 +220,7 @@ class PartCarrier(Carrier):
             self._ended.wait(PARTING_SECONDS + 1.0)
         self._cluster.cancel(job_id)
 
-    # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
 
     def end_by_plan(self) -> None:
         if self._driver is not None:

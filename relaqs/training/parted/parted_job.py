@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relaqs.arguments import ArgumentError
-from relaqs.executors.leases import worker_of
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import TaskResult, Work
 from relaqs.placed_policies.registry import make_placed_policy

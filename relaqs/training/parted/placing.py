@@ -24,7 +24,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.leases import worker_of
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.parts.plan import PlacedPlan, PlacedPolicy
 from relaqs.parts.view import WAITS, NodeResources, Parts, PlacedJobs, PlacedView

@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.executors.local_folder import FOLDER_VARIABLE, local_folder
+from relaqs.executors.files import FOLDER_VARIABLE, local_folder
 from relaqs.training.kept import KEPT
 from relaqs.training.rows import Rows
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState

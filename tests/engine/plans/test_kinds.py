@@ -11,13 +11,10 @@ from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import Mode, OnlinePlan, WholePlan
 
 import relaqs
-from relaqs.queries.around import AroundQueryJob
-from relaqs.queries.mergeable import MergeableQueryJob
-from relaqs.queries.refined import RefinedQueryJob
-from relaqs.queries.reporting import Asked
-from relaqs.queries.rows import RowsQueryJob
+from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
+from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
 from relaqs.queries.start import query_job
-from relaqs.queries.whole import WholeQueryJob
+from relaqs.queries.whole import Asked, WholeQueryJob
 from tests.engine.world import World
 
 MOST_FIELDS = 16

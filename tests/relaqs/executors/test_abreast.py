@@ -12,7 +12,7 @@ import distributed.scheduler
 import pytest
 
 from relaqs.executors.dask.abreast import HEARD_SECONDS, AbreastPlaces
-from relaqs.executors.dask.contract import broken_placing_source
+from relaqs.executors.dask.queue import broken_placing_source
 
 A, B, QUERY = "relaqs-a", "relaqs-b", "relaqs-q"
 ROOM = 2  # tasks of a worker: one runs, and one lies ready

@@ -23,9 +23,9 @@ from relaqs_engine.plans.plan import Hoist
 from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask import client as dask_client
-from relaqs.executors.dask.departed import KEPT_SPANS
+from relaqs.executors.dask.workers import KEPT_SPANS
 from relaqs.executors.duck_process import QueryWork
-from relaqs.executors.intact_files import UnseenFileError
+from relaqs.executors.files import UnseenFileError
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (

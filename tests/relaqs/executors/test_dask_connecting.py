@@ -13,7 +13,7 @@ from distributed import Client
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor, connection
-from relaqs.executors.dask.hung_workers import SilentWorkerWarning
+from relaqs.executors.dask.workers import SilentWorkerWarning
 from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,

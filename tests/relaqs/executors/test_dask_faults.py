@@ -18,7 +18,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask import client as dask_client
-from relaqs.executors.dask.hung_workers import SilentWorkerWarning
+from relaqs.executors.dask.workers import SilentWorkerWarning
 from relaqs.jobs.job import JobDescription, JobStatus, StepReport, Work
 from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.sharing.view import Kind

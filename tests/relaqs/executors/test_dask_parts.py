@@ -16,18 +16,15 @@ from distributed.collections import HeapSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import broken_contract, broken_source, chosen_credit
-from relaqs.executors.dask.flights import Parcel
-from relaqs.executors.dask.graph import graph_of, key_of
-from relaqs.executors.dask.hung_workers import chosen_silence
-from relaqs.executors.dask.names import CORE_SECONDS, FOREIGN, job_of
+from relaqs.executors.dask.messages import CORE_SECONDS, FOREIGN, job_of
 from relaqs.executors.dask.plugin import core_seconds_of
-from relaqs.executors.dask.policy_choice import Wishes
-from relaqs.executors.dask.queue import JobQueue
+from relaqs.executors.dask.queue import JobQueue, broken_contract, broken_source, chosen_credit
+from relaqs.executors.dask.task import Parcel, graph_of, key_of
+from relaqs.executors.dask.workers import chosen_silence
 from relaqs.jobs.job import TaskKey
 from relaqs.policies import make_policy
-from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairShares
+from relaqs.scheduling.desk import Wishes
+from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, Charges, FairShares
 from relaqs.training.elastic.turn_job import PLACED
 
 A, B = "relaqs-a", "relaqs-b"

@@ -13,9 +13,7 @@ import pytest
 from distributed.comm.tcp import TCP
 from tornado.iostream import IOStream
 
-from relaqs.executors.dask.departure import NEARLY_BYTES
-from relaqs.executors.dask.egress_lane import EgressLanes
-from relaqs.executors.dask.peer_agent import PeerAgent
+from relaqs.executors.dask.peer_agent import NEARLY_BYTES, EgressLanes, PeerAgent
 from relaqs.executors.peers import Letter
 
 LETTER_BYTES = 8_000_000

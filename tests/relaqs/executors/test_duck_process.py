@@ -17,7 +17,7 @@ from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.duck_process import DATABASE_COUNT, HoistStore, QueryWork, Runtime, held_bytes
-from relaqs.executors.intact_files import UnseenFileError
+from relaqs.executors.files import UnseenFileError
 from tests.relaqs.executors.toy_jobs import DATABASE, LONG_SQL, LongQuery, query_work
 
 SMALL_BYTES = 256 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from relaqs.executors.dask.egress_lane import EgressLane
+from relaqs.executors.dask.peer_agent import EgressLane
 from relaqs.executors.peers import Haste
 
 

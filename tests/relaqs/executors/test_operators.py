@@ -11,7 +11,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.cli import program
 from relaqs.executors.dask import DaskExecutor
-from relaqs.executors.dask.names import RELAQS_VERSION, same_release
+from relaqs.executors.dask.messages import RELAQS_VERSION, same_release
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.sharing.view import Kind

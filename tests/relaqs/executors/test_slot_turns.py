@@ -7,8 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.leases import Leases
-from relaqs.executors.slot_turns import SlotTurns
+from relaqs.executors.slot_desk import Leases, SlotTurns
 from relaqs.scheduling.virtual_time import FairShares
 
 ONE, TWO, THREE = (f"tcp://{name}:1/0" for name in "abc")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaqs.executors.local_folder import FOLDER_VARIABLE
+from relaqs.executors.files import FOLDER_VARIABLE
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import in_pairs
 from relaqs.training.sharded.shards import KeptStates, PushedSums

@@ -15,8 +15,7 @@ from distributed import Client, LocalCluster, Worker
 import relaqs.executors.dask.client
 import relaqs.training.start
 from relaqs import UnsupportedError, connect
-from relaqs.executors.dask.flights import Parcel
-from relaqs.executors.dask.graph import graph_of
+from relaqs.executors.dask.task import Parcel, graph_of
 from relaqs.training import (
     BoostedRegressor,
     KMeans,
@@ -127,7 +126,7 @@ def test_a_loop_of_this_process_is_not_paced_on_a_cluster(
 
 def spilled(dask_worker: Worker) -> tuple[int, bool]:
     """How much a worker has spilled, and whether that goes to its own folder."""
-    from relaqs.executors.local_folder import local_folder
+    from relaqs.executors.files import local_folder
     from relaqs.training.spill import SPILL
 
     return SPILL.byte_count, local_folder() == Path(dask_worker.local_directory)

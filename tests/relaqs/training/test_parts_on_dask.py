@@ -15,7 +15,7 @@ from distributed import Client
 
 from relaqs import ArgumentError, Session, connect
 from relaqs.executors.dask import DaskExecutor
-from relaqs.executors.leases import slot_name
+from relaqs.executors.slot_desk import slot_name
 from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
 from relaqs.training.elastic.membership import RESIDENTS

@@ -16,7 +16,7 @@ from relaqs_bootstrap.arrays import FloatArray
 import relaqs.training.sharded.holder
 import relaqs.training.sharded.shards
 from relaqs import ArgumentError, DataError, Session, connect
-from relaqs.executors.local_folder import FOLDER_VARIABLE
+from relaqs.executors.files import FOLDER_VARIABLE
 from relaqs.executors.peers import Haste, Letter, PeerForgotError, PeerLostError
 from relaqs.training import (
     KMeans,

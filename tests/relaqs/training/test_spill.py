@@ -20,7 +20,7 @@ import pytest
 import relaqs.training.spill
 import relaqs.training.start
 from relaqs import Session, connect
-from relaqs.executors.local_folder import FOLDER_VARIABLE, is_in_memory, local_folder
+from relaqs.executors.files import FOLDER_VARIABLE, is_in_memory, local_folder
 from relaqs.training import BoostedClassifier, KMeans, LogisticRegression, TrainingJob
 from relaqs.training.kept import KEPT
 from relaqs.training.reading import PartitionRead

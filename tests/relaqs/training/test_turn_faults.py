@@ -19,8 +19,8 @@ from distributed import Future
 
 from relaqs import ClusterError
 from relaqs.executors.dask import DaskExecutor
-from relaqs.executors.dask.flights import JobInFlight, Parcel
-from relaqs.executors.leases import worker_of
+from relaqs.executors.dask.task import JobInFlight, Parcel
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import TaskKey, TaskResult
 from relaqs.training.elastic.membership import RESIDENTS, Membership
 from relaqs.training.elastic.rank import TurnResult

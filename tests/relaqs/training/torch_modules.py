@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from relaqs.executors.dask.places import worker_here
+from relaqs.executors.dask.slots import worker_here
 
 
 def small() -> nn.Module:
