@@ -12,30 +12,23 @@ reads it again, inside the new range. No snapshot is made until it is whole agai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Protocol
+
 import pyarrow as pa
+from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.budgets import KNOWN_ROWS_PER_ROW, AroundBudget
 from relaqs_engine.execution.composite import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.state import GroupCount
-from relaqs_engine.plans.composite import AroundPlan
-from relaqs.jobs.job import Step, StepReport, TaskKey, TaskResult
-from relaqs.queries.whole import Asked, Reporter, own_columns
-import math
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
-import pyarrow as pa
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.refined import RefinedAnswer
+from relaqs_engine.execution.state import GroupCount
 from relaqs_engine.execution.tasks import (
     fractions_after,
     kept_within,
@@ -45,11 +38,13 @@ from relaqs_engine.execution.tasks import (
     scheduled_batches,
 )
 from relaqs_engine.plans.aggregate import MergePlan
-from relaqs_engine.plans.composite import Range, RefinedPlan
+from relaqs_engine.plans.composite import AroundPlan, Range, RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
+
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.whole import Asked, Reporter, arrow_of
+from relaqs.queries.whole import Asked, Reporter, arrow_of, own_columns
+
 
 class PartJob(Protocol):
     """A job whose answer, so far or final, others are computed from."""

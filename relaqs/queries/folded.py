@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
+from relaqs_engine.errors import TooManyGroupsError
+from relaqs_engine.execution.budgets import DueEstimates, ValueBudget, too_many_values
 from relaqs_engine.execution.composite import PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
@@ -26,28 +29,12 @@ from relaqs_engine.execution.tasks import (
     scheduled_batches,
 )
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.aggregate import FoldedPlan
+from relaqs_engine.plans.aggregate import FoldedPlan, MergePlan, RowsPlan
 from relaqs_engine.plans.schedule import MiniBatch
+
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.whole import Asked, Reporter, arrow_of, own_columns
-from collections.abc import Sequence
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor
-from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.budgets import DueEstimates, ValueBudget, too_many_values
-from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.tasks import leading_stream
-from relaqs_engine.plans.aggregate import MergePlan
-from relaqs_engine.plans.schedule import MiniBatch
-from relaqs.jobs.job import Step, StepReport, TaskResult
-from relaqs.queries.whole import Asked
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.estimator import RowsEstimator
-from relaqs_engine.execution.tasks import leading_stream
-from relaqs_engine.plans.aggregate import RowsPlan
-from relaqs.queries.whole import Asked
 
 Answers = Estimator | RowsEstimator
 

@@ -12,46 +12,29 @@ the sample is folded, and end early where the whole query is cheaper than going 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, SummaryPlan
-from relaqs.jobs.job import Step, StepReport, TaskResult
-from relaqs.queries.folded import MergeableQueryJob
-from relaqs.queries.whole import Asked
-from relaqs.queries.whole import WholeQueryJob
 import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
+
+from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.intervals import IntervalRequest, estimate_as_asked
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import reads_outliers
+from relaqs_engine.execution.summary import summary_so_far
+from relaqs_engine.execution.tasks import reads_outliers, scheduled_batches
 from relaqs_engine.layouts.reads import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup
-from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan
 from relaqs_engine.plans.schedule import MiniBatch
+
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.whole import Asked, Reporter, arrow_of
-from collections.abc import Sequence
-from itertools import pairwise
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.intervals import IntervalRequest, estimate_as_asked
-from relaqs_engine.execution.summary import summary_so_far
-from relaqs_engine.execution.tasks import scheduled_batches
-from relaqs_engine.plans.sampled_then_exact import SummaryPlan
-from relaqs_engine.plans.schedule import MiniBatch
-from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.folded import MergeableQueryJob
-from relaqs.queries.whole import Asked
-from relaqs.queries.whole import WholeQueryJob
+from relaqs.queries.whole import Asked, Reporter, WholeQueryJob, arrow_of
+
 
 class FirstPartJob:
     """Folds the mini-batches of the first part, and then runs the query once, as its last step.

@@ -8,8 +8,15 @@ a warning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from relaqs_engine.duck import DatabaseConfig
+import math
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast, overload
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.errors import (
     BrokenDatabaseError,
     MemoryLimitError,
@@ -19,57 +26,34 @@ from relaqs_engine.errors import (
     is_fault,
     is_strict,
 )
-from relaqs_engine.plans.plan import OnlinePlan
-from relaqs.executors.files import UnseenFileError
-from relaqs.queries.options import AskingUser
-from relaqs.queries.options import QueryOptions
-from relaqs.queries.planner import Planner
-from relaqs.queries.publisher import Resort
-from relaqs.queries.whole import WholeQueryJob
-import math
-from typing import TYPE_CHECKING, TypeAlias, cast, overload
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.planning.exact import whole_core_seconds
 from relaqs_engine.plans.plan import OnlinePlan
-from relaqs.jobs.job import JobDescription
-from relaqs.queries.options import AskingUser
-from relaqs.queries.options import QueryOptions
-from relaqs.queries.whole import Asked
-from relaqs.queries.whole import WholeQueryJob
-from relaqs.sharing.view import Kind
-import uuid
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.intervals import IntervalRequest
-from relaqs_engine.plans.plan import OnlinePlan
+
 from relaqs.executors import Executor
+from relaqs.executors.files import UnseenFileError
+from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import RunningJobs
 from relaqs.jobs.threads import Stopwatch
-from relaqs.queries.options import asking_user
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.databases import Databases, QueryDatabases
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.options import QueryOptions, watched_columns
+from relaqs.queries.options import AskingUser, QueryOptions, asking_user, watched_columns
 from relaqs.queries.planner import Planner
-from relaqs.queries.publisher import Publisher
-from relaqs.queries.whole import Asked
-from relaqs.queries.publisher import Asking, Telling, Witness, unix_seconds_of
+from relaqs.queries.whole import Asked, WholeQueryJob
+from relaqs.queries.witness import Asking, Publisher, Resort, Telling, Witness, unix_seconds_of
+from relaqs.sharing.view import Kind
 
 if TYPE_CHECKING:
     from relaqs_engine.plans.aggregate import MergePlan
     from relaqs_engine.plans.composite import AroundPlan, PartPlan
     from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.schedule import MiniBatch
-    from relaqs.queries.composite import AroundQueryJob
-    from relaqs.queries.sampled_then_exact import FirstPartJob
-    from relaqs.queries.folded import MergeableQueryJob
-    from relaqs.queries.composite import RefinedQueryJob
-    from relaqs.queries.sampled_then_exact import RowGroupQueryJob
-    from relaqs.queries.folded import RowsQueryJob
+
+    from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
+    from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
+    from relaqs.queries.sampled_then_exact import FirstPartJob, RowGroupQueryJob
+
     EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
     PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
     PlainQueryJob: TypeAlias = RowGroupQueryJob | FirstPartJob

@@ -8,21 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge
+from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
 from relaqs_engine.execution.intervals import IntervalRequest
-from relaqs.jobs.job import Step, StepReport, TaskResult
-from relaqs.progress import ResultDelta, cells_of
-import math
-from collections.abc import Sequence
-import pyarrow as pa
-from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.plans.plan import WholePlan
+
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.progress import ResultDelta, cells_of
 
 MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
