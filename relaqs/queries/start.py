@@ -40,8 +40,9 @@ from relaqs.queries.databases import Databases, QueryDatabases
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import AskingUser, QueryOptions, asking_user, watched_columns
 from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Publisher, Resort
 from relaqs.queries.whole import Asked, WholeQueryJob
-from relaqs.queries.witness import Asking, Publisher, Resort, Telling, Witness, unix_seconds_of
+from relaqs.queries.witness import Asking, Telling, Witness, unix_seconds_of
 from relaqs.sharing.view import Kind
 
 if TYPE_CHECKING:
