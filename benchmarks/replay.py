@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
-from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate, IntervalRequest
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.intervals import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState

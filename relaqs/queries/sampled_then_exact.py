@@ -18,9 +18,9 @@ from itertools import accumulate, pairwise
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate, present_exact
+from relaqs_engine.execution.estimate import Estimate, IntervalRequest, present_exact
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.intervals import IntervalRequest, estimate_as_asked
+from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.summary import summary_so_far

@@ -26,7 +26,7 @@ from relaqs_engine.errors import (
     is_fault,
     is_strict,
 )
-from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.planning.exact import whole_core_seconds
 from relaqs_engine.plans.plan import OnlinePlan
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.certain_rows import Candidates, Membership, Places
-from relaqs_engine.execution.estimate import CellIntervals
-from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.execution.estimate import CellIntervals, IntervalRequest
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import (

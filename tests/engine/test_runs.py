@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution import estimator
-from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.execution.estimate import Estimate, IntervalRequest
 from relaqs_engine.execution.tasks import (
     VALUE_BYTES,
     result_bytes_per_partition,

@@ -15,8 +15,7 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.execution.intervals import IntervalRequest
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, IntervalRequest
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse

@@ -41,12 +41,13 @@ from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
     Estimate,
+    IntervalRequest,
     Reason,
     present_estimate,
     present_exact,
 )
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator, RowsEstimator, SoFar
-from relaqs_engine.execution.intervals import IntervalRequest, estimate_as_asked
+from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, moves_column
 from relaqs_engine.plans.composite import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind

@@ -41,13 +41,13 @@ from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
     Estimate,
+    IntervalRequest,
     Reason,
     present_estimate,
     present_exact,
 )
 from relaqs_engine.execution.intervals import (
     IntervalEstimator,
-    IntervalRequest,
     VarianceOfCells,
     estimate_as_asked,
     quantile_bounds,
