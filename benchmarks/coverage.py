@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.estimate import IntervalRequest
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_lab.cli.policy_tables import console
 from rich.table import Table
 

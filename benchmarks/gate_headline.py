@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from relaqs_engine.arrow_arrays import doubles
-from relaqs_engine.execution.estimate import Estimate, IntervalRequest, Judge
+from relaqs_engine.execution.estimate import Estimate, Judge
+from relaqs_engine.plans.plan import IntervalRequest
 from rich.table import Table as ShownTable
 
 from benchmarks.replay import Replay, RowGroupReplay, Truth

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.execution.estimate import IntervalRequest
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.sql.binder import Binder
 
 from benchmarks.gate_headline import errors_at_looks, errors_at_stops

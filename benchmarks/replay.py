@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
-from relaqs_engine.execution.estimate import Estimate, IntervalRequest
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
@@ -31,7 +31,7 @@ from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import BLOCK, MergePlan
 from relaqs_engine.plans.composite import RefinedPlan
-from relaqs_engine.plans.plan import Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputKind
 from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN, RowGroupPlan
 from relaqs_engine.plans.schedule import MiniBatch, spread_order
 from relaqs_engine.sql.binder import Binder

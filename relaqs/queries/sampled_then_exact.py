@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.execution.estimate import Estimate, IntervalRequest, present_exact
+from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
@@ -27,6 +27,7 @@ from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.execution.tasks import reads_outliers, scheduled_batches
 from relaqs_engine.layouts.reads import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan
 from relaqs_engine.plans.schedule import MiniBatch
 

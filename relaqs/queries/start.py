@@ -26,9 +26,8 @@ from relaqs_engine.errors import (
     is_fault,
     is_strict,
 )
-from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.planning.exact import whole_core_seconds
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan
 
 from relaqs.executors import Executor
 from relaqs.executors.files import UnseenFileError

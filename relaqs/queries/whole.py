@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, IntervalRequest, Judge, present_exact
-from relaqs_engine.plans.plan import WholePlan
+from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
+from relaqs_engine.plans.plan import IntervalRequest, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult

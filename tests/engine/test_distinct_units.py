@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
 from relaqs_engine.layouts import Layout, read_manifest, verify
@@ -23,6 +22,7 @@ from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.sql.binder import Binder
 
 from relaqs import append, compact, shuffle

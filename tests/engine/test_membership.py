@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.certain_rows import Candidates, Membership, Places
-from relaqs_engine.execution.estimate import CellIntervals, IntervalRequest
+from relaqs_engine.execution.estimate import CellIntervals
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import (
@@ -25,7 +25,7 @@ from relaqs_engine.plans.aggregate import (
     PartialQuery,
     StateColumns,
 )
-from relaqs_engine.plans.plan import ErrorBars, OutputColumn, OutputKind, Stream
+from relaqs_engine.plans.plan import ErrorBars, IntervalRequest, OutputColumn, OutputKind, Stream
 from scipy.special import ndtri
 
 COUNT = BasisColumn("b0", Basis.COUNT, "COUNT(*)", "BIGINT", "1", lowest=0.0, highest=1.0)

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
-from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition, StoredFile
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import BLOCK, STATE, MergePlan
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_engine.sql.binder import Binder
 

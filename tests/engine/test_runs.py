@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution import estimator
-from relaqs_engine.execution.estimate import Estimate, IntervalRequest
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.tasks import (
     VALUE_BYTES,
     result_bytes_per_partition,
@@ -20,6 +20,7 @@ from relaqs_engine.execution.tasks import (
     used_bytes_per_partition,
 )
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.plans.plan import IntervalRequest
 
 from tests.conftest import TPCH_PARTITIONS, Oracle
 from tests.engine.world import World

@@ -15,14 +15,14 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, IntervalRequest
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import FoldedPlan
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parameters import Parameters
 

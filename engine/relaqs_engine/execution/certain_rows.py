@@ -71,7 +71,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.certify import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import doubles
-from relaqs_engine.execution.estimate import CellIntervals, IntervalRequest
+from relaqs_engine.execution.estimate import CellIntervals
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import (
     BEFORE,
@@ -85,7 +85,7 @@ from relaqs_engine.plans.aggregate import (
     outlier_column,
 )
 from relaqs_engine.plans.composite import Ranking
-from relaqs_engine.plans.plan import OutputKind
+from relaqs_engine.plans.plan import IntervalRequest, OutputKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
     Estimate,
-    IntervalRequest,
     Reason,
     present_estimate,
     present_exact,
@@ -50,7 +49,7 @@ from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimato
 from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, moves_column
 from relaqs_engine.plans.composite import AroundPlan, Draw, Ranking
-from relaqs_engine.plans.plan import OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, OutputKind
 
 # Where a part's answer comes from: what estimates it, or the answer itself, when it is final.
 PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table

@@ -41,7 +41,6 @@ from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
     Estimate,
-    IntervalRequest,
     Reason,
     present_estimate,
     present_exact,
@@ -69,7 +68,7 @@ from relaqs_engine.plans.aggregate import (
     MergePlan,
     RowsPlan,
 )
-from relaqs_engine.plans.plan import Method, OfDistinct, OutputKind, ValuesByGroup
+from relaqs_engine.plans.plan import IntervalRequest, Method, OfDistinct, OutputKind, ValuesByGroup
 
 # A ranking over groups with fewer rows than this shows values so far. Scaled, they would be far too high: by
 # 85 times was measured after half a percent of the rows.

@@ -54,7 +54,6 @@ from relaqs_engine.execution.estimate import (
     CellBounds,
     CellIntervals,
     Estimate,
-    IntervalRequest,
     Reason,
     microseconds_from,
     numbers_of,
@@ -62,7 +61,7 @@ from relaqs_engine.execution.estimate import (
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import BLOCK, STATE, Basis, BasisColumn, MergePlan
-from relaqs_engine.plans.plan import Method, OutputKind, QuantileOf, TimeScale
+from relaqs_engine.plans.plan import IntervalRequest, Method, OutputKind, QuantileOf, TimeScale
 
 
 def estimate_as_asked(

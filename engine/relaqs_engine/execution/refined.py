@@ -84,20 +84,14 @@ from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import DataError
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, block_sums, own_columns, shown_groups
-from relaqs_engine.execution.estimate import (
-    CellIntervals,
-    Estimate,
-    IntervalRequest,
-    present_estimate,
-    present_exact,
-)
+from relaqs_engine.execution.estimate import CellIntervals, Estimate, present_estimate, present_exact
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
 from relaqs_engine.execution.state import GroupState, PartialRows
 from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import BLOCK, ROWS, SCALE, SHARED, SHARED_SCALE, STATE
 from relaqs_engine.plans.composite import OuterRows, OverStages, Range, RefinedPlan, Stage
-from relaqs_engine.plans.plan import Method, OutputKind
+from relaqs_engine.plans.plan import IntervalRequest, Method, OutputKind
 from relaqs_engine.plans.schedule import MiniBatch
 
 # A stage's one value decides and certifies nothing before it comes from this many rows. With fewer, its

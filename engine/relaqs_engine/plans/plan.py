@@ -30,6 +30,8 @@ from enum import StrEnum
 from math import inf, nan
 from typing import ClassVar
 
+from relaqs_bootstrap.quantiles import normal_quantile
+
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts
 from relaqs_engine.layouts.reads import Read, plain_tables
@@ -260,6 +262,38 @@ class EndsByGroup:
     hash_probe: str
     lowest: tuple[float | None, ...]
     highest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRequest:
+    """The interval that the user asked for.
+
+    Attributes:
+        confidence: of both sides together.
+        anytime: whether it must hold at all looks together, not just at one moment.
+        for_table: whether the intervals of all certified cells must hold together, not just each for itself.
+        row_weight: how many times what an unread row may add counts, when a cell is certified.
+    """
+
+    confidence: float = 0.95
+    anytime: bool = False
+    for_table: bool = False
+    row_weight: float = 1.0
+
+    def of_each(self, count: int) -> IntervalRequest:
+        """Return what is asked of each of so many intervals by itself.
+
+        >>> IntervalRequest(0.95).of_each(20).confidence
+        0.95
+        >>> each = IntervalRequest(0.95, for_table=True).of_each(20)
+        >>> round(each.confidence, 4), each.for_table, round(each.row_weight, 2)
+        (0.9975, False, 2.38)
+        """
+        if not self.for_table or count < 2:
+            return replace(self, for_table=False)
+        confidence = 1.0 - (1.0 - self.confidence) / count
+        usual, far = (normal_quantile((1.0 + each) / 2.0) for each in (self.confidence, confidence))
+        return replace(self, confidence=confidence, for_table=False, row_weight=(far / usual) ** 2)
 
 
 @dataclass(frozen=True, slots=True)

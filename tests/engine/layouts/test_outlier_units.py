@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.estimate import IntervalRequest
 from relaqs_engine.layouts import add_static, append, compact, outlier_units, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import unit_condition
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.sql.binder import Binder
 from scipy.stats import binom
 
