@@ -95,7 +95,7 @@ def test_runs_end_with_what_is_wrong(db: Session) -> None:
 
 def test_a_missing_torch_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match=r"needs torch, which is not installed; .* 'relaqs\[torch\]'"):
+    with pytest.raises(MissingPackageError, match=r"torch, which is not installed; .* 'relaqs\[torch\]'"):
         arguments.require("torch")
 
 
