@@ -169,9 +169,9 @@ def main(words: Sequence[str] | None = None) -> bool:
 def write_page(files: Sequence[Path], page: Path) -> bool:
     """Write what runs found into a page, and return whether anything failed."""
     found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    lines: dict[int, list[Line]] = {}
+    lines: dict[str, list[Line]] = {}
     for each in found:
-        lines.setdefault(each["seeds"], []).extend(lines_of_record(each["lines"]))
+        lines.setdefault(f"{each['seeds']} over {each['layouts']}", []).extend(lines_of_record(each["lines"]))
     shown = [with_nan(line) for each in found for line in each["headlines"]]
     headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for line in shown]
     facts = found[0] | {

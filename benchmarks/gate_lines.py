@@ -186,10 +186,10 @@ def certified_at(lines: Iterable[Line], fraction: float) -> float:
     return sum(j.certified for j in mine) / cells if cells else float("nan")
 
 
-def page_rows(lines_by_orders: Mapping[int, Sequence[Line]]) -> list[list[str]]:
+def page_rows(lines_by_orders: Mapping[str, Sequence[Line]]) -> list[list[str]]:
     """Return the table of a page: for each data and storage the orders, what is certified, what holds.
 
-    lines_by_orders: lines, by how many orders they are over.
+    lines_by_orders: lines, by how many orders they are over, and over how many layouts.
     """
     head = ["data", "stored", "orders", "lines", "failed", "certified at 5 %", "10 %", "width"]
     rows = [[*head, "cells", "held", "least", "of"]]
@@ -200,7 +200,7 @@ def page_rows(lines_by_orders: Mapping[int, Sequence[Line]]) -> list[list[str]]:
             places.setdefault((line.data, joined + line.stored), []).append(line)
         for place, mine in places.items():
             count, failed, _, twentieth, tenth, width, _, *others = _summary(mine)
-            rows.append([*place, str(orders), count, failed, twentieth, tenth, width, *others])
+            rows.append([*place, orders, count, failed, twentieth, tenth, width, *others])
     return rows
 
 

@@ -139,7 +139,14 @@ def test_records_of_runs_are_written_into_a_page(runs: list[Counted], tmp_path: 
         "at": "2026-11-29",
         "processor": "a processor",
     }
-    content = {"seeds": ORDERS, "lines": as_record(lines), "headlines": [], "cores": 2, "load_average": 1.0}
+    content = {
+        "seeds": ORDERS,
+        "layouts": 1,
+        "lines": as_record(lines),
+        "headlines": [],
+        "cores": 2,
+        "load_average": 1.0,
+    }
     file.write_text(json.dumps(json_value(facts | content)))
     places = ("the gate", "the gate's headlines")
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end of measured -->\n" for name in places))
@@ -148,7 +155,7 @@ def test_records_of_runs_are_written_into_a_page(runs: list[Counted], tmp_path: 
     assert json_value(as_record(lines_of_record(kept))) == kept
     text = page.read_text()
     assert "`python -m benchmarks.gate --core`, 2026-11-29" in text
-    for row in page_rows({ORDERS: lines}):
+    for row in page_rows({f"{ORDERS} over 1": lines}):
         assert "| " + " | ".join(row) + " |" in text
 
 
