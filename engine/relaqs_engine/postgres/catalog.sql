@@ -45,11 +45,15 @@ SELECT oid, name AS typname, 11 AS typnamespace, 10::BIGINT AS typowner, size::S
         WHEN name = 'interval' THEN 'T' WHEN name IN ('text', 'varchar', 'bpchar', 'name') THEN 'S'
         ELSE 'U' END AS typcategory,
     false AS typispreferred, true AS typisdefined, ',' AS typdelim, 0::BIGINT AS typrelid, 0::BIGINT AS typelem,
-    array_oid AS typarray, name || 'in' AS typinput, name || 'out' AS typoutput, name || 'recv' AS typreceive,
-    name || 'send' AS typsend, '-' AS typmodin, '-' AS typmodout, '-' AS typanalyze, '-' AS typsubscript,
+    array_oid AS typarray, stem || 'in' AS typinput, stem || 'out' AS typoutput, stem || 'recv' AS typreceive,
+    stem || 'send' AS typsend, '-' AS typmodin, '-' AS typmodout, '-' AS typanalyze, '-' AS typsubscript,
     'i' AS typalign, 'p' AS typstorage, false AS typnotnull, 0::BIGINT AS typbasetype, -1 AS typtypmod, 0 AS typndims,
     0::BIGINT AS typcollation, NULL::VARCHAR AS typdefaultbin, NULL::VARCHAR AS typdefault, NULL::VARCHAR[] AS typacl
-FROM shown_type
+FROM (
+    -- Functions of these types have an underscore in their names, as date_recv.
+    SELECT *, name || CASE WHEN name IN ('date', 'interval', 'json', 'numeric', 'time', 'timestamp', 'timestamptz',
+        'uuid') THEN '_' ELSE '' END AS stem
+    FROM shown_type)
 UNION ALL
 SELECT array_oid, '_' || name, 11, 10, -1, false, 'b', 'A', false, true, ',', 0, oid, 0, 'array_in', 'array_out',
     'array_recv', 'array_send', '-', '-', '-', '-', 'i', 'x', false, 0, -1, 0, 0, NULL, NULL, NULL

@@ -57,6 +57,9 @@ _LOOKED_UP = {
     "regrole": ("", ""),
 }
 _RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array"}
+_FUNCTION_COLUMNS = {"typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze"}
+"""Names of functions, "-" for none. Tools compare them with 0, as OIDs."""
+
 _PLAIN_TYPES = {"oid": "BIGINT", "name": "TEXT", "char": "TEXT", "int2vector": "BIGINT[]", "xid": "BIGINT"}
 
 
@@ -275,6 +278,13 @@ def _with_operators_of_postgres(node: exp.Expr) -> exp.Expr:
     """Return what gives in DuckDB what an operator gives in Postgres."""
     if isinstance(node, exp.Div) and _is_whole(node.this) and _is_whole(node.expression):
         return exp.IntDiv(this=node.this, expression=node.expression)
+    if (
+        isinstance(node, exp.EQ | exp.NEQ)
+        and node.this.name.lower() in _FUNCTION_COLUMNS
+        and _is_zero(node.expression)
+    ):
+        node.expression.replace(exp.Literal.string("-"))
+        return node
     if isinstance(node, exp.NEQ) and (of := node.expression).name.lower() == "all":
         values = of.expressions[0] if isinstance(of, exp.Anonymous) else of.this
         return exp.not_(exp.func("list_contains", values, node.this))
@@ -308,6 +318,10 @@ def _word(column: exp.Column) -> str:
     """Return a name without table and quotes in lower case, "" for others: it may be a word of Postgres."""
     has_more = column.table or not isinstance(column.this, exp.Identifier) or column.this.args.get("quoted")
     return "" if has_more else column.name.lower()
+
+
+def _is_zero(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name == "0"
 
 
 def _is_whole(node: exp.Expr) -> bool:

@@ -82,3 +82,11 @@ def test_what_is_not_served_says_so(connection: psycopg.Connection[Any], sql: st
     with pytest.raises(psycopg.Error, match=words):
         connection.execute(sql.encode())
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_driver_of_arrow_finds_how_types_are_received(connection: psycopg.Connection[Any]) -> None:
+    sql = "SELECT typname, typreceive::TEXT FROM pg_catalog.pg_type WHERE typreceive != 0 OR typsend != 0"
+    found = dict(connection.execute(sql).fetchall())
+    assert found["date"] == "date_recv"
+    assert found["int8"] == "int8recv"
+    assert found["numeric"] == "numeric_recv"
