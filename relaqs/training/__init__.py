@@ -14,20 +14,15 @@ if find_spec("scipy") is None:
     raise _needed("scipy", "training", "train")
 
 from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
-from relaqs.training.algorithms.k_means import KMeans
+from relaqs.training.algorithms.k_means import KMeans, MiniBatchKMeans
 from relaqs.training.algorithms.lasso import Lasso
-from relaqs.training.algorithms.linear_regression import LinearRegression
-from relaqs.training.algorithms.linear_svm import LinearSVM
-from relaqs.training.algorithms.logistic_regression import LogisticRegression
+from relaqs.training.algorithms.linear import LinearRegression, LinearSVM, LogisticRegression
 from relaqs.training.algorithms.matrix_factorisation import MatrixFactorisation
-from relaqs.training.algorithms.mini_batch_k_means import MiniBatchKMeans
 from relaqs.training.algorithms.mini_batch_linear import MiniBatchLinear
-from relaqs.training.algorithms.mini_batch_perceptron import MiniBatchPerceptron
-from relaqs.training.algorithms.online_topics import OnlineTopics
-from relaqs.training.algorithms.perceptron import Perceptron
+from relaqs.training.algorithms.perceptron import MiniBatchPerceptron, Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.softmax_regression import SoftmaxRegression
-from relaqs.training.algorithms.topic_model import TopicModel
+from relaqs.training.algorithms.topic_model import OnlineTopics, TopicModel
 from relaqs.training.elastic.journal import Change, Journal, replay
 from relaqs.training.elastic.protocol import MiniBatches, MiniBatchTraining
 from relaqs.training.elastic.torch_module import TorchModule

@@ -1,1 +1,1 @@
-"""The training algorithms, one file each, and the mathematics that several of them share."""
+"""The training algorithms, one file a family, with the mathematics that its members share."""

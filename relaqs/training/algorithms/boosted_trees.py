@@ -5,32 +5,34 @@ sums the gradients by feature and bin for each node that may still be split; bet
 splits them. The tree that grows already counts as far as it has come, so each pass has a loss of its own.
 
 What boosted trees reduce: squared errors of numbers, or the log loss of classes.
+
+Regression trees over binned features: how rows find their leaves, and how a tree grows by one level.
+
+A tree is one array with an entry a node, root first. Children are appended, so a node's place never
+changes.
+
+Bins: features as small whole numbers, so that sums by value are sums by index.
+
+Trees as an XGBoost booster, by way of XGBoost's documented JSON model.
+
+XGBoost itself makes the empty model with all its parameters; only the trees are put in. Source:
+https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_engine.errors import DataError
+from scipy import sparse
 from scipy.special import expit, log_expit, log_softmax, logit
 
-from relaqs.training.algorithms.trees import (
-    Bins,
-    Cuts,
-    Growth,
-    Tree,
-    binned,
-    cuts_of,
-    grown,
-    histograms,
-    leaves_of,
-    root,
-)
-from relaqs.training.algorithms.xgboost_model import booster_of, check_names
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target, told_classes
 from relaqs.training.protocol import Iteration
@@ -38,6 +40,263 @@ from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import xgboost
+
+NO_PARENT = 2**31 - 1
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise DataError for names of features that a booster cannot have."""
+    wrong = [name for name in names if set(name) & set("[]<")] or [n for n in names if names.count(n) > 1]
+    if wrong:
+        raise DataError(
+            f"XGBoost cannot name a feature {wrong[0]!r}; give it a name of its own without [, ] and <, by AS"
+        )
+
+
+def booster_of(
+    rounds: Sequence[Sequence[Tree]], cuts: Cuts, parameters: Mapping[str, Any], profile: Profile
+) -> xgboost.Booster:
+    """Return the booster of the trees. parameters: of the loss, as XGBoost names them."""
+    import xgboost
+
+    names = list(profile.names)
+    empty = xgboost.DMatrix(np.zeros((1, len(names))), [0], feature_names=names, nthread=1)
+    booster = xgboost.train({**parameters, "nthread": 1}, empty, num_boost_round=0)
+    document = json.loads(booster.save_raw("json"))
+    model = document["learner"]["gradient_booster"]["model"]
+    trees = [tree for trees in rounds for tree in trees]
+    model["trees"] = [_entry(i, tree, cuts, len(names)) for i, tree in enumerate(trees)]
+    model["tree_info"] = [output for trees in rounds for output in range(len(trees))]
+    model["iteration_indptr"] = np.cumsum([0, *map(len, rounds)]).tolist()
+    model["gbtree_model_param"]["num_trees"] = str(len(trees))
+    booster = xgboost.Booster(model_file=bytearray(json.dumps(document), "utf-8"))
+    if profile.classes is not None:
+        booster.set_attr(classes=json.dumps(profile.classes.tolist()))
+    return booster
+
+
+def _entry(index: int, tree: Tree, cuts: Cuts, feature_count: int) -> dict[str, Any]:
+    is_leaf = tree["left"] < 0
+    splits = [
+        node["value"] if leaf else cuts.of_feature[node["feature"]][node["cut"]]
+        for node, leaf in zip(tree, is_leaf, strict=True)
+    ]
+    none = [0] * len(tree)
+    return {
+        "base_weights": tree["value"].tolist(),
+        "categories": [],
+        "categories_nodes": [],
+        "categories_segments": [],
+        "categories_sizes": [],
+        "default_left": none,
+        "id": index,
+        "left_children": tree["left"].tolist(),
+        "loss_changes": tree["gain"].tolist(),
+        "parents": np.where(tree["parent"] < 0, NO_PARENT, tree["parent"]).tolist(),
+        "right_children": tree["right"].tolist(),
+        "split_conditions": [float(split) for split in splits],
+        "split_indices": tree["feature"].tolist(),
+        "split_type": none,
+        "sum_hessian": tree["hessian"].tolist(),
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": str(feature_count),
+            "num_nodes": str(len(tree)),
+            "size_leaf_vector": "1",
+        },
+    }
+
+
+NODE = np.dtype(
+    [
+        ("left", "i4"),  # the child for bins up to `cut`; -1 in a leaf
+        ("right", "i4"),
+        ("parent", "i4"),  # -1 for the root
+        ("feature", "i4"),
+        ("cut", "i4"),
+        ("value", "f8"),  # what the tree adds to the score of a row that ends here
+        ("gain", "f8"),
+        ("hessian", "f8"),  # the sum over the node's rows
+    ]
+)
+Tree: TypeAlias = NDArray[Any]
+"""Entries of type NODE, shape (nodes,)."""
+
+LEAST_GAIN = 1e-6  # below it a split is rounding
+
+Bins: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
+"""Each row's bin in each feature, shape (rows, features)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How trees grow.
+
+    Attributes:
+        learning_rate: what leaves are multiplied by.
+        ridge: what is added to a leaf's hessian.
+        least_hessian: the least hessian of either side of a split.
+    """
+
+    learning_rate: float
+    ridge: float
+    least_hessian: float
+
+
+def root() -> Tree:
+    """Return the tree that adds nothing yet."""
+    tree = np.zeros(1, NODE)
+    tree["left"] = tree["right"] = tree["parent"] = -1
+    return tree
+
+
+def leaves_of(tree: Tree, bins: Bins) -> IntArray:
+    """Return the node at which each row ends, shape (rows,)."""
+    rows = np.arange(len(bins))
+    node = np.zeros(len(bins), dtype=np.int64)
+    left, right, feature, cut = (tree[name] for name in ("left", "right", "feature", "cut"))
+    while (is_inner := left[node] >= 0).any():
+        goes_left = bins[rows, feature[node]] <= cut[node]
+        node = np.where(is_inner, np.where(goes_left, left[node], right[node]), node)
+    return node
+
+
+def histograms(
+    bins: Bins, node: IntArray, open_nodes: IntArray, slopes: FloatArray, width: int
+) -> FloatArray:
+    """Return the sums of slopes of the rows in each open node, by feature and bin.
+
+    Args:
+        node: the node of each row, shape (rows,).
+        slopes: gradient and hessian of each row, shape (rows, 2).
+        width: how many bins a feature has.
+
+    The result has shape (open nodes, features, width, 2). It is a product with a sparse matrix of ones. That
+    is scipy's fastest way to add to places by index, and it lets other threads run.
+    """
+    features = bins.shape[1]
+    place = np.full(max(node.max(initial=0), open_nodes.max(initial=0)) + 1, -1)
+    place[open_nodes] = np.arange(len(open_nodes))
+    inside = place[node] >= 0
+    bins, slopes, place = bins[inside], slopes[inside], place[node[inside]]
+    firsts = np.arange(features) * width
+    cells = (place[:, None] * (features * width) + firsts + bins).astype(np.int32).ravel()
+    ends = np.arange(0, len(cells) + 1, features, dtype=np.int32)
+    shape = (len(open_nodes) * features * width, len(bins))
+    ones = sparse.csc_array((np.ones(len(cells)), cells, ends), shape=shape)
+    sums: FloatArray = (ones @ slopes).reshape(len(open_nodes), features, width, 2)
+    return sums
+
+
+def grown(
+    tree: Tree, open_nodes: IntArray, sums: FloatArray, cut_counts: IntArray, growth: Growth
+) -> tuple[Tree, IntArray]:
+    """Return the tree with its open nodes split where that gains most, and the new open nodes.
+
+    Source: Chen, Guestrin 2016, XGBoost, eq. 5 to 7, level by level.
+
+    Args:
+        sums: as `histograms` gives them.
+        cut_counts: how many cuts each feature has, shape (features,). It has one bin more.
+    """
+    if not len(open_nodes):
+        return tree, open_nodes
+    left = sums.cumsum(axis=2)
+    total = left[:, 0, -1]
+    gains = _gains(left, total, growth)
+    gains[:, np.arange(left.shape[2]) >= cut_counts[:, None]] = 0.0  # beyond the last cut nothing is right
+    best = gains.reshape(len(open_nodes), -1).argmax(axis=1)
+    feature, cut = np.unravel_index(best, gains.shape[1:])
+    each = np.arange(len(open_nodes))
+    splits = gains[each, feature, cut] > LEAST_GAIN
+    at = each[splits], feature[splits], cut[splits]
+    if len(tree) == 1:
+        tree = _node(total, growth)
+    return _split(tree, open_nodes[splits], at, gains[at], (left[at], (total[splits] - left[at])), growth)
+
+
+def _gains(left: FloatArray, total: FloatArray, growth: Growth) -> FloatArray:
+    """Return what splitting after each bin gains, shape (nodes, features, bins); 0 where not allowed."""
+    whole = total[:, None, None]
+    right = whole - left
+    gains: FloatArray = _score(left, growth) + _score(right, growth) - _score(whole, growth)
+    allowed = np.minimum(left[..., 1], right[..., 1]) >= growth.least_hessian
+    return np.where(allowed, gains, 0.0)
+
+
+def _score(sums: FloatArray, growth: Growth) -> FloatArray:
+    return sums[..., 0] ** 2 / (sums[..., 1] + growth.ridge)
+
+
+def _node(sums: FloatArray, growth: Growth) -> Tree:
+    """Return leaves with the values that follow from their sums, shape (nodes, 2)."""
+    nodes = np.zeros(len(sums), NODE)
+    nodes["left"] = nodes["right"] = nodes["parent"] = -1
+    values = -growth.learning_rate * sums[:, 0] / (sums[:, 1] + growth.ridge)
+    nodes["value"] = np.where(sums[:, 1] < growth.least_hessian, 0.0, values)  # of a root; XGBoost does so
+    nodes["hessian"] = sums[:, 1]
+    return nodes
+
+
+def _split(
+    tree: Tree,
+    nodes: IntArray,
+    at: tuple[IntArray, IntArray, IntArray],
+    gains: FloatArray,
+    sums: tuple[FloatArray, FloatArray],
+    growth: Growth,
+) -> tuple[Tree, IntArray]:
+    """Return the tree with two leaves below each of the nodes, and those leaves.
+
+    Args:
+        at: (position, feature, cut) of each split.
+        sums: of the rows left and right of each split, shape (splits, 2) each.
+    """
+    tree = tree.copy()
+    places = len(tree) + np.arange(2 * len(nodes))
+    children = _node(np.stack(sums, axis=1).reshape(-1, 2), growth)
+    children["parent"] = np.repeat(nodes, 2)
+    tree["left"][nodes], tree["right"][nodes] = places[::2], places[1::2]
+    tree["feature"][nodes], tree["cut"][nodes], tree["gain"][nodes] = at[1], at[2], gains
+    return np.concatenate([tree, children]), places
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Where each feature is cut, rising, in single precision as XGBoost compares. Bin b lies below cut b."""
+
+    of_feature: tuple[FloatArray, ...]
+
+    @property
+    def counts(self) -> IntArray:
+        return np.array([len(cuts) for cuts in self.of_feature], dtype=np.int64)
+
+    @property
+    def width(self) -> int:
+        """How many bins the feature with most of them has."""
+        return int(self.counts.max()) + 1
+
+
+def cuts_of(sample: FloatArray, bins: int) -> Cuts:
+    """Return cuts into at most so many bins: between all values of the sample, or at its quantiles."""
+    return Cuts(tuple(_cuts(column, bins) for column in sample.astype(np.float32).T))
+
+
+def _cuts(values: FloatArray, bins: int) -> FloatArray:
+    distinct = np.unique(values)
+    if len(distinct) > bins:
+        ranks = np.arange(1, bins) / bins
+        distinct = np.unique([distinct[0], *np.quantile(values, ranks, method="higher")])
+    return distinct[1:].astype(np.float32)
+
+
+def binned(features: FloatArray, cuts: Cuts) -> Bins:
+    """Return each value's bin, shape (rows, features)."""
+    result = np.empty(features.shape, dtype=np.uint8 if cuts.width <= 256 else np.uint16)
+    for feature, column in enumerate(features.astype(np.float32).T):
+        result[:, feature] = np.searchsorted(cuts.of_feature[feature], column, side="right")
+    return result
+
 
 LEAST_HESSIAN = 1e-16  # of a row
 

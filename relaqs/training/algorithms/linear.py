@@ -3,23 +3,159 @@
 The losses of linear models by scikit-learn's names: each gives the rows' losses and their slopes.
 
 The directions in which a linear model is descended: those in which its loss is about as steep.
+
+Three models are descended by L-BFGS (scipy, one evaluation at a time): least squares (`LinearRegression`),
+the logistic loss of two or more classes (`LogisticRegression`), and the squared hinge loss (`LinearSVM`).
+They differ in the loss of a row and in the estimator that is made at the end.
 """
 
 from __future__ import annotations
 
+import math
+import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, log_softmax
 
-from relaqs.training.algorithms.optimiser import Descent
-from relaqs.training.profile import class_codes, told_classes
+from relaqs.training.algorithms.estimators import fitted
+from relaqs.training.arguments import check_positive, require
+from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target, told_classes
 from relaqs.training.protocol import Fold
 from relaqs.training.rows import Rows, Sums
+
+if TYPE_CHECKING:
+    import sklearn.linear_model
+    import sklearn.svm
+
+MOST_EVALUATIONS = 1_000_000  # who stops a run is its user, not the optimiser
+SMALLEST_DECREASE = 64 * np.finfo(float).eps  # of the loss, relative: there is nothing more to gain below it
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Where the loss is wanted next."""
+
+    point: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A point that was better than all before, and its loss."""
+
+    point: FloatArray
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The optimiser is done: converged, or it failed with an error."""
+
+    error: BaseException | None
+
+
+_Event: TypeAlias = _Wanted | _Accepted | _Ended
+_Answer: TypeAlias = tuple[float, FloatArray] | None
+
+
+class _ClosedError(Exception):
+    """Ends the optimiser's thread: no more losses will come."""
+
+
+class Descent:
+    """A minimisation from a start point. Ask for `wanted`, `tell` what the loss is there, until it is None.
+
+    Args:
+        gradient_tolerance: it has converged where no component of the gradient is larger.
+        least_decrease: it has also converged where a step lowers the loss by a smaller share than this.
+
+    Attributes:
+        best: the best point accepted so far; the start at first.
+        loss: the loss at the best point.
+    """
+
+    def __init__(
+        self, start: FloatArray, gradient_tolerance: float, *, least_decrease: float = SMALLEST_DECREASE
+    ) -> None:
+        self.best = start
+        self.loss = np.inf
+        self.wanted: FloatArray | None = None
+        self._events: SimpleQueue[_Event] = SimpleQueue()
+        self._answers: SimpleQueue[_Answer] = SimpleQueue()
+        threading.Thread(
+            target=_minimise,
+            args=(start, gradient_tolerance, least_decrease, self._events, self._answers),
+            name="relaqs-descent",
+            daemon=True,
+        ).start()
+        self._finalizer = weakref.finalize(self, self._answers.put, None)
+        self._advance()
+
+    def tell(self, loss: float, gradient: FloatArray) -> None:
+        """Say what the loss and its gradient are at `wanted`."""
+        if self.loss == np.inf:  # the start itself is a point accepted
+            self.loss = loss
+        self._answers.put((loss, gradient))
+        self._advance()
+
+    def close(self) -> None:
+        """End the optimiser's thread, if it is still there."""
+        self._finalizer()
+
+    def _advance(self) -> None:
+        while isinstance(event := self._events.get(), _Accepted):
+            self.best, self.loss = event.point, event.loss
+        self.wanted = event.point if isinstance(event, _Wanted) else None
+        if isinstance(event, _Ended) and event.error is not None:
+            raise event.error
+
+
+def _minimise(
+    start: FloatArray,
+    gradient_tolerance: float,
+    least_decrease: float,
+    events: SimpleQueue[_Event],
+    answers: SimpleQueue[_Answer],
+) -> None:
+    """Run on a thread of its own, which must not refer to the Descent: it ends when that is forgotten."""
+    from scipy.optimize import OptimizeResult, minimize  # a quarter of a second, for those who need it
+
+    def loss_and_gradient(point: FloatArray) -> tuple[float, FloatArray]:
+        events.put(_Wanted(point.copy()))
+        if (answer := answers.get()) is None:
+            raise _ClosedError
+        return answer
+
+    def note(intermediate_result: OptimizeResult) -> None:
+        events.put(_Accepted(intermediate_result.x.copy(), float(intermediate_result.fun)))
+
+    try:
+        minimize(
+            loss_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=note,
+            options={
+                "gtol": gradient_tolerance,
+                "ftol": least_decrease,
+                "maxiter": MOST_EVALUATIONS,
+                "maxfun": MOST_EVALUATIONS,
+            },
+        )
+    except _ClosedError:
+        return
+    except BaseException as error:  # whatever it is, it belongs to the job
+        events.put(_Ended(error))
+        return
+    events.put(_Ended(None))
+
 
 LEAST_EIGENVALUE = 1e-10  # of a matrix with ones on its diagonal; below it columns depend on each other
 
@@ -269,3 +405,180 @@ class LinearDescent:
         weights = position[:, :-1]
         intercepts = self._objective.score_mean + position[:, -1] - weights @ self._mean
         return Coefficients(weights, intercepts, self._classes)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRegression:
+    """Least squares. The loss is the mean squared error, in the target's unit squared.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: a numeric column.
+        tolerance: training has converged when the gradient, for standardised features and target, is smaller
+            than this.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import LinearRegression
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, 2 * i / 100 + 1 AS y FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LinearRegression("SELECT x, y FROM points", target="y")).result()
+    >>> round(float(model.coef_[0]), 3), round(float(model.intercept_), 3)
+    (2.0, 1.0)
+    """
+
+    sql: str
+    target: str
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        check_positive("tolerance", self.tolerance)
+
+    def begin(self, profile: Profile) -> LinearDescent:
+        mean, variance = numeric_target(profile, self.target)
+        objective = Objective(profile.row_count, score_mean=mean, score_unit=math.sqrt(variance) or 1.0)
+        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance)
+
+    def partial(self, model: Coefficients, rows: Rows) -> Sums:
+        assert rows.target is not None
+        error = model.scores(rows.features)[:, 0] - rows.target
+        return gradient_sums(rows.features, error**2, 2 * error[:, None])
+
+    def estimator(self, profile: Profile, model: Coefficients) -> sklearn.linear_model.LinearRegression:
+        from sklearn.linear_model import LinearRegression as Estimator
+
+        return fitted(
+            Estimator(), profile.names, coef_=model.weights[0], intercept_=np.float64(model.intercepts[0])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticRegression:
+    """The linear model of log odds, with a ridge penalty. With more than two classes it is a softmax.
+
+    The loss is the mean log loss plus ‖weights‖² / (2 · strength · rows), as scikit-learn minimises it.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column of classes, numbers or text.
+        strength: how much the data count against the penalty, as scikit-learn's C.
+        tolerance: training has converged when the gradient is smaller than this.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import LogisticRegression
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LogisticRegression("SELECT x, late FROM points", target="late")).result()
+    >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
+    [False, True]
+    """
+
+    sql: str
+    target: str
+    strength: float = 1.0
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        check_positive("strength", self.strength)
+        check_positive("tolerance", self.tolerance)
+
+    def begin(self, profile: Profile) -> LinearDescent:
+        classes = known_classes(profile, self.target)
+        objective = Objective(profile.row_count, penalty=1 / self.strength)
+        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance, classes)
+
+    def partial(self, model: Coefficients, rows: Rows) -> Sums:
+        scores = model.scores(rows.features)
+        if scores.shape[1] == 1:
+            signs = model.signs(rows.target)
+            margins = signs * scores
+            return gradient_sums(rows.features, -log_expit(margins), -signs * expit(-margins))
+        is_class = model.signs(rows.target) > 0
+        shares = log_softmax(scores, axis=1)
+        return gradient_sums(rows.features, -shares[is_class], np.exp(shares) - is_class)
+
+    def right(self, model: Coefficients, rows: Rows) -> int:
+        return model.right(rows)
+
+    def estimator(self, profile: Profile, model: Coefficients) -> sklearn.linear_model.LogisticRegression:
+        from sklearn.linear_model import LogisticRegression as Estimator
+
+        return fitted(
+            Estimator(C=self.strength, tol=self.tolerance),
+            profile.names,
+            classes_=model.classes,
+            coef_=model.weights,
+            intercept_=model.intercepts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSVM:
+    """The linear model of widest margin. With more than two classes each is set against the rest.
+
+    The loss is the mean squared hinge plus ‖weights, intercept‖² / (2 · strength · rows), summed over the
+    outputs. scikit-learn's LinearSVC minimises the same; it too counts the intercept among the weights.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column of classes, numbers or text.
+        strength: how much the data count against the penalty, as scikit-learn's C.
+        tolerance: training has converged when the gradient is smaller than this.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import LinearSVM
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LinearSVM("SELECT x, late FROM points", target="late")).result()
+    >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
+    [False, True]
+    """
+
+    sql: str
+    target: str
+    strength: float = 1.0
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        check_positive("strength", self.strength)
+        check_positive("tolerance", self.tolerance)
+
+    def begin(self, profile: Profile) -> LinearDescent:
+        classes = known_classes(profile, self.target)
+        objective = hinge_objective(profile.row_count, self.strength)
+        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance, classes)
+
+    def partial(self, model: Coefficients, rows: Rows) -> Sums:
+        return hinge_sums(model, rows.features, model.signs(rows.target))
+
+    def right(self, model: Coefficients, rows: Rows) -> int:
+        return model.right(rows)
+
+    def estimator(self, profile: Profile, model: Coefficients) -> sklearn.svm.LinearSVC:
+        return fitted(margin_classifier(model, self.strength), profile.names)
+
+
+def hinge_objective(row_count: int, strength: float) -> Objective:
+    return Objective(row_count, penalty=1 / strength, penalises_intercepts=True)
+
+
+def hinge_sums(model: Coefficients, features: FloatArray, signs: FloatArray) -> Sums:
+    """Return the squared hinge loss of some rows, and its gradient. signs: shape (rows, outputs)."""
+    slack = np.maximum(1.0 - signs * model.scores(features), 0.0)
+    return gradient_sums(features, slack**2, -2 * signs * slack)
+
+
+def margin_classifier(model: Coefficients, strength: float) -> sklearn.svm.LinearSVC:
+    """Return scikit-learn's estimator of the coefficients, without names of features."""
+    from sklearn.svm import LinearSVC
+
+    classifier = LinearSVC(C=strength)
+    classifier.classes_ = model.classes
+    classifier.coef_, classifier.intercept_ = model.weights, model.intercepts
+    classifier.n_features_in_ = model.weights.shape[1]
+    return classifier

@@ -9,8 +9,13 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.algorithms.linear import Coefficients, LinearDescent
-from relaqs.training.algorithms.linear_svm import hinge_objective, hinge_sums, margin_classifier
+from relaqs.training.algorithms.linear import (
+    Coefficients,
+    LinearDescent,
+    hinge_objective,
+    hinge_sums,
+    margin_classifier,
+)
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile, known_classes
 from relaqs.training.protocol import Fold

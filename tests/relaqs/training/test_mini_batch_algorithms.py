@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from relaqs import ArgumentError, Session
 from relaqs.training import MiniBatchKMeans, MiniBatchLinear, MiniBatchPerceptron, OnlineTopics, Sums
 from relaqs.training.algorithms import topic_model
-from relaqs.training.algorithms.mini_batch_k_means import Centres
+from relaqs.training.algorithms.k_means import Centres
 from tests.relaqs.training.ordered import joined, ordered_steps
 
 # A model knows its columns by their names. Here it is given arrays.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, rosen, rosen_der
 
-from relaqs.training.algorithms.optimiser import SMALLEST_DECREASE, Descent
+from relaqs.training.algorithms.linear import SMALLEST_DECREASE, Descent
 
 START = np.array([-1.2, 1.0, 0.5])
 LONG_SECONDS = 20.0

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.training.algorithms.trees import Growth, binned, cuts_of, grown, histograms, leaves_of, root
+from relaqs.training.algorithms.boosted_trees import (
+    Growth,
+    binned,
+    cuts_of,
+    grown,
+    histograms,
+    leaves_of,
+    root,
+)
 
 GROWTH = Growth(learning_rate=1.0, ridge=1.0, least_hessian=0.5)
 seeds = st.integers(0, 2**32 - 1)
