@@ -6,16 +6,17 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Interrupted
-from relaqs_engine.errors import MemoryLimitError, RelaqsError
+from relaqs_engine.errors import ExpressionError, MemoryLimitError, RelaqsError, SqlError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
-from relaqs_engine.postgres.meaning import column_names, in_duckdb, in_words_of_duckdb
+from relaqs_engine.postgres.kinds import kind_of_value
+from relaqs_engine.postgres.meaning import Meaning, in_words_of_duckdb, meaning_of
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
@@ -161,8 +162,8 @@ class Answering:
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
-        plan = await self.in_turn(asker, self._plan, select, values, asker)
-        return _columns(select, plan, asker.settings)
+        meaning, plan = await self.in_turn(asker, self._plan, select, values, asker)
+        return _columns(meaning, plan, asker.settings)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         """Return the answer to a SELECT, or how it would be answered if that is what was asked.
@@ -198,16 +199,18 @@ class Answering:
 
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         options = asker.settings.options(asker.quota.weight)
-        plan, query = await self._planning.run(
+        meaning, plan, query = await self._planning.run(
             asker.name, self._planned, select, values, options, asker, undo=_stop_planned
         )
-        columns = _columns(select, plan, asker.settings)
+        columns = _columns(meaning, plan, asker.settings)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
                 pass
         except MemoryLimitError as error:
             raise asker.quota.explained(error) from error
+        except ExpressionError as error:
+            raise meaning.placed(error, select.sql) from error
         finally:
             query.stop()
         if snapshot is None or (asker.settings.is_exact and not snapshot.is_exact):
@@ -250,47 +253,55 @@ class Answering:
             cursor.close()
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
-    def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> OnlinePlan:
-        return self._session.plan(
-            self._own_sql(select, asker),
-            params=values or None,
-            intervals=not asker.settings.is_exact,
-            timezone=asker.settings.timezone,
-        )
+    def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Meaning, OnlinePlan]:
+        """Return what a SELECT is for DuckDB, and how it is answered."""
+        meaning = self._meaning(select, values, asker)
+        try:
+            plan = self._session.plan(
+                meaning.sql,
+                params=values or None,
+                intervals=not asker.settings.is_exact,
+                timezone=asker.settings.timezone,
+            )
+        except (SqlError, ExpressionError) as error:
+            raise meaning.placed(error, select.sql) from error
+        return meaning, plan
 
     def _planned(
         self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
-    ) -> tuple[OnlinePlan, OnlineQuery]:
-        """Return how a query is answered, and the query, which has begun."""
-        plan = self._plan(select, values, asker)
+    ) -> tuple[Meaning, OnlinePlan, OnlineQuery]:
+        """Return what a query is for DuckDB, how it is answered, and the query, which has begun."""
+        meaning, plan = self._plan(select, values, asker)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         with asker.quota.asking():
             query = self._session.submit(
-                self._own_sql(select, asker),
+                meaning.sql,
                 options,
                 params=values or None,
                 intervals=not asker.settings.is_exact,
                 timezone=asker.settings.timezone,
                 plan=plan,
             )
-        return plan, query
+        return meaning, plan, query
 
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once where it must be exact anyway."""
         if asker.settings.is_exact:
-            sql, timezone = self._own_sql(select, asker), asker.settings.timezone
+            sql, timezone = self._meaning(select, values, asker).sql, asker.settings.timezone
             return self._session.explain(sql, params=values or None, timezone=timezone)
-        return explain(self._plan(select, values, asker))
+        return explain(self._plan(select, values, asker)[1])
 
-    def _own_sql(self, select: Select, asker: Asker) -> str:
-        sql = with_moments(without_schema(select.sql, self._session.tables))
+    def _meaning(self, select: Select, values: Sequence[Any], asker: Asker) -> Meaning:
+        sql = without_schema(select.sql, self._session.tables)
         if not asker.settings.is_postgres:
-            return sql
-        return in_duckdb(sql, self._column_types, is_exact=asker.settings.is_exact)
+            return Meaning(with_moments(sql))
+        kinds = tuple(map(kind_of_value, values))
+        meaning = meaning_of(sql, self._column_types, kinds, is_estimated=not asker.settings.is_exact)
+        return replace(meaning, sql=with_moments(meaning.sql))
 
 
-def _stop_planned(planned: tuple[OnlinePlan, OnlineQuery]) -> None:
-    planned[1].stop()
+def _stop_planned(planned: tuple[Meaning, OnlinePlan, OnlineQuery]) -> None:
+    planned[-1].stop()
 
 
 def _checked_requests(sql: str) -> tuple[Request, ...]:
@@ -343,11 +354,9 @@ def _described(described: Sequence[tuple[str, str]]) -> tuple[ReplyColumn, ...]:
     return tuple(ReplyColumn(name, column_type(type_)) for name, type_ in described)
 
 
-def _columns(select: Select, plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
+def _columns(meaning: Meaning, plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
     """Return the query's own columns, and those of its intervals if they are asked for."""
-    names = [output.name for output in plan.outputs]
-    if settings.is_postgres:
-        names = column_names(select.sql, names)
+    names = meaning.named([output.name for output in plan.outputs])
     types = [column_type(output.type) for output in plan.outputs]
     own = [ReplyColumn(name, type_) for name, type_ in zip(names, types, strict=True)]
     if not settings.wants_intervals:

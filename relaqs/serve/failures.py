@@ -18,6 +18,7 @@ from relaqs_engine.errors import (
     StoreError,
     UnsupportedError,
 )
+from relaqs_engine.postgres.meaning import DIVISION_BY_ZERO
 from relaqs_engine.sql.edits import offset_of
 
 from relaqs.arguments import ArgumentError
@@ -25,6 +26,7 @@ from relaqs.queries.publisher import QueryTimeoutError
 
 SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P01", "42704", "26000"
 UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"
+DIVIDED_BY_ZERO = "22012"
 BAD_VALUE, READ_ONLY, NOT_SUPPORTED, IN_FAILED_TRANSACTION = "22023", "25006", "0A000", "25P02"
 WRONG_PASSWORD, NOT_LET_IN, PROTOCOL_VIOLATION = "28P01", "28000", "08P01"
 FULL, TOO_LONG = "53000", "54000"
@@ -57,7 +59,7 @@ _CODES_BY_WORDS = tuple(
             r"^the function .* is not known|^No function matches\b|Function with name .* does not exist",
             UNKNOWN_FUNCTION,
         ),
-        (r"\bDivision by zero\b", "22012"),
+        (r"\b[Dd]ivision by zero\b", DIVIDED_BY_ZERO),
         (r"\bCould not convert string\b", "22P02"),
         (r"\bout of range\b|\bOut of Range Error\b", "22003"),
     )
@@ -122,6 +124,8 @@ def _code(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
+    if isinstance(error, RelaqsError) and _code(error) == DIVIDED_BY_ZERO:
+        return DIVISION_BY_ZERO
     if isinstance(error, SqlError | ExpressionError):
         return error.message
     if isinstance(error, RelaqsError) and not isinstance(error, InternalError):

@@ -235,10 +235,22 @@ def _offset(seconds: int) -> str:
 
 
 def _interval_text(value: Any) -> bytes:
+    """Return an interval as Postgres writes it: 1 year 2 mons 3 days -04:05:06."""
     months, days, nanoseconds = value
     microseconds = nanoseconds // 1000
-    sign = "-" if microseconds < 0 else ""
-    return f"{months} mons {days} days {sign}{_clock(abs(microseconds))}".encode()
+    years, months = divmod(abs(months), 12) if months >= 0 else (-(-months // 12), -(-months % 12))
+    parts = [(years, "year"), (months, "mon"), (days, "day")]
+    words: list[str] = []
+    is_below = False
+    for count, unit in parts:
+        if count:
+            sign = "+" if is_below and count > 0 else ""
+            words.append(f"{sign}{count} {unit}{'' if count == 1 else 's'}")
+            is_below = count < 0
+    if microseconds or not words:
+        sign = "-" if microseconds < 0 else "+" if is_below else ""
+        words.append(f"{sign}{_clock(abs(microseconds))}")
+    return " ".join(words).encode()
 
 
 def _json_text(value: Any) -> bytes:

@@ -1,132 +1,691 @@
-"""What a statement means in Postgres, written in DuckDB's SQL.
+"""A statement of Postgres as one of DuckDB that means the same.
 
-Both read most statements alike. The ones below they read in two ways, without a word to the reader. A client
-of Postgres would get another answer than the one it asked for:
+Postgres and DuckDB read most SQL alike, and some of it otherwise: `7 / 2` is 3 there and 3.5 here. Each
+function of the table `_RULES` writes one such thing as DuckDB has it. What no rule changes stays as it was
+written, letter by letter. What cannot be kept is refused.
 
-| statement | Postgres | DuckDB |
-|---|---|---|
-| `7 / 2` of integers | 3 | 3.5 |
-| `1 / 0`, `x / 0` | an error | infinite |
-| `x::numeric` | keeps its digits | DECIMAL(18, 3) |
-| `ORDER BY x DESC` | NULLs first | NULLs last |
-| `x SIMILAR TO 'f%'` | a pattern with `%` and `_` | a regular expression |
-| `format('%s', x)` | `%s` stands for a value | `{}` stands for one |
-| `SELECT generate_series(1, 3)` | three rows | one list |
-
-`to_char`, `btrim`, `FOR UPDATE` and `FROM current_schema()` DuckDB has not. What cannot be told from the
-text, as a pattern in a column, is refused with what to write instead.
-
-Source: PostgreSQL 15, chapters 4.1.4 (operators), 8.1.2 (numeric), 9.4.1 (format), 9.7.2 (SIMILAR TO), 9.8
-(to_char), 7.5 (ORDER BY) and the rule of FigureColname for names of columns.
+Some rules need types as Postgres has them: the sum of INTEGERs is a whole number there, that of BIGINTs is a
+NUMERIC. `postgres/kinds.py` tells them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
+from relaqs_engine.postgres.formats import formatted_moment, formatted_number
+from relaqs_engine.postgres.kinds import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Kind,
+    Kinds,
+    TableColumns,
+    argument_of,
+    arguments_of,
+    kind_of_type,
+    name_of,
+)
 from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
+from relaqs_engine.sql.edits import offset_of, position_of
 from relaqs_engine.sql.read import Effort, read_statements
 
-Tables: TypeAlias = Mapping[str, Mapping[str, str]]
-"""Types of columns by a table's name and the column's, both in lower case."""
-
-_WITH_ANOTHER_MEANING = re.compile(
-    r"/|\b(numeric|decimal|dec|similar|format|generate_series|to_char|symmetric|round|order\s+by|with|from\s*\()\b",
-    re.IGNORECASE,
+DIVISION_BY_ZERO = "division by zero"
+_DIGITS_BEHIND = (
+    6  # those that are rounded: more of them would show the noise of a DOUBLE, as 2.67499999999999982
 )
-_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
-_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
-
-_NUMERIC = "DECIMAL(38, 16)"  # holds each BIGINT, and of a double all digits that count
-_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "INT2", "INT4", "INT8", "SHORT", "LONG"}
-_REALS = {"DOUBLE", "FLOAT", "REAL", "FLOAT4", "FLOAT8"}
-_LARGE = {"BIGINT", "INT8", "LONG"}  # their sum is numeric in Postgres
-_COUNTS = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile)
-_COUNT_NAMES = {"length", "char_length", "character_length", "strpos", "ascii", "cardinality", "array_length"}
-_OF_FIRST = (exp.Paren, exp.Neg, exp.Window, exp.Filter, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
-_OF_ARGUMENTS = (exp.Max, exp.Min, exp.Abs, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif)
-_Kind: TypeAlias = Literal["integer", "numeric", "real"]
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div, exp.IntDiv)
-
-_NAMES = {
-    "listagg": "string_agg",
-    "quantile_cont": "percentile_cont",
-    "quantile_disc": "percentile_disc",
-    "trim": "btrim",
-}  # of calls, where DuckDB writes them otherwise
-
-_NUMBERS_OF_A_DATE = {
-    "YYYY": "%Y",
-    "YY": "%y",
-    "MM": "%m",
-    "DDD": "%j",
-    "DD": "%d",
-    "IYYY": "%G",
-    "IW": "%V",
-    "ID": "%u",
-    "HH24": "%H",
-    "HH12": "%I",
-    "HH": "%I",
-    "MI": "%M",
-    "SS": "%S",
-    "MS": "%g",
-    "US": "%f",
-    "FMMM": "%-m",
-    "FMDD": "%-d",
-    "FMHH24": "%-H",
-    "FMHH12": "%-I",
-}  # in letters of any case
-_DATE_FIELDS = {
-    **_NUMBERS_OF_A_DATE,
-    "AM": "%p",
-    "PM": "%p",
-    "Mon": "%b",
-    "Dy": "%a",
-    "FMMonth": "%B",
-    "FMDay": "%A",
+_MOST_DIGITS = 30
+_SQL_PATTERN = re.compile(r"\\(.)|([%_])|([.^$])|([^%_.^$\\]+)", re.DOTALL)
+_FORMAT_PART = re.compile(r"%(%|s)|([^%]+)")
+_ROW_MAKERS = {"generate_series", "unnest", "regexp_split_to_table"}
+_OTHER_NAMES = {
+    "btrim": "trim",
+    "json_agg": "json_group_array",
+    "jsonb_agg": "json_group_array",
+    "json_build_object": "json_object",
+    "jsonb_build_object": "json_object",
+    "json_object_agg": "json_group_object",
+    "jsonb_object_agg": "json_group_object",
+    "json_build_array": "json_array",
+    "jsonb_build_array": "json_array",
+    "to_jsonb": "to_json",
+    "jsonb_array_length": "json_array_length",
+    "jsonb_typeof": "json_type",
+    "array_agg": "list",
+    "every": "bool_and",
 }
-_DATE_FIELD = re.compile(
-    "|".join(
-        f"(?i:{field})" if field in _NUMBERS_OF_A_DATE else field
-        for field in sorted(_DATE_FIELDS, key=len, reverse=True)
+_SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
+_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
+_TEXTS_HERE = {"NAME", "CITEXT"}
+
+
+class RelaqsPostgresTokenizer(RelaqsTokenizer):
+    """The tokens of Postgres's SQL, whose FLOAT has 64 bits."""
+
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        **{word: kind for word, kind in RelaqsTokenizer.KEYWORDS.items() if word != "DIV"},
+        "FLOAT": TokenType.DOUBLE,
+    }
+
+
+class RelaqsPostgres(Relaqs):
+    """The dialect as it is read for Postgres's clients: a NULL is larger than all else."""
+
+    NULL_ORDERING = "nulls_are_large"
+    Tokenizer: type[Any] = RelaqsPostgresTokenizer
+
+
+_PlacedError: TypeAlias = SqlError | ExpressionError
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A statement for DuckDB.
+
+    Attributes:
+        sql: its text.
+        names: what Postgres calls the columns; None where that is what DuckDB calls it.
+        names_at_end: those after a star, counted from the end.
+    """
+
+    sql: str
+    names: tuple[str | None, ...] = ()
+    names_at_end: tuple[str | None, ...] = ()
+
+    def named(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the columns that DuckDB calls so."""
+        found = list(columns)
+        for place, name in enumerate(self.names[: len(found)]):
+            found[place] = name or found[place]
+        for place, name in enumerate(reversed(self.names_at_end[-len(found) :] if found else ()), 1):
+            found[-place] = name or found[-place]
+        return tuple(found)
+
+    def placed(self, error: _PlacedError, asked: str) -> _PlacedError:
+        """Return an error of this text with its place in the one that was asked, where that is known."""
+        if error.position is None or self.sql == asked:
+            return error
+        return error.at(_same_word(self.sql, asked, error.position), "")
+
+
+def _same_word(written: str, asked: str, position: tuple[int, int]) -> tuple[int, int] | None:
+    """Return where a word of one text is in another that has it as often."""
+    offset = offset_of(written, position)
+    here, there = tokens_of(written), tokens_of(asked)
+    word = next((each for each in here if offset is not None and each.start <= offset <= each.end), None)
+    if word is None:
+        return None
+    before, after = (
+        [each for each in texts if each.text.lower() == word.text.lower()] for texts in (here, there)
     )
-)
-_DATE_LETTER = re.compile(r"[A-Za-z]")
+    return position_of(asked, after[before.index(word)].start) if len(before) == len(after) else None
 
 
-def in_duckdb(sql: str, tables: Tables, *, is_exact: bool = True) -> str:
-    """Return a SELECT of Postgres in DuckDB's words. One that both read alike comes back as it is.
+_Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr | None]
+
+
+def meaning_of(
+    sql: str, columns: TableColumns, parameters: Sequence[Kind | None] = (), *, is_estimated: bool = False
+) -> Meaning:
+    """Return what a statement of Postgres is for DuckDB.
 
     Args:
-        sql: one statement. One that does not parse comes back as it is; the planner says why.
-        tables: of the session. They tell which columns are integers.
-        is_exact: no estimate is wanted. Each division by zero is then an error; else one of integers is.
+        sql: one SELECT. What does not parse stays as it is, and the planner says what is wrong with it.
+        columns: the tables' columns and their types in DuckDB, names in lower case.
+        parameters: the kinds of `$1` and those after it.
+        is_estimated: whether a part of the rows is asked first. A sum that is divided by may be zero there,
+            and the quotient is NULL then.
 
     Raises:
-        UnsupportedError: its meaning cannot be told from the text.
+        UnsupportedError: it means something that DuckDB has not.
 
-    >>> in_duckdb("SELECT n / 2 FROM t ORDER BY n DESC", {"t": {"n": "INTEGER"}})
-    'SELECT n // 2 FROM t ORDER BY n DESC NULLS FIRST'
-    >>> in_duckdb("SELECT round(avg(x)::numeric, 2) FROM t", {"t": {"x": "DOUBLE"}})
-    'SELECT ROUND(CAST(AVG(x) AS DECIMAL(38, 8)), 2) FROM t'
+    >>> columns = {"t": {"a": "INTEGER", "x": "DOUBLE"}}
+    >>> found = meaning_of("SELECT sum(a) / 2, round(x::numeric, 2) FROM t ORDER BY max(x) DESC", columns)
+    >>> print(found.sql)
+    SELECT SUM(a) // 2, ROUND(CAST(x AS DECIMAL(38, 8)), 2) FROM t ORDER BY MAX(x) DESC NULLS FIRST
+    >>> found.named(["(sum(a) // 2)", "round(…)"])
+    ('?column?', 'round')
     """
-    sql = in_words_of_duckdb(sql)
-    if _WITH_ANOTHER_MEANING.search(sql) is None:
-        return sql
     try:
-        trees = read_statements(sql, Effort())
+        trees = read_statements(sql, Effort(), RelaqsPostgres)
     except SqlError:
-        return sql
-    if len(trees) != 1:
-        return sql
-    return trees[0].sql(dialect=DIALECT) if _is_changed(trees[0], tables, is_exact) else sql
+        return Meaning(sql)
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        return Meaning(sql)
+    tree = trees[0]
+    names = _names(tree)
+    for select in tree.find_all(exp.Select):
+        select.set("locks", None)  # nobody writes here, so every row is locked
+        _order_by_outputs(select)
+    kinds = Kinds(columns, parameters, is_estimated=is_estimated)
+    kinds.remember(tree)
+    for node in _from_inside(tree):
+        rule = _RULES.get(type(node))
+        if rule is not None and (instead := rule(node, kinds)) is not None and instead is not node:
+            kinds.take_place(node, instead)
+            if node is tree:
+                raise AssertionError("a rule wrote a whole query")
+            node.replace(instead)
+    _name_inner_columns(tree)
+    written = tree.sql(DIALECT)
+    return Meaning(sql if written == _as_duckdb_reads(sql) else written, *names)
+
+
+def _as_duckdb_reads(sql: str) -> str | None:
+    try:
+        (tree,) = read_statements(sql, Effort())
+    except (SqlError, ValueError):
+        return None
+    has_locks = any(select.args.get("locks") for select in tree.find_all(exp.Select))
+    return None if has_locks else str(tree.sql(DIALECT))
+
+
+def _from_inside(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield all nodes, those that are inside of others first."""
+    yield from reversed(list(tree.walk(bfs=True)))
+
+
+def _unless_zero(value: exp.Expr) -> exp.Expr:
+    """Return a quotient, or an error where the divisor is zero, and what is divided is not NULL."""
+    is_zero: exp.Expr = exp.EQ(this=value.expression.copy(), expression=exp.Literal.number(0))
+    if not isinstance(value.this.unnest(), exp.Literal | exp.Count):
+        is_there = exp.Not(this=exp.Is(this=exp.paren(value.this.copy()), expression=exp.Null()))
+        is_zero = exp.And(this=is_zero, expression=is_there)
+    failure = exp.cast(exp.Literal.string(DIVISION_BY_ZERO), "INT")
+    return exp.Case(ifs=[exp.If(this=is_zero, true=failure)], default=value)
+
+
+def _quotient(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    left, right = node.this, node.expression
+    of_left, of_right = kinds.of(left), kinds.of(right)
+    of_left, of_right = of_left or of_right, of_right or of_left  # a text or a parameter is as the other
+    if of_left is None or ((kinds.of(left) is None or kinds.of(right) is None) and not _is_open(left, right)):
+        if {of_left, of_right} & (FLOATS | {"numeric"}):
+            return _guarded(node, kinds)
+        raise UnsupportedError(
+            f"whether {node.sql(DIALECT)} is a division of whole numbers is not known, and Postgres's of "
+            "these are whole; cast one of the two, as in a::FLOAT8 / b or a::BIGINT / b"
+        )
+    if {of_left, of_right} <= INTEGERS:
+        divisor = _or_null(right) if _may_be_zero_for_now(right, kinds) else right.copy()
+        return exp.IntDiv(this=left.copy(), expression=divisor)
+    return _guarded(node, kinds)
+
+
+def _may_be_zero_for_now(divisor: exp.Expr, kinds: Kinds) -> bool:
+    return kinds.is_estimated and divisor.find(exp.AggFunc) is not None
+
+
+def _or_null(divisor: exp.Expr) -> exp.Expr:
+    return exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0))
+
+
+def _is_open(left: exp.Expr, right: exp.Expr) -> bool:
+    """Whether one of the two is a text or a parameter, which takes the type of the other."""
+    return any(
+        isinstance(bare := each.unnest(), exp.Parameter | exp.Placeholder | exp.Null)
+        or (isinstance(bare, exp.Literal) and bare.is_string)
+        for each in (left, right)
+    )
+
+
+def _guarded(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    divisor = node.expression.unnest()
+    if isinstance(divisor, exp.Nullif) and divisor.expression.name == "0":
+        return None
+    if isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0:
+        return None
+    if _may_be_zero_for_now(divisor, kinds):
+        return exp.Div(this=node.this.copy(), expression=_or_null(node.expression))
+    return exp.paren(_unless_zero(node.copy()), copy=False)
+
+
+def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """NULLs come first in DESC. A count is none, and stays as it was written."""
+    if node.args.get("nulls_first") and isinstance(kinds.projected(node.this), exp.Count):
+        node.set("nulls_first", False)
+    return None
+
+
+def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    to, value = node.args["to"], node.this
+    name = to.sql(DIALECT).upper()
+    source = kinds.of(value)
+    if name in ("NUMERIC", "DECIMAL"):
+        return _numeric(value, source)
+    if name in _TEXTS_HERE:
+        return exp.cast(value.copy(), "VARCHAR")
+    if name == "JSONB":
+        return exp.cast(value.copy(), "JSON")
+    if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
+        return exp.Cast(this=exp.Round(this=value.copy()), to=to.copy())
+    if (sized := _SIZED_TEXT.fullmatch(name)) is not None:
+        pad = "rpad" if sized[1] in ("CHAR", "CHARACTER", "BPCHAR") else "left"
+        size = exp.Literal.number(sized[2])
+        text = exp.cast(value.copy(), "VARCHAR")
+        return _called(pad, text, size, *([exp.Literal.string(" ")] if pad == "rpad" else []))
+    if name in ("TEXT", "VARCHAR") and source is not None:
+        return _as_text(value, source)
+    return None
+
+
+def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
+    """Return a value as a NUMERIC of any number of digits. A DOUBLE stands for what may have many."""
+    if source == "numeric":
+        return value.copy()
+    if source in INTEGERS:
+        return exp.cast(value.copy(), "DECIMAL(38, 0)")
+    literal = value.unnest()
+    if isinstance(literal, exp.Literal) and re.fullmatch(r"\s*[+-]?\d{1,20}(\.\d{1,18})?\s*", literal.name):
+        scale = len(literal.name.strip().partition(".")[2])
+        return exp.cast(value.copy(), f"DECIMAL(38, {scale})")
+    return exp.cast(value.copy(), "DOUBLE")
+
+
+def _as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
+    text = exp.cast(value.copy(), "VARCHAR")
+    if source in FLOATS:
+        return _called("regexp_replace", text, exp.Literal.string(r"\.0$"), exp.Literal.string(""))
+    if source == "interval":
+        return _called("replace", text, exp.Literal.string("month"), exp.Literal.string("mon"))
+    return None
+
+
+def _round(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Of a float .5 goes to the even number. A NUMERIC that is a DOUBLE here gets its digits before."""
+    decimals, value, kind = node.args.get("decimals"), node.this, kinds.of(node.this)
+    if decimals is None and kind in FLOATS:
+        return _called("round_even", value.copy(), exp.Literal.number(0))
+    if kind != "numeric" or kinds.is_decimal(value):
+        return None
+    digits = decimals.name if decimals is not None else ""
+    scale = min((int(digits) if digits.isdigit() else 0) + _DIGITS_BEHIND, _MOST_DIGITS)
+    return exp.Round(
+        this=_with_digits(value, scale), decimals=decimals.copy() if decimals is not None else None
+    )
+
+
+def _with_digits(value: exp.Expr, scale: int) -> exp.Expr:
+    inner = value.unnest()
+    if isinstance(inner, exp.Cast) and inner.args["to"].sql(DIALECT) == "DOUBLE":
+        value = inner.this
+    return exp.cast(value.copy(), f"DECIMAL(38, {scale})")
+
+
+def _similar(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    pattern = node.expression
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise UnsupportedError("SIMILAR TO takes a text that is written out here; write x ~ pattern")
+    regexp = _SQL_PATTERN.sub(_regexp_of, pattern.name)
+    return _called("regexp_full_match", node.this.copy(), exp.Literal.string(regexp), exp.Literal.string("s"))
+
+
+def _regexp_of(found: re.Match[str]) -> str:
+    escaped, wild, special, plain = found.groups()
+    if escaped is not None:
+        return re.escape(escaped)
+    if wild is not None:
+        return ".*" if wild == "%" else "."
+    return f"\\{special}" if special is not None else str(plain)
+
+
+def _like(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """A backslash in a pattern takes the next sign as it is."""
+    if isinstance(node.parent, exp.Escape):
+        return None
+    pattern = node.expression
+    if isinstance(pattern, exp.Literal) and "\\" not in pattern.name:
+        return None
+    if isinstance(pattern, exp.Any | exp.All | exp.Subquery | exp.Tuple):
+        return None
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _extract(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Seconds and milliseconds have their fractions."""
+    return _part(node.this.name, node.expression)
+
+
+def _part(part: str, moment: exp.Expr) -> exp.Expr | None:
+    size = {"SECOND": "1e6", "SECONDS": "1e6", "MILLISECOND": "1e3", "MILLISECONDS": "1e3"}.get(part.upper())
+    if size is None:
+        return None
+    microseconds = exp.Extract(this=exp.var("MICROSECOND"), expression=moment.copy())
+    return exp.paren(exp.Div(this=microseconds, expression=exp.Literal.number(size)), copy=False)
+
+
+def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    if not node.args.get("symmetric"):
+        return None
+    low, high = node.args["low"], node.args["high"]
+    first, last = (_called(name, low.copy(), high.copy()) for name in ("least", "greatest"))
+    return exp.Between(this=node.this.copy(), low=first, high=last)
+
+
+def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """generate_series makes rows, and not a list."""
+    for item in node.expressions:
+        for call in list(item.find_all(exp.GenerateSeries)):
+            if (
+                not isinstance(call.parent, exp.Unnest | exp.Table | exp.From)
+                and call.find_ancestor(exp.Select) is node
+            ):
+                call.replace(exp.Unnest(expressions=[call.copy()]))
+    return None
+
+
+def _order_by_outputs(select: exp.Expr) -> None:
+    """A name in ORDER BY is that of an output, also of one whose name Postgres gave it. In place."""
+    items = select.expressions
+    if any(map(_is_star, items)):
+        return
+    places = {name: place for place, name in reversed(list(enumerate(map(column_name, items), 1))) if name}
+    order = select.args.get("order")
+    for each in order.expressions if order is not None else ():
+        if isinstance(each.this, exp.Column) and not each.this.table and each.this.name in places:
+            each.this.replace(exp.Literal.number(places[each.this.name]))
+
+
+def _call(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    name, given = name_of(node), arguments_of(node)
+    if (other := _OTHER_NAMES.get(name)) is not None and isinstance(node, exp.Anonymous):
+        return _called(other, *(each.copy() for each in given))
+    if (write := _CALLS.get(name)) is not None:
+        return write(node, given, kinds)
+    return None
+
+
+def _to_char(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 2 or not isinstance(given[1], exp.Literal):
+        raise UnsupportedError("to_char takes a value and a format that is written out, as 'YYYY-MM'")
+    kind = kinds.of(given[0])
+    if kind in NUMBERS:
+        return formatted_number(given[0], given[1].name, is_float=kind in FLOATS)
+    if kind in ("date", "timestamp", "timestamptz"):
+        return formatted_moment(given[0], given[1].name)
+    raise UnsupportedError(
+        f"to_char takes a number, a date or a timestamp here; cast {given[0].sql(DIALECT)}"
+    )
+
+
+def _format(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if not given or not isinstance(given[0], exp.Literal):
+        raise UnsupportedError("format takes a text that is written out, as 'a %s'; or write a || b")
+    parts: list[exp.Expr] = []
+    values = iter(given[1:])
+    at = 0
+    while at < len(given[0].name):
+        found = _FORMAT_PART.match(given[0].name, at)
+        if found is None:
+            raise UnsupportedError(f"format has {given[0].name[at : at + 3]!r}; %s and %% are taken here")
+        at = found.end()
+        if found[1] == "s":
+            if (value := next(values, None)) is None:
+                raise SqlError("too few arguments for format()")
+            parts.append(_printed(value, kinds))
+        else:
+            parts.append(exp.Literal.string("%" if found[1] else found[2]))
+    return _called("concat", exp.Literal.string(""), *parts)
+
+
+def _printed(value: exp.Expr, kinds: Kinds) -> exp.Expr:
+    kind = kinds.of(value)
+    if kind == "bool":
+        texts = [exp.If(this=value.copy(), true=exp.Literal.string("t"))]
+        return exp.Case(ifs=[*texts, exp.If(this=exp.not_(value.copy()), true=exp.Literal.string("f"))])
+    return (_as_text(value, kind) if kind else None) or value.copy()
+
+
+def _concat(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    for each in given:
+        if (printed := _printed(each, kinds)) != each:
+            each.replace(printed)
+    return None
+
+
+def _width_bucket(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 4:
+        raise UnsupportedError(
+            "width_bucket takes a value, a low and a high end, and a number of buckets here"
+        )
+    inside = "CAST(floor((v - lo) * n / (hi - lo)) AS INTEGER) + 1"
+    text = f"CASE WHEN v < lo THEN 0 WHEN v >= hi THEN n + 1 ELSE {inside} END"
+    return _filled(text, dict(zip(("v", "lo", "hi", "n"), given, strict=True)))
+
+
+def _date_bin(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 3:
+        raise SqlError("date_bin takes an interval, a timestamp and an origin")
+    stride = given[0].copy()
+    if isinstance(stride, exp.Literal):
+        stride = exp.cast(stride, "INTERVAL")
+    return _called("time_bucket", stride, given[1].copy(), given[2].copy())
+
+
+def _date_trunc(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """Of a DATE it is a TIMESTAMPTZ, because Postgres takes the date for one."""
+    if len(given) == 2 and kinds.of(given[1]) == "date" and not isinstance(node.parent, exp.Cast):
+        return exp.cast(node.copy(), "TIMESTAMPTZ")
+    return None
+
+
+def _date_part(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    if len(given) == 2 and isinstance(given[0], exp.Literal):
+        return _part(given[0].name, given[1])
+    return None
+
+
+def _div(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 2:
+        raise SqlError("div takes two numbers")
+    left, right = (each.copy() for each in given)
+    if all(kinds.of(each) in INTEGERS for each in given):
+        return exp.cast(exp.IntDiv(this=exp.paren(left), expression=exp.paren(right)), "DECIMAL(38, 0)")
+    return _called("trunc", _unless_zero(exp.Div(this=exp.paren(left), expression=exp.paren(right))))
+
+
+def _substring(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """A start below 1 counts from the first character, not from the last."""
+    start = argument_of(node, 1)
+    if start is None or (isinstance(start, exp.Literal) and not start.is_string):
+        return None
+    if isinstance(start, exp.Literal):
+        raise UnsupportedError("substring takes a place here; write regexp_extract(text, pattern)")
+    raise UnsupportedError(
+        f"where substring begins has to be a number that is written out here, and not {start.sql(DIALECT)}; "
+        "write left(…) and right(…)"
+    )
+
+
+def _refused(why: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
+    def refuse(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        raise UnsupportedError(why)
+
+    return refuse
+
+
+def _initcap(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    text = (
+        "array_to_string(list_transform(regexp_extract_all(t, '[\\p{L}\\p{N}]+|[^\\p{L}\\p{N}]+'), "
+        "lambda w : upper(substr(w, 1, 1)) || lower(substr(w, 2))), '')"
+    )
+    return _filled(text, {"t": given[0]})
+
+
+def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    """Of points on one line upright, Postgres says NULL and DuckDB NaN."""
+    return exp.Nullif(this=node.copy(), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE"))
+
+
+def _called(name: str, *given: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(given))
+
+
+def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
+    """Return an expression with values in the place of its columns."""
+    (tree,) = read_statements(f"SELECT ({text})", Effort())
+    found: exp.Expr = tree.expressions[0]
+    for column in list(found.find_all(exp.Column)):
+        if column.name in values:
+            column.replace(exp.paren(values[column.name].copy(), copy=False))
+    return found.copy()
+
+
+_CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]] = {
+    "to_char": _to_char,
+    "format": _format,
+    "concat": _concat,
+    "width_bucket": _width_bucket,
+    "date_bin": _date_bin,
+    "date_trunc": _date_trunc,
+    "date_part": _date_part,
+    "div": _div,
+    "initcap": _initcap,
+    **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2"), _without_nan),
+    "substr": _substring,
+    "substring": _substring,
+}
+
+_RULES: dict[type[exp.Expr], _Rule] = {
+    exp.Div: _quotient,
+    exp.Ordered: _ordered,
+    exp.Cast: _cast,
+    exp.Round: _round,
+    exp.SimilarTo: _similar,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Extract: _extract,
+    exp.Between: _between,
+    exp.Select: _select,
+    exp.Anonymous: _call,
+    exp.Format: _call,
+    exp.Concat: _call,
+    exp.Substring: _call,
+    exp.Corr: _call,
+    exp.RegrSlope: _call,
+    exp.RegrIntercept: _call,
+    exp.RegrR2: _call,
+}
+
+
+def _names(tree: exp.Query) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """Return what Postgres calls the columns before the first star, and those after the last."""
+    first: exp.Expr = tree
+    while not isinstance(first, exp.Select):
+        inner = first.this
+        if not isinstance(inner, exp.Query | exp.Subquery):
+            return (), ()
+        first = inner
+    items = first.expressions
+    stars = [place for place, item in enumerate(items) if _is_star(item)]
+    if not stars:
+        return tuple(map(column_name, items)), ()
+    return tuple(map(column_name, items[: stars[0]])), tuple(map(column_name, items[stars[-1] + 1 :]))
+
+
+def _is_star(item: exp.Expr) -> bool:
+    """Whether an output stands for several columns."""
+    if isinstance(item, exp.Alias):
+        return False
+    return (
+        isinstance(item, exp.Star)
+        or (isinstance(item.this, exp.Star) and isinstance(item, exp.Column))
+        or (item.find(exp.Columns) is not None)
+    )
+
+
+def column_name(item: exp.Expr) -> str | None:
+    """Return what Postgres calls a column without a name; None where it has one.
+
+    >>> from sqlglot import parse_one
+    >>> items = parse_one("SELECT count(*), a + 1, a, CAST(a AS TEXT)", dialect="relaqs").selects
+    >>> [column_name(item) for item in items]
+    ['count', '?column?', None, 'a']
+    """
+    if isinstance(item, exp.Alias | exp.Column | exp.Star | exp.Aliases):
+        return None
+    return _figured(item)[0] or "?column?"
+
+
+def _figured(item: exp.Expr) -> tuple[str | None, bool]:
+    """Return a name, and whether it is a strong one, which a cast keeps."""
+    match item:
+        case exp.Column():
+            return item.name, True
+        case exp.Paren() | exp.Collate() | exp.Filter() | exp.Window() | exp.WithinGroup() | exp.Bracket():
+            return _figured(item.this)
+        case exp.Cast():
+            name, is_strong = _figured(item.this)
+            return (name, True) if is_strong and name else (_type_name(item.args["to"]), False)
+        case exp.Case():
+            name, is_strong = _figured(item.args["default"]) if item.args.get("default") else (None, False)
+            return (name, True) if is_strong and name else ("case", False)
+        case exp.Subquery():
+            select = item.this
+            if isinstance(select, exp.Select) and select.expressions:
+                inner = select.expressions[0]
+                return (inner.alias, True) if isinstance(inner, exp.Alias) else _figured(inner)
+            return None, False
+        case exp.Exists():
+            return "exists", True
+        case exp.Array():
+            return "array", True
+        case exp.Interval():
+            return "interval", False
+        case exp.AtTimeZone():
+            return "timezone", True
+        case exp.Func() | exp.Mod():
+            name = name_of(item)
+            return (name, True) if name else (None, False)
+    return None, False
+
+
+_TYPE_NAMES = {
+    "INT": "int4",
+    "INTEGER": "int4",
+    "BIGINT": "int8",
+    "SMALLINT": "int2",
+    "DOUBLE": "float8",
+    "FLOAT": "float8",
+    "DOUBLE PRECISION": "float8",
+    "REAL": "float4",
+    "DECIMAL": "numeric",
+    "BOOLEAN": "bool",
+    "VARCHAR": "varchar",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "TIMESTAMPTZ": "timestamptz",
+    "CHAR": "bpchar",
+    "BLOB": "bytea",
+}
+
+
+def _type_name(to: exp.Expr) -> str:
+    written = to.sql(DIALECT).upper().partition("(")[0].strip()
+    return _TYPE_NAMES.get(written, written.lower())
+
+
+def _name_inner_columns(tree: exp.Query) -> None:
+    """Give the columns of derived tables the names that the rest of the statement knows them by. In place."""
+    asked = {column.name.lower() for column in tree.find_all(exp.Column)}
+    for source in tree.find_all(exp.Subquery, exp.CTE):
+        if isinstance(source, exp.Subquery) and not isinstance(source.parent, exp.From | exp.Join):
+            continue
+        select = source.this
+        while isinstance(select, exp.SetOperation | exp.Subquery):
+            select = select.this
+        if isinstance(select, exp.Select):
+            own = {column.name.lower() for column in select.find_all(exp.Column)}
+            for item in list(select.expressions):
+                name = column_name(item) if not _is_star(item) else None
+                if name is not None and name in asked and name not in own:
+                    item.replace(exp.alias_(item.copy(), name))
 
 
 def in_words_of_duckdb(sql: str) -> str:
@@ -138,72 +697,6 @@ def in_words_of_duckdb(sql: str) -> str:
     if _WITH_OTHER_WORDS.search(sql) is None:
         return sql
     return edited(sql, _word_edits(tokens_or_none(sql)))
-
-
-def column_names(sql: str, names: Sequence[str]) -> list[str]:
-    """Return the names of an answer's columns as Postgres gives them, where DuckDB writes out an expression.
-
-    Args:
-        sql: the SELECT, as the client wrote it.
-        names: of the answer's columns, as DuckDB has them.
-
-    >>> column_names("SELECT count(*), sum(x) / 2, d FROM t", ["count_star()", "(sum(x) / 2)", "d"])
-    ['count', '?column?', 'd']
-    """
-    if all(_PLAIN_NAME.fullmatch(name) for name in names):
-        return list(names)
-    try:
-        trees = read_statements(sql, Effort())
-    except SqlError:
-        return list(names)
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        return list(names)
-    selected = trees[0].selects
-    if len(selected) != len(names) or any(each.is_star for each in selected):
-        return list(names)
-    return [
-        name if isinstance(each, exp.Alias | exp.Column) else _name(each) or "?column?"
-        for each, name in zip(selected, names, strict=True)
-    ]
-
-
-def _name(node: exp.Expr) -> str:
-    """Return the name that Postgres gives to an expression without one, "" where it has none."""
-    match node:
-        case exp.Column() | exp.Dot():
-            return str(node.name)
-        case exp.Alias():
-            return str(node.alias)
-        case exp.Cast():
-            return _name(node.this) or _type_name(node.to)
-        case exp.Paren() | exp.Bracket() | exp.Window() | exp.Filter() | exp.WithinGroup():
-            return _name(node.this)
-        case exp.Subquery():
-            selected = node.this.selects if isinstance(node.this, exp.Query) else []
-            return _name(selected[0]) if len(selected) == 1 else ""
-        case exp.Case():
-            default = node.args.get("default")
-            return (_name(default) if isinstance(default, exp.Column) else "") or "case"
-        case exp.Array():
-            return "array"
-        case exp.Exists():
-            return "exists"
-        case exp.StrPosition():
-            return "position"
-        case exp.Connector() | exp.Binary() | exp.Unary() | exp.Between() | exp.In():
-            return ""
-        case exp.Func():
-            found = re.match(r"\w+", node.sql(dialect=DIALECT))
-            name = found[0].lower() if found else ""
-            return _NAMES.get(name, name)
-    return ""
-
-
-def _type_name(type_: exp.DataType) -> str:
-    word = type_.sql(dialect=DIALECT).partition("(")[0].lower()
-    names = {"int": "int4", "integer": "int4", "bigint": "int8", "smallint": "int2", "double": "float8"}
-    names |= {"real": "float4", "decimal": "numeric", "boolean": "bool", "varchar": "varchar"}
-    return names.get(word, word)
 
 
 def _word_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
@@ -232,325 +725,3 @@ def _says(tokens: Sequence[Token], *words: str) -> bool:
 
 def _is_of_a_lock(token: Token) -> bool:
     return token.token_type is not TokenType.R_PAREN and token.text != "("
-
-
-def _is_changed(tree: exp.Expr, tables: Tables, is_exact: bool) -> bool:
-    """Give a tree Postgres's meaning, in place. Return whether that changed it."""
-    nodes = list(tree.walk())
-    kinds = {
-        id(node): _kind(node.this if isinstance(node, exp.Round | exp.Cast) else node, tables)
-        for node in nodes
-        if isinstance(node, exp.Div | exp.Round)
-        or (isinstance(node, exp.Cast) and _is_without_digits(node.to))
-    }
-    divided = ("integer", "numeric", "real") if is_exact else ("integer",)
-    changed = False
-    for node in reversed(nodes):  # what is inside comes first
-        if isinstance(node, exp.Div) and kinds[id(node)] in divided:
-            # Of doubles, too, DuckDB's // divides as Postgres does, and refuses zero.
-            above = node.this.copy()
-            if kinds[id(node)] == "numeric":
-                above = exp.cast(above, "DOUBLE", dialect=DIALECT)
-            node.replace(exp.IntDiv(this=above, expression=node.expression.copy()))
-            changed = True
-        else:
-            changed |= _is_node_changed(node, kinds)
-    return changed
-
-
-def _is_node_changed(node: exp.Expr, kinds: Mapping[int, _Kind | None]) -> bool:
-    """Give one node its meaning, in place. kinds: of quotients, of what is rounded and of what is cast."""
-    new: exp.Expr
-    match node:
-        case exp.Between():
-            return bool(node.args.get("symmetric"))  # sqlglot writes it in words that DuckDB has
-        case exp.Select():
-            is_ordered = _order_by_names(node)
-            return _name_columns(node) or is_ordered
-        case exp.Cast() if _is_without_digits(node.to) and not isinstance(node, exp.TryCast):
-            # Two decimals may not fit into their product.
-            is_product = isinstance(_parent(node), exp.Mul | exp.Div)
-            node.set("to", exp.DataType.build("DOUBLE" if is_product else _NUMERIC, dialect=DIALECT))
-            return True
-        case exp.Round() if node.args.get("decimals") is not None and _is_numeric_by_double(node, kinds):
-            new = exp.cast(_without_cast(node.this).copy(), _rounded_type(node), dialect=DIALECT)
-            node.set("this", new)
-            return True
-        case exp.SimilarTo():
-            node.set("expression", exp.Literal.string(_pattern(node.expression)))
-            return True
-        case exp.Format():
-            new = _formatted(node)
-        case exp.GenerateSeries() if _is_selected(node):
-            new = exp.Unnest(expressions=[node.copy()])
-        case exp.Anonymous() if node.name.lower() == "to_char":
-            new = _as_text(node)
-        case _:
-            return False
-    node.replace(new)
-    return True
-
-
-def _parent(node: exp.Expr) -> exp.Expr | None:
-    parent = node.parent
-    while isinstance(parent, exp.Paren | exp.Neg):
-        parent = parent.parent
-    return parent
-
-
-def _is_numeric_by_double(call: exp.Round, kinds: Mapping[int, _Kind | None]) -> bool:
-    """Whether it rounds what is a numeric in Postgres, and a double in DuckDB: an average, a quotient."""
-    inner = call.this.unnest()
-    if isinstance(inner, exp.Cast) and id(inner) in kinds:
-        return kinds[id(inner)] in (None, "real")
-    has_double = any(True for _ in inner.find_all(exp.Avg, exp.Div))
-    return has_double and kinds[id(call)] == "numeric"
-
-
-def _without_cast(node: exp.Expr) -> exp.Expr:
-    inner = node.unnest()
-    return inner.this if isinstance(inner, exp.Cast) and not isinstance(inner, exp.TryCast) else node
-
-
-def _rounded_type(call: exp.Round) -> str:
-    """Return a type with six digits more than are kept.
-
-    The double next to 53.035 lies below it. Cast to sixteen digits it would be 53.0349999999999966, and be
-    rounded to 53.03; cast to eight it is 53.035. Postgres counts in decimals, and says 53.04.
-    """
-    decimals = call.args["decimals"]
-    if not (isinstance(decimals, exp.Literal) and decimals.is_int):
-        return _NUMERIC
-    return f"DECIMAL(38, {min(int(decimals.this) + 6, 30)})"
-
-
-def _name_columns(select: exp.Select) -> bool:
-    """Name the columns of a query inside another, which may call them by Postgres's names."""
-    if not isinstance(select.parent, exp.Subquery | exp.CTE):
-        return False
-    changed = False
-    for each in select.selects:
-        if isinstance(each, exp.Func | exp.Cast | exp.Window | exp.Filter) and (name := _name(each)):
-            each.replace(exp.alias_(each.copy(), name, quoted=True))
-            changed = True
-    return changed
-
-
-def _order_by_names(select: exp.Select) -> bool:
-    """Give ORDER BY the places of output columns that Postgres names by their call, as in ORDER BY count."""
-    order = select.args.get("order")
-    unnamed = [each for each in select.selects if not isinstance(each, exp.Alias | exp.Column)]
-    if order is None or not unnamed or select.is_star:
-        return False
-    names = [
-        each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else _name(each)
-        for each in select.selects
-    ]
-    changed = False
-    for ordered in order.expressions:
-        by = ordered.this
-        if isinstance(by, exp.Column) and not by.table and names.count(by.name) == 1:
-            place = names.index(by.name)
-            if select.selects[place] in unnamed:
-                by.replace(exp.Literal.number(place + 1))
-                changed = True
-    return changed
-
-
-def _is_without_digits(type_: exp.DataType) -> bool:
-    return type_.this is exp.DType.DECIMAL and not type_.expressions
-
-
-def _pattern(pattern: exp.Expr) -> str:
-    """Return the regular expression of a pattern of SIMILAR TO."""
-    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        raise UnsupportedError(
-            f"SIMILAR TO {pattern.sql(dialect=DIALECT)[:60]}: its pattern must be a text, such as 'a%'; "
-            "or write regexp_full_match(x, pattern) with a regular expression"
-        )
-    found, is_in_brackets, characters = [], False, iter(pattern.this)
-    for each in characters:
-        if each == "\\":
-            found.append(re.escape(next(characters, each)))
-        elif is_in_brackets:
-            is_in_brackets = each != "]"
-            found.append(each)
-        elif each == "[":
-            is_in_brackets = True
-            found.append(each)
-        else:
-            found.append(
-                {"%": "(?s:.*)", "_": "(?s:.)"}.get(each) or (f"\\{each}" if each in ".^$" else each)
-            )
-    return "".join(found)
-
-
-def _formatted(call: exp.Format) -> exp.Expr:
-    """Return what Postgres's format puts together: %s stands for the next value, %% for a percent sign."""
-    text = call.this
-    values = list(call.expressions)
-    parts = re.split(r"(%.?)", text.this) if isinstance(text, exp.Literal) and text.is_string else ["%?"]
-    written: list[exp.Expr] = []
-    for part in parts:
-        if part == "%s" and values:
-            as_text = exp.cast(values.pop(0).copy(), "VARCHAR", dialect=DIALECT)
-            written.append(exp.Coalesce(this=as_text, expressions=[exp.Literal.string("")]))
-        elif part == "%%":
-            written.append(exp.Literal.string("%"))
-        elif part.startswith("%"):
-            raise UnsupportedError(
-                f"{call.sql(dialect=DIALECT)[:80]}: format takes a text with %s for each value; "
-                "write others with ||, as 'a' || x"
-            )
-        elif part:
-            written.append(exp.Literal.string(part))
-    return exp.Anonymous(this="concat", expressions=written or [exp.Literal.string("")])
-
-
-def _is_selected(call: exp.GenerateSeries) -> bool:
-    """Whether a series is a value of SELECT, where it makes a row of each element."""
-    parent = call.parent
-    while isinstance(parent, exp.Paren | exp.Alias):
-        parent = parent.parent
-    return isinstance(parent, exp.Select) and call.find_ancestor(exp.From, exp.Join, exp.Select) is parent
-
-
-def _as_text(call: exp.Anonymous) -> exp.Expr:
-    """Return a moment as a text in a form of to_char."""
-    given = call.expressions
-    form = given[1] if len(given) == 2 else None
-    if not (isinstance(form, exp.Literal) and form.is_string):
-        raise UnsupportedError(
-            "to_char takes a moment and a text such as 'YYYY-MM-DD'; or write strftime(x, '%Y-%m-%d')"
-        )
-    parts, at = [], 0
-    for found in _DATE_FIELD.finditer(form.this):
-        field = found[0] if found[0] in _DATE_FIELDS else found[0].upper()
-        parts += [form.this[at : found.start()], _DATE_FIELDS[field]]
-        at = found.end()
-    parts.append(form.this[at:])
-    if len(parts) == 1 or any(_DATE_LETTER.search(part) for part in parts[::2]):
-        raise UnsupportedError(
-            f"to_char has no form {form.this!r} here; it takes {', '.join(_DATE_FIELDS)} and signs between; "
-            "write numbers as printf('%.2f', x)"
-        )
-    as_moment = given[0].copy()
-    return exp.Anonymous(this="strftime", expressions=[as_moment, exp.Literal.string("".join(parts))])
-
-
-def _is_integer(node: exp.Expr | None, tables: Tables) -> bool:
-    return _kind(node, tables) == "integer"
-
-
-def _kind(node: exp.Expr | None, tables: Tables) -> _Kind | None:
-    """Return whether an expression is an integer or a numeric in Postgres, as far as text and tables tell."""
-    match node:
-        case exp.Literal():
-            return None if node.is_string else "integer" if node.is_int else "numeric"
-        case exp.Cast():
-            return _kind_of_type(node.to.sql(dialect=DIALECT))
-        case exp.Avg():
-            kind = _kind(node.this, tables)
-            return "numeric" if kind == "integer" else kind
-        case exp.Sum():
-            type_ = _type_of(node.this, tables)
-            return "numeric" if type_ in _LARGE else _kind_of_type(type_)
-        case exp.Case():
-            branches = [each.args["true"] for each in node.args["ifs"]]
-            return _of_both([*branches, node.args.get("default")], tables)
-        case exp.Column():
-            return _kind_of_type(_type_of(node, tables))
-        case exp.Subquery():
-            selected = node.this.selects if isinstance(node.this, exp.Query) else []
-            return _kind(selected[0].unalias(), tables) if len(selected) == 1 else None
-        case exp.Anonymous():
-            return "integer" if node.name.lower() in _COUNT_NAMES else None
-    if isinstance(node, _COUNTS):
-        return "integer"
-    if isinstance(node, _OF_FIRST):
-        return _kind(node.this, tables)
-    if isinstance(node, _OF_ARGUMENTS):
-        return _of_both([node.this, *node.expressions, node.args.get("expression")], tables)
-    if isinstance(node, _ARITHMETIC):
-        return _of_both([node.this, node.expression], tables)
-    return None
-
-
-def _of_both(nodes: Sequence[exp.Expr | None], tables: Tables) -> _Kind | None:
-    """Return the kind of what is made of several: the widest, None where one is no number or not known."""
-    kinds = {_kind(node, tables) for node in nodes if node is not None}
-    order: tuple[_Kind | None, ...] = (None, "real", "numeric", "integer")
-    return next(each for each in order if each in kinds)
-
-
-def _kind_of_type(type_: str | None) -> _Kind | None:
-    word = (type_ or "").upper()
-    if word in _INTEGERS:
-        return "integer"
-    return "numeric" if word.startswith("DECIMAL") else "real" if word in _REALS else None
-
-
-def _type_of(node: exp.Expr, tables: Tables) -> str | None:
-    """Return the type of a column, of a table or of a query below; None where the text does not tell."""
-    if isinstance(node, exp.Distinct) and len(node.expressions) == 1:
-        return _type_of(node.expressions[0], tables)
-    if not isinstance(node, exp.Column):
-        return _computed_type(node, tables)
-    select = node.find_ancestor(exp.Select)
-    while select is not None:
-        found = {
-            _of_source(source, node, tables) for source in _sources(select) if _may_have(source, node)
-        } - {None}
-        if found:
-            return found.pop() if len(found) == 1 else None
-        select = select.find_ancestor(exp.Select)
-    return None
-
-
-def _sources(select: exp.Expr) -> list[exp.Expr]:
-    from_ = select.args.get("from_")
-    return [each.this for each in ([from_] if from_ else []) + (select.args.get("joins") or [])]
-
-
-def _may_have(source: exp.Expr, column: exp.Column) -> bool:
-    return not column.table or column.table.lower() == source.alias_or_name.lower()
-
-
-def _of_source(source: exp.Expr, column: exp.Column, tables: Tables) -> str | None:
-    """Return the type of a column of one source of a FROM; None where it is not there, or not known."""
-    query: exp.Expr | None = source.this if isinstance(source, exp.Subquery) else None
-    if isinstance(source, exp.Table):
-        query = _with_query(source)
-        if query is None:
-            return tables.get(source.name.lower(), {}).get(column.name.lower())
-    if not isinstance(query, exp.Query):
-        return None
-    for each in query.selects:
-        if each.alias_or_name.lower() == column.name.lower():
-            inner = each.unalias()
-            return _type_of(inner, tables)
-    return None
-
-
-def _computed_type(node: exp.Expr, tables: Tables) -> str | None:
-    """Return the type of what is computed. Counts, and sums of them, are BIGINT."""
-    is_large = any(True for _ in node.find_all(exp.Count, exp.Sum, exp.RowNumber, exp.Rank, exp.DenseRank))
-    names: dict[_Kind | None, str | None] = {
-        "integer": "BIGINT" if is_large else "INTEGER",
-        "numeric": "DECIMAL",
-        "real": "DOUBLE",
-    }
-    return names.get(_kind(node, tables))
-
-
-def _with_query(table: exp.Table) -> exp.Expr | None:
-    """Return the query of WITH that a name in FROM stands for."""
-    at: exp.Expr | None = table
-    while at is not None:
-        with_ = at.args.get("with_")
-        for each in with_.expressions if with_ else ():
-            if each.alias.lower() == table.name.lower() and table.find_ancestor(exp.CTE) is not each:
-                found: exp.Expr = each.this
-                return found
-        at = at.parent
-    return None

@@ -58,6 +58,7 @@ _KNOWN = _words(
 )
 """Functions whose classes matter here: aggregates, window functions, some of one row, and odd ones."""
 
+_AROUND_CALLS = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 _OF_OWN_SYNTAX = _words("CAST EXTRACT OVERLAY POSITION SUBSTRING TRIM TRY_CAST")
 _ORDERED_SETS = {exp.PercentileCont: "PERCENTILE_CONT", exp.PercentileDisc: "PERCENTILE_DISC"}
 _TAKE_LAMBDAS = _words(
@@ -179,6 +180,17 @@ class RelaqsParser(_Parser):
 
     def _parse_grouping_set(self) -> Any:
         return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
+    def _parse_function_call(self, *given: Any, **named: Any) -> Any:
+        """Read a call. How its function was called there is kept: mod(a, b) is a % b to sqlglot."""
+        name = self._curr.text if self._curr is not None else ""
+        found = super()._parse_function_call(*given, **named)
+        call = found
+        while isinstance(call, _AROUND_CALLS):
+            call = call.this
+        if isinstance(call, exp.Expr):
+            call.meta.setdefault("called", name.lower())
+        return found
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         """Read the arguments of a call. An arrow is a lambda's where its function takes one, else JSON's."""

@@ -31,7 +31,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
-from relaqs_engine.sql.dialect import DIALECT, RelaqsParser, tokens_of
+from relaqs_engine.sql.dialect import Relaqs, RelaqsParser, tokens_of
 from relaqs_engine.sql.edits import position_of
 
 MOST_STEPS = 5_000_000
@@ -200,8 +200,8 @@ class _CountingParser(RelaqsParser):
 
     FUNCTIONS: ClassVar = RelaqsParser.FUNCTIONS | _of_several()
 
-    def __init__(self, effort: Effort, token_count: int) -> None:
-        super().__init__(dialect=DIALECT)
+    def __init__(self, effort: Effort, token_count: int, dialect: type[Relaqs] = Relaqs) -> None:
+        super().__init__(dialect=dialect)
         self._effort = effort
         self._open_brackets = 0
         self._steps_left = _STEPS_FOR_ANY + _STEPS_PER_TOKEN * token_count
@@ -242,7 +242,7 @@ def check_parser(file: str) -> None:
         )
 
 
-def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
+def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) -> list[exp.Expr]:
     """Return the statements of a text that is not too large.
 
     Raises:
@@ -252,9 +252,9 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
     check_parser(sqlglot.parser.__file__)
     check_text(sql)
     try:
-        tokens = tokens_of(sql)
+        tokens = dialect().tokenize(sql)
         check_tokens(tokens)
-        parsed = _CountingParser(effort, len(tokens)).parse(tokens, sql)
+        parsed = _CountingParser(effort, len(tokens), dialect).parse(tokens, sql)
         trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, sql) from None

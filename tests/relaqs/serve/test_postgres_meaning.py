@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from benchmarks import postgres_meaning
 from benchmarks.postgres import compare, programs
 from benchmarks.server_process import Running
 
@@ -85,3 +88,24 @@ def test_no_drawn_statement_differs_from_a_real_postgres() -> None:
     assert not different
     assert not refused
     assert counted["equal"] == 250
+
+
+@pytest.mark.skipif(postgres_meaning.installed() is None, reason="no Postgres server is installed")
+def test_no_nested_statement_differs_from_a_real_postgres() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # a short path, which a socket needs
+        tally, different = postgres_meaning.compare(Path(folder), 60, seed=4)
+    said = [(sql, postgres_meaning.verdict(theirs, ours, sql)) for sql, theirs, ours in different]
+    assert not [sql for sql, verdict in said if verdict == "differs"]
+    assert tally["same"] > 45
+
+
+def test_an_error_is_placed_in_what_was_written(connection: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        connection.execute("SELECT 7 / 2, fair FROM trips ORDER BY fare DESC")
+    assert refused.value.diag.statement_position == "15"
+
+
+def test_a_divisor_that_is_zero_in_the_first_rows_is_no_error(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.target = '50%'")
+    sql = "SELECT sum(fare) / count(CASE WHEN id = 119999 THEN 1 END) AS x FROM trips"
+    assert connection.execute(sql).fetchone() is not None

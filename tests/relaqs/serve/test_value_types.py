@@ -195,7 +195,7 @@ NESTED = {
     ],
     "[MAP {'a': 1}, NULL, MAP {}]": [{"a": 1}, None, {}],
     "{'m': MAP {'a': MAP {1: 2}}}": {"m": {"a": {"1": 2}}},
-    "[INTERVAL '25 hours 3 days', NULL]": ["0 mons 3 days 25:00:00", None],
+    "[INTERVAL '25 hours 3 days', NULL]": ["3 days 25:00:00", None],
     "['infinity'::TIMESTAMP, '2020-01-01']": ["infinity", "2020-01-01T00:00:00"],
     "{'day': '10000-01-01'::DATE, 'end': TIME '24:00:00'}": {"day": "10000-01-01", "end": "24:00:00"},
     "row(1, 'x')": {"element1": 1, "element2": "x"},

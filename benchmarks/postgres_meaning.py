@@ -1,0 +1,592 @@
+"""Statements of Postgres, asked of a real Postgres and of `relaqs serve` over the same rows.
+
+    python -m benchmarks.postgres_meaning --statements 3000 --seed 1
+
+A statement that both answer must have the same rows and names of columns. One that the server refuses is
+counted, and so is one that Postgres alone refuses: neither is silent. It needs Debian's package postgresql.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+from relaqs_engine.layouts import add_static
+
+import relaqs
+from benchmarks.server_process import serving
+
+ROWS, FEW = 400, 12
+_T = f"""
+    SELECT i::INTEGER AS id, CASE WHEN i % 7 > 0 THEN (i * 37 % 41 - 20)::INTEGER END AS a,
+        CASE WHEN i % 5 > 0 THEN (i * 7919 % 100003)::BIGINT END AS b,
+        CASE WHEN i % 6 > 0 THEN ((i * 7919) % 2001 / 100.0 - 8)::DECIMAL(9, 2) END AS n,
+        CASE WHEN i % 8 > 0 THEN ((i * 31 % 97) / 8.0 - 5)::DOUBLE END AS x,
+        CASE WHEN i % 9 > 0
+            THEN (['foo', 'Foo bar', 'a_b', 'x%y', '', ' pad ', 'abc', 'né'])[1 + i % 8] END AS s,
+        CASE WHEN i % 11 > 0 THEN DATE '2023-11-20' + (i * 5 % 400)::INTEGER END AS d,
+        CASE WHEN i % 10 > 0 THEN TIMESTAMP '2023-11-20 01:02:03.25' + INTERVAL (i * 7001) SECOND END AS ts,
+        CASE WHEN i % 4 > 0 THEN i % 3 = 0 END AS f
+    FROM range({ROWS}) AS r(i)
+"""
+_U = f"""
+    SELECT i::INTEGER AS a, 'name ' || i AS name, (i * 3 % 7)::INTEGER AS k FROM range(-3, {FEW - 3}) AS r(i)
+"""
+_TABLES = {"t": _T, "u": _U}
+_POSTGRES_TYPES = (
+    "id integer, a integer, b bigint, n numeric(9, 2), x float8, s text, d date, ts timestamp, f boolean",
+    "a integer, name text, k integer",
+)
+
+
+def installed() -> Path | None:
+    """Return the folder of Postgres's programs; None where there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    beside = shutil.which("initdb")
+    return found[-1].parent if found else Path(beside).parent if beside else None
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """Give the address of a Postgres with the tables, which only this machine's sockets reach."""
+    programs = installed()
+    assert programs is not None, "there is no Postgres: apt-get install postgresql"
+    data = folder / "postgres"
+    data.mkdir()
+    prefix: list[str | Path] = []
+    if (
+        shutil.which("runuser") and Path("/root").owner() == Path.home().owner()
+    ):  # Postgres refuses to be root
+        folder.chmod(0o755)
+        shutil.chown(data, "postgres")
+        prefix = ["runuser", "-u", "postgres", "--"]
+    control: list[str | Path]
+    quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/"}
+    subprocess.run(
+        [
+            *prefix,
+            programs / "initdb",
+            "-D",
+            data,
+            "--lc-collate=C",
+            "--lc-ctype=C.UTF-8",
+            "-E",
+            "UTF8",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-N",
+        ],
+        **quiet,
+    )
+    settings = f"-c listen_addresses='' -c unix_socket_directories={data} -c fsync=off -c timezone=UTC"
+    control = [*prefix, programs / "pg_ctl", "-D", data, "-w", "-l", data / "log"]
+    subprocess.run([*control, "-o", settings, "start"], **quiet)
+    address = f"host={data} user=postgres dbname=postgres"
+    try:
+        with psycopg.connect(address, autocommit=True) as connection:
+            for (name, sql), types in zip(_TABLES.items(), _POSTGRES_TYPES, strict=True):
+                connection.execute(f"CREATE TABLE {name} ({types})")
+                with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+                    for row in duckdb.connect().execute(sql).fetchall():
+                        copy.write_row(row)
+        yield address
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **quiet)
+
+
+def lay_out(folder: Path) -> Path:
+    """Write the tables for the server; return their folder."""
+    relaqs.shuffle(duckdb.sql(_T), folder / "t", partitions=8)
+    add_static(duckdb.sql(_U), folder / "u")
+    return folder
+
+
+class Statements:
+    """Draws statements that mean something in Postgres."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def next(self) -> str:
+        """Return one more."""
+        kinds = (
+            self._plain,
+            self._plain,
+            self._grouped,
+            self._grouped,
+            self._whole,
+            self._derived,
+            self._joined,
+        )
+        return str(self._pick(*kinds)())
+
+    def _pick(self, *choices: Any) -> Any:
+        return self._random.choice(choices)
+
+    def _integer(self, depth: int = 2) -> str:
+        if depth <= 0:
+            return str(self._pick("a", "b", "id", self._random.randint(-9, 9), "length(s)"))
+        one, two = self._integer(depth - 1), self._integer(depth - 1)
+        return str(
+            self._pick(
+                *(
+                    f"({one} / {two})",
+                    f"{one} / {self._random.randint(1, 9)}",
+                    f"({one} + {two})",
+                    f"({one} * {two})",
+                ),
+                *(
+                    f"coalesce({one}, {two})",
+                    f"abs({one})",
+                    f"({one} % 7)",
+                    f"nullif({one}, 3)",
+                    "d - date '2023-12-01'",
+                ),
+                *(
+                    f"greatest({one}, {two})",
+                    f"({self._number(depth - 1)})::int",
+                    f"(- {one})",
+                    f"div({one}, 4)",
+                    "strpos(s, 'o')",
+                ),
+                *(
+                    f"CASE WHEN {self._truth(1)} THEN {one} ELSE {two} END",
+                    f"width_bucket(n, -8, 12, {self._random.randint(1, 9)})",
+                ),
+            )
+        )
+
+    def _number(self, depth: int = 2) -> str:
+        if depth <= 0:
+            return str(
+                self._pick(
+                    "n",
+                    "x",
+                    "1.5",
+                    "0.125",
+                    "n::numeric",
+                    "x::numeric",
+                    "a::numeric",
+                    "a::float8",
+                    "x::float",
+                )
+            )
+        one, two = self._number(depth - 1), self._number(depth - 1)
+        places = self._random.randint(0, 4)
+        return str(
+            self._pick(
+                *(
+                    f"({one} / {two})",
+                    f"({one} + {self._integer(depth - 1)})",
+                    f"({one} * 2)",
+                    f"round(({one})::numeric, {places})",
+                ),
+                *(
+                    f"round({one})",
+                    f"floor({one})",
+                    f"({one} / {self._integer(depth - 1)})",
+                    f"trunc(n, {places})",
+                    f"({one} - {two})",
+                ),
+                *(
+                    f"coalesce({one}, 0)",
+                    f"abs({one})",
+                    f"(- {one})",
+                    "extract(second from ts)",
+                    "extract(dow from ts)",
+                ),
+                *(
+                    "extract(year from d)",
+                    "date_part('month', ts)",
+                    "ceil(x)",
+                    "power(n, 2)",
+                    "sign(n)",
+                    "mod(n, 3)",
+                ),
+                *(
+                    "extract(epoch from ts)",
+                    "extract(milliseconds from ts)",
+                    "extract(quarter from d)",
+                    "sqrt(abs(x))",
+                ),
+            )
+        )
+
+    def _text(self) -> str:
+        return str(
+            self._pick(
+                *(
+                    "s",
+                    "upper(s)",
+                    "s || '-' || a",
+                    "a::text",
+                    "n::text",
+                    "x::text",
+                    "f::text",
+                    "d::text",
+                    "ts::text",
+                    "btrim(s)",
+                ),
+                *(
+                    "to_char(d, 'YYYY-MM')",
+                    "to_char(ts, 'YYYY-MM-DD HH24:MI:SS')",
+                    "to_char(n, '999,990.00')",
+                ),
+                *(
+                    "to_char(a, '9999')",
+                    "to_char(x, 'FM999.99')",
+                    "to_char(b, '999,999')",
+                    "to_char(d, 'Mon DD, YYYY')",
+                ),
+                *(
+                    "to_char(d, 'FMMonth FMDD')",
+                    "to_char(d, 'Day')",
+                    "to_char(ts, 'HH12:MI AM')",
+                    "to_char(d, 'Q')",
+                ),
+                *(
+                    "format('%s of %s', a, s)",
+                    "format('%s%%', n)",
+                    "concat(s, a, f)",
+                    "substring(s from 2 for 2)",
+                    "left(s, 2)",
+                ),
+                *(
+                    "substr(s, 0, 3)",
+                    "replace(s, 'o', '0')",
+                    "lpad(a::text, 5, '0')",
+                    "initcap(s)",
+                    "split_part(s, ' ', 1)",
+                ),
+                *(
+                    "regexp_replace(s, 'o+', '0')",
+                    "s::varchar(2)",
+                    "(ts - ts)::text",
+                    "md5(s)",
+                    "concat_ws(',', s, a)",
+                    "s::name",
+                ),
+                *(
+                    "trim(both 'f' from s)",
+                    "coalesce(s, 'none')",
+                    "CASE WHEN f THEN 'yes' ELSE 'no' END",
+                    "reverse(s)",
+                ),
+            )
+        )
+
+    def _moment(self) -> str:
+        return str(
+            self._pick(
+                *(
+                    "d",
+                    "ts",
+                    "date_trunc('month', d)",
+                    "date_trunc('hour', ts)",
+                    "d + 7",
+                    "d + interval '1 month'",
+                    "ts::date",
+                ),
+                *(
+                    "ts - interval '36 hours'",
+                    "date_bin('15 minutes', ts, timestamp '2020-01-01')",
+                    "d::timestamp",
+                ),
+                *(
+                    "ts - timestamp '2023-12-01'",
+                    "age(ts, timestamp '2022-01-01')",
+                    "interval '14 months 3 days'",
+                    "d - 30",
+                ),
+                *(
+                    "to_date('2024-02-03', 'YYYY-MM-DD')",
+                    "ts at time zone 'UTC'",
+                    "date_trunc('week', d)::date",
+                ),
+            )
+        )
+
+    def _truth(self, depth: int = 2) -> str:
+        if depth > 1 and self._random.random() < 0.4:
+            return f"({self._truth(1)} {self._pick('AND', 'OR')} {self._truth(1)})"
+        return str(
+            self._pick(
+                *(
+                    "f",
+                    "NOT f",
+                    "a > 3",
+                    "n < x",
+                    "s LIKE 'f%'",
+                    "s LIKE 'a\\_b'",
+                    "s ILIKE '%BAR'",
+                    "s ~ '^[fF]oo'",
+                    "s ~* 'FOO'",
+                ),
+                *(
+                    "s SIMILAR TO '(f|F)oo%'",
+                    "s SIMILAR TO 'a_b'",
+                    "a IS NULL",
+                    "a IN (1, 2, NULL)",
+                    "a BETWEEN SYMMETRIC 5 AND -5",
+                ),
+                *(
+                    "d >= date '2024-01-01'",
+                    "a IS DISTINCT FROM 3",
+                    "s !~ 'x'",
+                    "b / 2 > 100",
+                    "a / 2 = 1",
+                    "extract(month from d) = 3",
+                ),
+                *(
+                    "a = ANY(ARRAY[1, 2, 3])",
+                    "EXISTS (SELECT 1 FROM u WHERE u.a = t.a)",
+                    "a IN (SELECT u.a FROM u)",
+                    "s > 'a'",
+                ),
+            )
+        )
+
+    def _any(self) -> str:
+        return str(self._pick(self._integer, self._number, self._text, self._moment, self._truth)())
+
+    def _aggregate(self) -> str:
+        number = self._pick("a", "b", "n", "x", "a + 1", "a / 2")
+        return str(
+            self._pick(
+                *(
+                    "count(*)",
+                    f"count({number})",
+                    f"sum({number})",
+                    f"avg({number})",
+                    f"min({number})",
+                    f"max({self._text()})",
+                ),
+                *(
+                    f"sum({number}) / count(*)",
+                    f"sum({number}) / nullif(count(a), 0)",
+                    f"count(*) FILTER (WHERE {self._truth()})",
+                ),
+                *(
+                    "round(avg(x)::numeric, 4)",
+                    "round(avg(n), 3)",
+                    "round(100.0 * count(a) / count(*), 2)",
+                    "count(a) / count(*)",
+                ),
+                *(
+                    "string_agg(s, ',' ORDER BY id)",
+                    "string_agg(s, ',' ORDER BY x DESC, id)",
+                    "bool_or(f)",
+                    "max(d) - min(d)",
+                ),
+                *(
+                    f"stddev({number})",
+                    "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+                    "count(DISTINCT a)",
+                    "max(ts)",
+                ),
+                *(
+                    f"max({number}) / 2",
+                    f"sum({number})::numeric / 7",
+                    "variance(a)",
+                    "corr(a, x)",
+                    "every(f)",
+                    f"coalesce(sum({number}), 0)",
+                ),
+            )
+        )
+
+    def _order(self, key: str) -> str:
+        return f"{key}{self._pick('', ' DESC', ' DESC', ' ASC NULLS FIRST', ' DESC NULLS LAST')}"
+
+    def _where(self) -> str:
+        return f" WHERE {self._truth()}" if self._random.random() < 0.5 else ""
+
+    def _plain(self) -> str:
+        items = ", ".join(self._any() for _ in range(self._random.randint(1, 3)))
+        order = f" ORDER BY {self._order(self._pick('a', 'x', 's', 'd', 'n', 'f'))}, id"
+        limit = f" LIMIT {self._random.randint(1, 50)}" if self._random.random() < 0.6 else ""
+        lock = self._pick("", "", "", " FOR UPDATE", " FOR SHARE")
+        return f"SELECT {items} FROM t{self._where()}{order}{limit}{lock}"
+
+    def _grouped(self) -> str:
+        key = self._pick(
+            "f",
+            "s",
+            "a / 10",
+            "date_trunc('month', d)",
+            "to_char(d, 'YYYY-MM')",
+            "a % 3",
+            "extract(year from d)",
+            "b / 20000",
+        )
+        items = ", ".join(self._aggregate() for _ in range(self._random.randint(1, 3)))
+        having = self._pick("", "", " HAVING count(*) > 10", " HAVING sum(a) / count(*) >= 0")
+        limit = self._pick("", "", " LIMIT 3")
+        rows = f"FROM t{self._where()} GROUP BY 1{having}"
+        return f"SELECT {key} AS k, {items} {rows} ORDER BY {self._order('1')}{limit}"
+
+    def _whole(self) -> str:
+        items = ", ".join(self._aggregate() for _ in range(self._random.randint(1, 3)))
+        return f"SELECT {items} FROM t{self._where()}"
+
+    def _derived(self) -> str:
+        return str(
+            self._pick(
+                "SELECT count, sum FROM (SELECT s, count(*), sum(a) FROM t GROUP BY s) q "
+                f"ORDER BY {self._order('s')}",
+                f"WITH q AS (SELECT a / 3 AS h, {self._aggregate()} AS m FROM t GROUP BY 1) "
+                f"SELECT h / 2, m FROM q ORDER BY {self._order('h')}",
+                f"SELECT max(c) / 3 FROM (SELECT count(*) AS c FROM t{self._where()} GROUP BY a) q",
+                f"SELECT id, row_number() OVER (ORDER BY {self._order('x')}, id) FROM t ORDER BY 1",
+                f"SELECT id, sum(a) OVER (PARTITION BY f ORDER BY id) / 2 FROM t{self._where()} ORDER BY id",
+                f"SELECT id, generate_series(1, {self._pick(1, 2, 3)}) FROM t WHERE id < 5 ORDER BY 1, 2",
+                f"SELECT DISTINCT ON (a) a, x FROM t ORDER BY a, {self._order('x')}, id",
+                f"SELECT lag({self._pick('a', 'x')}) OVER (ORDER BY id) / 2 FROM t ORDER BY id LIMIT 20",
+                f"SELECT {self._integer()} FROM t UNION ALL SELECT k / 2 FROM u ORDER BY 1 DESC",
+                f"SELECT (SELECT max(k) FROM u) / {self._pick(2, 3, 4)}, {self._random.randint(1, 20)} / 4",
+                f"SELECT 1 / {self._pick(0, 2, '0.0')}",
+                f"SELECT {self._integer(1)} / 0 FROM t WHERE {self._truth()}",
+            )
+        )
+
+    def _joined(self) -> str:
+        kind = self._pick("JOIN", "LEFT JOIN")
+        return str(
+            self._pick(
+                f"SELECT u.name, count(*), sum(t.a) / sum(u.k) FROM t {kind} u ON u.a = t.a "
+                f"GROUP BY u.name ORDER BY {self._order('1')}",
+                f"SELECT t.id, u.k / 2, t.a / u.k FROM t {kind} u USING (a) WHERE u.k > 0 ORDER BY t.id",
+                f"SELECT t.id, u.name FROM t {kind} u ON u.a = t.a "
+                f"ORDER BY {self._order('u.name')}, t.id LIMIT 30",
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server says: rows and the names of their columns, or an error."""
+
+    names: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    error: str = ""
+    code: str = ""
+
+
+def ask(connection: psycopg.Connection[Any], sql: str) -> Said:
+    """Return the answer to a statement."""
+    try:
+        cursor = connection.execute(sql)
+        return Said(tuple(each.name for each in cursor.description or ()), tuple(cursor.fetchall()))
+    except psycopg.Error as error:
+        return Said(error=str(error).splitlines()[0], code=error.sqlstate or "?")
+
+
+def verdict(theirs: Said, ours: Said, sql: str) -> str:
+    """Return what two answers to one statement are to each other.
+
+    Postgres computes the columns of rows that a LIMIT leaves out, or not, as it plans. Only it divides by
+    zero then.
+    """
+    if theirs.error and ours.error:
+        return "both refuse"
+    if theirs.error:
+        return "differs" if theirs.code == "22012" and "LIMIT" not in sql else "only Postgres refuses"
+    if ours.error:
+        return "refused"
+    if theirs.names != ours.names:
+        return "differs"
+    alike = len(theirs.rows) == len(ours.rows) and all(map(_same_row, theirs.rows, ours.rows))
+    return "same" if alike else "differs"
+
+
+def _same_row(theirs: Sequence[Any], ours: Sequence[Any]) -> bool:
+    return len(theirs) == len(ours) and all(map(_same, theirs, ours))
+
+
+def _same(theirs: Any, ours: Any) -> bool:
+    if (
+        isinstance(theirs, int | float | Decimal)
+        and isinstance(ours, int | float | Decimal)
+        and not isinstance(theirs, bool)
+    ):
+        return math.isclose(float(theirs), float(ours), rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(theirs, datetime | date | time | timedelta) or theirs is None or isinstance(theirs, bool):
+        return type(theirs) is type(ours) and bool(theirs == ours)
+    return bool(theirs == ours)
+
+
+def compare(
+    folder: Path, statement_count: int, seed: int
+) -> tuple[Counter[str], list[tuple[str, Said, Said]]]:
+    """Return how many statements had which verdict, and those that differ."""
+    tally: Counter[str] = Counter()
+    different: list[tuple[str, Said, Said]] = []
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    with (
+        postgres(folder) as address,
+        serving(lay_out(warehouse), "--threads", "1") as server,
+        psycopg.connect(address, autocommit=True) as real,
+        psycopg.connect(server.address(), autocommit=True) as own,
+    ):
+        draw = Statements(seed)
+        for _ in range(statement_count):
+            sql = draw.next()
+            theirs, ours = ask(real, sql), ask(own, sql)
+            said = verdict(theirs, ours, sql)
+            tally[said] += 1
+            if said != "same":
+                different.append((sql, theirs, ours))
+    return tally, different
+
+
+def main() -> int:
+    """Print the tally, and each statement that differs; return 1 where one does."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--statements", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    if installed() is None:
+        print("there is no Postgres here; apt-get install postgresql")
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        tally, different = compare(Path(folder), asked.statements, asked.seed)
+    refused = Counter(ours.error[:110] for _, theirs, ours in different if ours.error and not theirs.error)
+    for sql, theirs, ours in different:
+        if verdict(theirs, ours, sql) == "differs":
+            pairs = [pair for pair in zip(theirs.rows, ours.rows, strict=False) if not _same_row(*pair)]
+            print(f"DIFFERS {sql}\n  Postgres {theirs.names} {theirs.error} {pairs[0][0] if pairs else ''}")
+            print(
+                f"  relaqs   {ours.names} {pairs[0][1] if pairs else ''} "
+                f"({len(theirs.rows)} and {len(ours.rows)} rows)"
+            )
+    for error, count in refused.most_common(20):
+        example = next(
+            sql for sql, theirs, ours in different if ours.error.startswith(error) and not theirs.error
+        )
+        print(f"refused {count} times: {error}\n  {example}")
+    for error, count in Counter(t.error[:60] for _, t, ours in different if ours.error).most_common(8):
+        print(f"both refuse {count} times: {error}")
+    print(", ".join(f"{name} {count}" for name, count in tally.most_common()))
+    return int(tally["differs"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

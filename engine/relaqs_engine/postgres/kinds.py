@@ -1,0 +1,452 @@
+"""Which kind of type an expression has in Postgres, as far as its meaning depends on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from relaqs_engine.sql.dialect import DIALECT
+
+Kind: TypeAlias = str
+"""int4 (of 16 bits too), int8, numeric, float4, float8, text, bool, other, or one of dates and times."""
+
+TableColumns: TypeAlias = Mapping[str, Mapping[str, str]]
+_Outputs: TypeAlias = dict[str, "Kind | None"]
+
+INTEGERS = frozenset({"int4", "int8"})
+FLOATS = frozenset({"float4", "float8"})
+NUMBERS = INTEGERS | FLOATS | {"numeric"}
+_WIDER = ("int4", "int8", "numeric", "float4", "float8")
+_MOST_SCOPES = 100  # that are looked through for one column
+
+_OF_DUCKDB = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "INT", "UTINYINT", "USMALLINT"), "int4"),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), "int8"),
+    **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL", "NUMERIC"), "numeric"),
+    "FLOAT": "float4",
+    "REAL": "float4",
+    "DOUBLE": "float8",
+    "DOUBLE PRECISION": "float8",
+    "BOOLEAN": "bool",
+    **dict.fromkeys(("VARCHAR", "TEXT", "CHAR", "NAME", "UUID", "JSON", "BPCHAR", "STRING"), "text"),
+    "DATE": "date",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "TIMESTAMPTZ": "timestamptz",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "timestamp"),
+    "INTERVAL": "interval",
+}
+
+_OF_PYTHON: tuple[tuple[type, Kind], ...] = (
+    *((bool, "bool"), (float, "float8"), (Decimal, "numeric"), (datetime, "timestamp"), (date, "date")),
+    *((timedelta, "interval"), (list, "other"), (bytes, "other")),
+)
+
+
+def _each(kind: Kind, names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+_RESULTS = {
+    **_each("int8", "count row_number rank dense_rank count_if count_star regr_count approx_count_distinct"),
+    **_each(
+        "int4", "length char_length character_length octet_length bit_length strlen strpos position instr"
+    ),
+    **_each("int4", "ascii array_length cardinality ntile grouping json_array_length array_position scale"),
+    **_each("float8", "percent_rank cume_dist percentile_cont corr covar_pop covar_samp regr_slope regr_r2"),
+    **_each("float8", "regr_intercept regr_avgx regr_avgy regr_sxx regr_syy regr_sxy date_part random pi"),
+    **_each("float8", "sin cos tan asin acos atan atan2 degrees radians cbrt median quantile_cont"),
+    **_each("float8", "approx_quantile epoch"),
+    **_each(
+        "text", "lower upper substring substr replace concat concat_ws trim ltrim rtrim btrim left right lpad"
+    ),
+    **_each(
+        "text", "rpad repeat reverse initcap translate split_part md5 to_char string_agg listagg chr format"
+    ),
+    **_each("text", "regexp_replace quote_literal overlay to_hex array_to_string dayname monthname strftime"),
+    **_each("text", "json_extract_string typeof version current_user"),
+    **_each("bool", "bool_and bool_or every starts_with regexp_matches isnan isfinite"),
+    **_each("date", "current_date make_date to_date last_day"),
+    **_each("timestamp", "make_timestamp strptime date_bin time_bucket localtimestamp"),
+    **_each("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
+    **_each("timestamptz", "transaction_timestamp"),
+    **_each("interval", "age make_interval justify_days justify_hours justify_interval"),
+    **_each("numeric", "extract div"),
+    **_each(
+        "int4",
+        "year month day hour minute quarter week dayofweek dayofyear datediff date_diff width_bucket",
+    ),
+}
+_AS_ITS_ARGUMENT = frozenset(
+    (
+        *(
+            "min",
+            "max",
+            "any_value",
+            "first",
+            "last",
+            "lag",
+            "lead",
+            "first_value",
+            "last_value",
+            "nth_value",
+        ),
+        *("abs", "nullif", "unnest", "generate_series", "percentile_disc", "mode", "distinct", "arg_min"),
+        *("arg_max", "min_by", "max_by", "quantile_disc"),
+    )
+)
+_AS_ALL_ARGUMENTS = {"coalesce", "greatest", "least", "ifnull", "mod", "gcd", "lcm"}
+_AVERAGES = {"avg", "mean", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"}
+_ROUNDED = {"round", "ceil", "ceiling", "floor", "trunc", "sign"}
+_NOT_WHOLE = {"sqrt", "ln", "exp", "log", "power", "pow", "log10"}
+_WRAPPERS = (exp.Paren, exp.Filter, exp.Window, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls, exp.Order)
+_COMPARISONS = (exp.Predicate, exp.And, exp.Or, exp.Not, exp.Boolean)
+
+
+def name_of(call: exp.Expr) -> str:
+    """Return the name that a function is called by, in lower case; "" for an operator."""
+    if isinstance(call, exp.Anonymous):
+        return str(call.this).lower()
+    if isinstance(call, exp.Trim):
+        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(call.text("position").upper(), "btrim")
+    if (called := call.meta.get("called")) is not None:
+        return str(called)
+    if isinstance(call, exp.Binary | exp.Connector) or not isinstance(call, exp.Func):
+        return ""
+    return str(call.sql_name()).lower()
+
+
+def arguments_of(call: exp.Expr) -> list[exp.Expr]:
+    """Return the arguments of a call in their order."""
+    if isinstance(call, exp.Anonymous):
+        return list(call.expressions)
+    found: list[exp.Expr] = []
+    for name in call.arg_types:
+        given = call.args.get(name)
+        found += [
+            each for each in (given if isinstance(given, list) else [given]) if isinstance(each, exp.Expr)
+        ]
+    return found
+
+
+def argument_of(call: exp.Expr, place: int) -> exp.Expr | None:
+    """Return an argument of a call, counted from 0; None where there are fewer."""
+    given = arguments_of(call)
+    return given[place] if place < len(given) else None
+
+
+def kind_of_type(duckdb_type: str) -> Kind:
+    """Return the kind of a type.
+
+    >>> [kind_of_type(each) for each in ("DECIMAL(9, 2)", "UBIGINT", "BLOB")]
+    ['numeric', 'numeric', 'other']
+    """
+    return _OF_DUCKDB.get(re.sub(r"\(.*\)$", "", duckdb_type.upper()).strip(), "other")
+
+
+def kind_of_value(value: Any) -> Kind | None:
+    """Return the kind of a parameter's value; None for a text, which has the type of what is beside it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "int4" if abs(value) < 1 << 31 else "int8"
+    return next((kind for type_, kind in _OF_PYTHON if isinstance(value, type_)), None)
+
+
+class Kinds:
+    """The kinds of the expressions of one statement.
+
+    Args:
+        columns: the tables' columns and their types in DuckDB, names in lower case.
+        parameters: the kinds of `$1` and those after it.
+        is_estimated: whether the statement is asked of a part of the rows first.
+    """
+
+    def __init__(
+        self, columns: TableColumns, parameters: Sequence[Kind | None] = (), *, is_estimated: bool = False
+    ) -> None:
+        self.is_estimated = is_estimated
+        self._columns = columns
+        self._parameters = parameters
+        self._known: dict[int, Kind | None] = {}
+        self._kept: list[exp.Expr] = []  # so that no other expression gets the same id
+        self._open: set[int] = set()
+
+    def remember(self, tree: exp.Expr) -> None:
+        """Learn the kinds of a statement before a rule changes it."""
+        for node in reversed(list(tree.walk(bfs=True))):
+            if isinstance(node, exp.Condition | exp.Subquery):
+                self.of(node)
+
+    def take_place(self, before: exp.Expr, after: exp.Expr) -> None:
+        """Let an expression have the kind of the one that it stands for."""
+        self._known[id(after)] = self.of(before)
+        self._kept += [before, after]
+
+    def of(self, node: exp.Expr) -> Kind | None:
+        """Return the kind of an expression; None where it is not known, or open as that of a text."""
+        if id(node) not in self._known:
+            self._known[id(node)] = None  # where it refers to itself
+            self._known[id(node)] = self._kind(node)
+            self._kept.append(node)
+        return self._known[id(node)]
+
+    def is_decimal(self, node: exp.Expr) -> bool:
+        """Return whether a NUMERIC of Postgres has all its digits in DuckDB too, and is no DOUBLE."""
+        if self.of(node) in INTEGERS:
+            return True
+        match node:
+            case exp.Column() | exp.Literal():
+                return self.of(node) == "numeric" and "e" not in node.name.lower()
+            case exp.Cast():
+                return kind_of_type(node.args["to"].sql(DIALECT)) == "numeric"
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+                return self.is_decimal(node.this) and self.is_decimal(node.expression)
+            case exp.Neg() | exp.Paren() | exp.Abs() | exp.Sum() | exp.Min() | exp.Max():
+                return self.is_decimal(node.this)
+            case exp.Coalesce() | exp.Nullif():
+                return all(map(self.is_decimal, arguments_of(node)))
+        return False
+
+    def projected(self, key: exp.Expr) -> exp.Expr:
+        """Return the expression that a key of ORDER BY stands for: an output, by its name or place."""
+        select = key.find_ancestor(exp.Select)
+        if select is None:
+            return key
+        if isinstance(key, exp.Literal) and key.is_int and 0 < int(key.name) <= len(select.expressions):
+            return _bare(select.expressions[int(key.name) - 1])
+        if isinstance(key, exp.Column) and not key.table:
+            for item in select.expressions:
+                if isinstance(item, exp.Alias) and item.alias.lower() == key.name.lower():
+                    return _bare(item)
+        return key
+
+    def _kind(self, node: exp.Expr) -> Kind | None:
+        match node:
+            case exp.Column():
+                return self._of_column(node)
+            case exp.Literal():
+                return None if node.is_string else _of_number(node.name)
+            case exp.Cast():
+                return kind_of_type(node.args["to"].sql(DIALECT))
+            case exp.Alias() | exp.Neg() | exp.Ordered() | exp.Distinct():
+                inner = node.this if node.this is not None else (node.expressions or [None])[0]
+                return self.of(inner) if isinstance(inner, exp.Expr) else None
+            case exp.Subquery():
+                return (
+                    next(iter(self.outputs(node.this).values()), None)
+                    if isinstance(node.this, exp.Query)
+                    else None
+                )
+            case exp.Interval():
+                return "interval"
+            case exp.Parameter() | exp.Placeholder():
+                place = (
+                    node.name or node.this.name if isinstance(node.this, exp.Expr) else str(node.this or "")
+                )
+                is_known = place.isdigit() and int(place) <= len(self._parameters)
+                return (self._parameters[int(place) - 1] or None) if is_known else None
+            case exp.Case():
+                branches = [*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")]
+                return self._widest([each for each in branches if each is not None])
+            case exp.If():
+                return self._widest(
+                    [each for each in (node.args.get("true"), node.args.get("false")) if each]
+                )
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv():
+                return self._arithmetic(node)
+            case exp.Pow():
+                return "numeric" if "numeric" in (self.of(node.this), self.of(node.expression)) else "float8"
+            case exp.DPipe():
+                return "text"
+            case exp.AtTimeZone():
+                return "timestamp" if self.of(node.this) == "timestamptz" else "timestamptz"
+            case exp.Array() | exp.Null() | exp.Bracket():
+                return None
+        if isinstance(node, _WRAPPERS):
+            return self.of(node.this)
+        if isinstance(node, _COMPARISONS):
+            return "bool"
+        return self._of_call(node) if isinstance(node, exp.Func) else None
+
+    def _arithmetic(self, node: exp.Expr) -> Kind | None:
+        left, right = self.of(node.this), self.of(node.expression)
+        if left in NUMBERS and right in NUMBERS:
+            return _wider(str(left), str(right))
+        if isinstance(node, exp.Sub) and left == right and left in ("date", "timestamp", "timestamptz"):
+            return "int4" if left == "date" else "interval"
+        if {left, right} == {"date", "interval"}:
+            return "timestamp"
+        for moment, other in ((left, right), (right, left)):
+            if moment in ("date", "timestamp", "timestamptz", "interval"):
+                return moment if other in (*NUMBERS, "interval", None) else None
+        if left is None and right is None:
+            return None
+        known = left if right is None else right
+        open_side = node.expression if right is None else node.this
+        is_open = isinstance(open_side.unnest(), exp.Literal | exp.Parameter | exp.Placeholder)
+        return known if is_open or known == "float8" else None
+
+    def _widest(self, nodes: Sequence[exp.Expr]) -> Kind | None:
+        kinds = {self.of(each) for each in nodes if not isinstance(each, exp.Null)}
+        strings = [each for each in nodes if isinstance(each, exp.Literal) and each.is_string]
+        if len(strings) == len(nodes) and nodes:
+            return "text"
+        if strings:
+            kinds.discard(None)
+        if len(kinds) == 1:
+            return next(iter(kinds))
+        if kinds and kinds <= NUMBERS:
+            return max((str(each) for each in kinds), key=_WIDER.index)
+        return None
+
+    def _of_call(self, call: exp.Expr) -> Kind | None:
+        name = name_of(call)
+        if name in _RESULTS:
+            return _RESULTS[name]
+        given = arguments_of(call)
+        if name in _AS_ALL_ARGUMENTS:
+            return self._widest(given)
+        if name in ("date_trunc", "timezone") and len(given) > 1:
+            kind = self.of(given[1])
+            return "timestamptz" if kind == "date" else kind
+        if not given:
+            return None
+        first = self.of(given[0])
+        if name in _AS_ITS_ARGUMENT:
+            return first
+        if name == "sum":
+            return {"int4": "int8", "int8": "numeric"}.get(first or "", first)
+        if name in _AVERAGES:
+            return "numeric" if first in INTEGERS | {"numeric"} else "float8" if first in FLOATS else first
+        if name in _ROUNDED:
+            has_digits = len([each for each in given if not isinstance(each, exp.Var)]) > 1
+            return "numeric" if first == "numeric" or has_digits else "float8" if first in NUMBERS else first
+        if name in _NOT_WHOLE:
+            return "numeric" if "numeric" in map(self.of, given) else "float8"
+        return None
+
+    def _of_column(self, column: exp.Expr) -> Kind | None:
+        name, table = column.name.lower(), column.text("table").lower()
+        select = column.find_ancestor(exp.Select)
+        for _ in range(_MOST_SCOPES):
+            if select is None:
+                return None
+            sources = self._sources(select)
+            for alias, outputs in sources.items():
+                if table in ("", alias) and name in outputs:
+                    return outputs[name]
+            if not table:
+                for item in select.expressions:
+                    if (
+                        isinstance(item, exp.Alias)
+                        and item.alias.lower() == name
+                        and column.find_ancestor(exp.Alias) is not item
+                    ):
+                        return self.of(item.this)
+            select = select.find_ancestor(exp.Select)
+        return None
+
+    def _sources(self, select: exp.Expr) -> dict[str, _Outputs]:
+        found: dict[str, _Outputs] = {}
+        begin = select.args.get("from_") or select.args.get("from")
+        items = [begin.this] if begin is not None else []
+        items += [join.this for join in select.args.get("joins") or ()]
+        for item in items:
+            for each in [item, *(join.this for join in item.args.get("joins") or ())]:
+                found[each.alias_or_name.lower()] = self._of_source(each)
+        return found
+
+    def _of_source(self, source: exp.Expr) -> _Outputs:
+        alias = source.args.get("alias")
+        renamed = [each.name.lower() for each in alias.args.get("columns") or ()] if alias is not None else []
+        if isinstance(source, exp.Subquery | exp.Lateral):
+            inner = source.this
+            while isinstance(inner, exp.Subquery):
+                inner = inner.this
+            outputs = self.outputs(inner)
+        elif isinstance(source, exp.Table) and isinstance(source.this, exp.Func):
+            kind = self.of(source.this)
+            name = source.alias_or_name.lower() or name_of(source.this)
+            outputs = {name: kind, name_of(source.this): kind}
+            return {renamed[0]: kind} if renamed else outputs
+        elif isinstance(source, exp.Table):
+            outputs = self._of_table(source)
+        elif isinstance(source, exp.Values):
+            rows = [each.expressions for each in source.expressions]
+            outputs = {
+                f"column{place}": self._widest(each) for place, each in enumerate(zip(*rows, strict=False), 1)
+            }
+        else:
+            return {}
+        return {**outputs, **dict(zip(renamed, outputs.values(), strict=False))} if renamed else outputs
+
+    def _of_table(self, table: exp.Expr) -> _Outputs:
+        name = table.name.lower()
+        node: exp.Expr | None = table
+        while node is not None:
+            with_ = node.args.get("with_") or node.args.get("with")
+            for cte in with_.expressions if isinstance(with_, exp.With) else ():
+                if cte.alias.lower() == name:
+                    outputs = self.outputs(cte.this)
+                    names = [each.name.lower() for each in cte.args["alias"].args.get("columns") or ()]
+                    return dict(zip(names, outputs.values(), strict=False)) if names else outputs
+            node = node.parent
+        return {column: kind_of_type(type_) for column, type_ in self._columns.get(name, {}).items()}
+
+    def outputs(self, query: exp.Expr) -> _Outputs:
+        """Return the kinds of the columns of a query, by their names."""
+        if id(query) in self._open:
+            return {}
+        self._open.add(id(query))
+        try:
+            return self._outputs(query)
+        finally:
+            self._open.discard(id(query))
+
+    def _outputs(self, query: exp.Expr) -> _Outputs:
+        if isinstance(query, exp.Subquery):
+            return self.outputs(query.this)
+        if isinstance(query, exp.SetOperation):
+            left, right = self.outputs(query.this), list(self.outputs(query.expression).values())
+            kinds = [_of_both(one, other) for one, other in zip(left.values(), right, strict=False)]
+            return dict(zip(left, kinds, strict=False))
+        if not isinstance(query, exp.Select):
+            return {}
+        found: _Outputs = {}
+        for item in query.expressions:
+            if isinstance(item, exp.Star) or (
+                isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+            ):
+                table = item.text("table").lower()
+                for alias, outputs in self._sources(query).items():
+                    if table in ("", alias):
+                        found |= {name: kind for name, kind in outputs.items() if name not in found}
+                continue
+            name = (item.alias_or_name or name_of(item) or f"?{len(found)}").lower()
+            found[name] = self.of(item)
+        return found
+
+
+def _bare(item: exp.Expr) -> exp.Expr:
+    inner = item.this if isinstance(item, exp.Alias) else item
+    return inner if isinstance(inner, exp.Expr) else item
+
+
+def _of_number(text: str) -> Kind:
+    if not text.isdigit():
+        return "numeric"
+    return "int4" if int(text) < 1 << 31 else "int8" if int(text) < 1 << 63 else "numeric"
+
+
+def _wider(left: Kind, right: Kind) -> Kind:
+    kind = max(left, right, key=_WIDER.index)
+    return "float8" if kind == "float4" and left != right else kind
+
+
+def _of_both(left: Kind | None, right: Kind | None) -> Kind | None:
+    if left == right or left is None or right is None:
+        return left if left == right else None
+    return _wider(left, right) if {left, right} <= NUMBERS else None
