@@ -112,7 +112,7 @@ def _add_rule(copy: Path) -> None:
     insert(
         copy,
         rules,
-        "from relaqs_engine.rewrite.normalize",
+        "from relaqs_engine.rewrite.having_and_limit",
         "from relaqs_engine.rewrite.exists_order import read_no_order_of_exists\n",
     )
     insert(copy, rules, ", check_shape)", ", read_no_order_of_exists")
