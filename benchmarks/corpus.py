@@ -42,8 +42,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "confidence": {"confidence": 0.8, "judged_by": "cells"},
     "one_batch": {"batches": 1},
 }
-_DRAWN = re.compile(r"(?<=[a-z]_)[0-9a-f]{12,}|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|0x[0-9a-f]+|(?<=')/[^']+")
-"""Names that are drawn anew in each process, and paths."""
+_DRAWN = re.compile(
+    r"(?<=[a-z]_)[0-9a-f]{12,}|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|0x[0-9a-f]+"
+    r"|(?<=')\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00|(?<=')/[^']+"
+)
+"""Names that are drawn anew in each process, paths, and the time of the statement."""
 Record = dict[str, Any]
 
 

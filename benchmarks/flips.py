@@ -27,9 +27,9 @@ from relaqs_engine.duck import state_digest
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.build import building
-from relaqs_engine.layouts.first_part import FirstPart
+from relaqs_engine.layouts.footers import RowGroupFile
+from relaqs_engine.layouts.manifest import FirstPart
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.row_group_file import RowGroupFile
 from relaqs_engine.layouts.sampled import sample
 from relaqs_lab.records import RecordFile
 from rich.box import SIMPLE_HEAD

@@ -19,9 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import add_static, append, compact, shuffle
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 
 from benchmarks.coverage_cases import PARTITIONS, once
 from benchmarks.gate_data import Table

@@ -23,7 +23,7 @@ from statistics import median
 
 import duckdb
 from relaqs_engine.duck import Database, DatabaseConfig, quote_text
-from relaqs_engine.layouts import Layout, append, one_pass, read_manifest
+from relaqs_engine.layouts import Layout, append, read_manifest, shuffling
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -78,7 +78,7 @@ class Figures:
 def lay_out(source: Path, into: Path, way: str, options: argparse.Namespace) -> Making:
     """Lay a file out in this process, which does nothing else."""
     if way != WAYS[1]:
-        one_pass.pieces_of = lambda source: None  # type: ignore[assignment]
+        shuffling.pieces_of = lambda source: None  # type: ignore[assignment]
     started, core_started = time.perf_counter(), time.process_time()
     shuffle(
         source,

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import psycopg
 import pyarrow as pa
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_tpch.answers import difference
 
 import relaqs

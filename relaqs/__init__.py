@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
     from relaqs_engine.layouts import Layout, VerifyReport, add_static, compact, verify
-    from relaqs_engine.layouts.cache_entry import CacheEntry
-    from relaqs_engine.layouts.cache_folder import Cache
+    from relaqs_engine.layouts.cache import Cache
+    from relaqs_engine.layouts.cached_files import CacheEntry
     from relaqs_engine.plans.plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
@@ -111,8 +111,8 @@ _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
     "ApproximateColumn": "relaqs_engine.execution.estimate",
     "ArgumentError": "relaqs.arguments",
-    "Cache": "relaqs_engine.layouts.cache_folder",
-    "CacheEntry": "relaqs_engine.layouts.cache_entry",
+    "Cache": "relaqs_engine.layouts.cache",
+    "CacheEntry": "relaqs_engine.layouts.cached_files",
     "ClusterStatus": "relaqs.jobs.job",
     "Expected": "relaqs.prediction.ahead",
     "JobStatus": "relaqs.jobs.job",

@@ -14,9 +14,9 @@ from typing import ParamSpec, TypeVar
 from relaqs_engine import layouts
 from relaqs_engine.errors import naming
 from relaqs_engine.layouts import Layout
-from relaqs_engine.layouts.appending import appendable
+from relaqs_engine.layouts.assignment import Spread
+from relaqs_engine.layouts.growth import appendable
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.layouts.spread import Spread
 
 P = ParamSpec("P")
 Piece = TypeVar("Piece")

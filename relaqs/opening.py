@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, ReadingDatabase
 from relaqs_engine.errors import naming
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
-from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
+from relaqs_engine.layouts.sources import TableSource, found_tables, is_warehouse
 from relaqs_engine.sql.statements import with_tables_shown
 from relaqs_engine.sql.views import check_views
 

@@ -15,7 +15,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.sql.edits import WrittenSql
 from relaqs_engine.sql.statements import with_pivot_values

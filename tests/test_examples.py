@@ -60,7 +60,7 @@ ENGINE = (
     "bounds.value_bounds",
     "catalog.Catalog",
     "layouts.sampled.shuffle",
-    "layouts.static.add_static",
+    "layouts.build.add_static",
     "layouts.verification.verify",
     "plans.schedule.mini_batches",
     "sql.statements.columns_written_out",

@@ -47,8 +47,7 @@ from datetime import datetime
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
+from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS, Column
 
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
 

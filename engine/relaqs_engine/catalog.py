@@ -20,12 +20,12 @@ from pathlib import Path
 from relaqs_engine.duck import DatabaseConfig, FileState, Interrupted, ReadingDatabase
 from relaqs_engine.errors import LayoutError, RelaqsError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
+from relaqs_engine.layouts.folder import layout_folders, settle
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable, measured_beside
+from relaqs_engine.layouts.remote import no_stored_tables, stored_warehouse
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.layouts.stored import no_stored_tables, stored_warehouse
-from relaqs_engine.layouts.together import layout_folders, settle
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 

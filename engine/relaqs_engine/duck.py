@@ -45,7 +45,7 @@ RELATIONS_KEPT = 16  # of each cursor of a closed database, those that were used
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
 ROW_GROUP_PROTOCOL = "rowgroup"
-"""What the names of single row groups begin with, see `layouts/row_group_file.py`."""
+"""What the names of single row groups begin with, see `layouts/footers.py`."""
 
 _CHANGED_BY_ARROW = re.compile(r"(?<![\w\"'])(BIT|BIGNUM|VARIANT|TIME WITH TIME ZONE)(?![\w\"'])")
 

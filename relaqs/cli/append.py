@@ -35,7 +35,7 @@ def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: boo
     none.
     """
     from relaqs_engine.layouts import read_manifest
-    from relaqs_engine.layouts.together import folder_here
+    from relaqs_engine.layouts.folder import folder_here
 
     from relaqs.cli.progress import progress_bar
     from relaqs.laying_out import append as add_rows
@@ -68,8 +68,8 @@ def compact(directory: str | Path, memory_limit: int) -> None:
     it was, or compacted.
     """
     from relaqs_engine.layouts import compact as make_one_file
+    from relaqs_engine.layouts.folder import folder_here
     from relaqs_engine.layouts.manifest_file import tables_at
-    from relaqs_engine.layouts.together import folder_here
 
     from relaqs.cli.progress import progress_bar
 

@@ -17,8 +17,8 @@ from relaqs.cli.parameters import format_option
 from relaqs.memory import amount_bytes
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.cache_entry import CacheEntry
-    from relaqs_engine.layouts.cache_folder import Cache
+    from relaqs_engine.layouts.cache import Cache
+    from relaqs_engine.layouts.cached_files import CacheEntry
 
 _STATES = {
     "current": "current",
@@ -105,7 +105,7 @@ def limit(size: str | None, directory: Path | None) -> None:
 
 
 def _opened(directory: Path | None) -> Cache:
-    from relaqs_engine.layouts.cache_folder import Cache
+    from relaqs_engine.layouts.cache import Cache
 
     opened = Cache(directory)
     opened.sweep()

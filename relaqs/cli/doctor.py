@@ -90,7 +90,7 @@ def _memory() -> Finding:
 
 
 def _disk(cache: Path | None) -> Finding:
-    from relaqs_engine.layouts.cache_folder import Cache
+    from relaqs_engine.layouts.cache import Cache
 
     folder = Cache(cache).directory
     there = next(each for each in (folder, *folder.parents) if each.exists())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size, timezone_option
 from relaqs.cli.watching import watch, watching_options

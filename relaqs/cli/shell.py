@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import click
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
 

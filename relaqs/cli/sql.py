@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.cli.parameters import (
     SqlCommand,

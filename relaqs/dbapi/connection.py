@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.parameters import Parameters
 

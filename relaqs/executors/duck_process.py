@@ -28,7 +28,7 @@ from relaqs_engine.duck import (
     quote_name,
 )
 from relaqs_engine.errors import BrokenDatabaseError, DataError, naming
-from relaqs_engine.layouts.intact import HOW_TO_MEND
+from relaqs_engine.layouts.manifest_file import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.plan import Hoist
 

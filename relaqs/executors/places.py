@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 SLICE_SECONDS = 0.03  # most tasks are over by then
 OVERDUE_SECONDS = 1.0  # after which a whole that was predicted to be short counts as a long one

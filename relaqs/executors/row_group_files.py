@@ -15,7 +15,7 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 from relaqs_engine.duck import ROW_GROUP_PROTOCOL, FileState, state_digest
-from relaqs_engine.layouts.row_group_file import RowGroupFile, end_of_file
+from relaqs_engine.layouts.footers import RowGroupFile, end_of_file
 
 
 class RowGroupFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types

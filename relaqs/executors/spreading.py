@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic
 
-from relaqs_engine.layouts.spread import Item, Made
+from relaqs_engine.layouts.assignment import Item, Made
 
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache import Cache
 
 from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs.plugins import needed

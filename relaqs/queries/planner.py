@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, fault_of, is_strict, naming
-from relaqs_engine.layouts.retired import InUse
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+from relaqs_engine.layouts.folder import InUse
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import OnlinePlan, WholePlan

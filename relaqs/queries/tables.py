@@ -25,13 +25,11 @@ from dataclasses import dataclass, replace
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, Cursor, FileState, Interrupted, ReadingDatabase
 from relaqs_engine.errors import named
-from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, opened_table, reopened_table
-from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.cache import CacheUse, LayingOut, Opening, lay_out, opened_table, reopened_table
+from relaqs_engine.layouts.folder import settle
+from relaqs_engine.layouts.manifest import FirstPart, Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.layouts.together import settle
 
 from relaqs.executors import Executor
 from relaqs.jobs.threads import background_thread

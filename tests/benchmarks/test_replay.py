@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN

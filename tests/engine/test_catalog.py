@@ -12,9 +12,7 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.layouts.cache import Opening, suitable_partitions
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening, suitable_partitions
 from relaqs_engine.stores.mirror import default_cache_directory
 
 ROWS = pa.table({"id": range(20_000)})

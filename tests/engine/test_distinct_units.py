@@ -17,9 +17,9 @@ from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_
 from relaqs_engine.layouts import Layout, read_manifest, verify
 from relaqs_engine.layouts import distinct as distinct_module
 from relaqs_engine.layouts import one_pass as one_pass_module
-from relaqs_engine.layouts.distinct import FEW_VALUES, GROUPED_ROWS
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
+from relaqs_engine.layouts.statistics import FEW_VALUES, GROUPED_ROWS
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import IntervalRequest

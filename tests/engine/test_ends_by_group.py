@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 from relaqs_engine.layouts import Layout, read_manifest, verify
-from relaqs_engine.layouts import ends_by_group as ends_module
+from relaqs_engine.layouts import statistics as ends_module
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import EndsByGroup

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.layouts import add_static, append, compact, shuffle
-from relaqs_engine.layouts.encodings import Encodings
+from relaqs_engine.layouts.pieces import Encodings
 from relaqs_engine.plans.plan import Mode, OutputKind
 
 from relaqs import connect

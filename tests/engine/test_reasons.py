@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate, Reason, text_of
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.layouts.static import add_static
+from relaqs_engine.layouts.build import add_static
 
 from tests.conftest import Oracle
 from tests.engine.world import World

@@ -16,9 +16,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import FoldedPlan

@@ -257,7 +257,7 @@ def test_two_names_of_one_file_share_a_layout(tmp_path: Path, trips: Path, annou
 def test_a_layout_whose_files_changed_says_so_once_and_is_refreshed(
     connect: Connect, trips: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("relaqs_engine.layouts.cache._LOOK_SECONDS", 0.0)
     with connect(trips) as db:
         old = db.lay_out("trips")
         before = ask(db)
@@ -279,7 +279,7 @@ def test_a_layout_whose_files_changed_says_so_once_and_is_refreshed(
 def test_a_copy_whose_file_changed_says_so(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("relaqs_engine.layouts.cache._LOOK_SECONDS", 0.0)
     path, row = tmp_path / "trips.json", '{"zone": 1, "fare": 2, "more": {"whole": 3}}\n'  # is copied
     path.write_text(row)
     with connect(path) as db:

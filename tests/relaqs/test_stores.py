@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from relaqs_engine.layouts import store_writing
+from relaqs_engine.layouts import remote
 from relaqs_engine.layouts.manifest_file import manifest_text
 from relaqs_engine.layouts.reads import Read, TableRead
 from relaqs_engine.stores import mirror
@@ -255,7 +255,7 @@ def test_what_a_dead_writer_left_is_removed_when_it_is_old(
     table.put(left, b"half a layout")
     lay_out(bucket)
     assert left in [each.key for each in table.below()]  # it may be of a writer that is at work
-    monkeypatch.setattr(store_writing, "LEFT_BEHIND", -timedelta(days=1))
+    monkeypatch.setattr(remote, "LEFT_BEHIND", -timedelta(days=1))
     lay_out(bucket, force=True)
     assert left not in [each.key for each in table.below()]
 

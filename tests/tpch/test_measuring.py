@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from relaqs_engine.layouts.sealed import SEAL, seal
+from relaqs_engine.layouts.checksums import SEAL, seal
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_lab.simulation.study import agreement
 from relaqs_tpch.metered_executor import MeteredExecutor

@@ -18,7 +18,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.duck import Cursor, quote_name
 from relaqs_engine.execution.estimate import Estimate, Reason, approximate_columns
-from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import STATE
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, time_sql
 from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan

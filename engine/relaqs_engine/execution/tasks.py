@@ -16,9 +16,15 @@ from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import parquet_rows
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout, Partition, counted_together
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    SOON_SECONDS,
+    Layout,
+    Partition,
+    counted_together,
+    scan_core_seconds,
+)
 from relaqs_engine.layouts.reads import LaidOutRead, read_of_copy, read_of_outliers, read_of_partitions
-from relaqs_engine.layouts.scan_cost import SOON_SECONDS, scan_core_seconds
 from relaqs_engine.plans.aggregate import (
     FAN_OUT,
     RANGE_HIGH,

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.appending import append
-    from relaqs_engine.layouts.compacting import compact
+    from relaqs_engine.layouts.build import add_static
+    from relaqs_engine.layouts.growth import append, compact
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.manifest_file import read_manifest
     from relaqs_engine.layouts.sampled import shuffle
-    from relaqs_engine.layouts.static import add_static
     from relaqs_engine.layouts.verification import VerifyReport, verify
 
 __all__ = ["Layout", "VerifyReport", "add_static", "append", "compact", "read_manifest", "shuffle", "verify"]
@@ -25,9 +24,9 @@ __getattr__, __dir__ = on_first_use(
     {
         "Layout": "relaqs_engine.layouts.manifest",
         "VerifyReport": "relaqs_engine.layouts.verification",
-        "add_static": "relaqs_engine.layouts.static",
-        "append": "relaqs_engine.layouts.appending",
-        "compact": "relaqs_engine.layouts.compacting",
+        "add_static": "relaqs_engine.layouts.build",
+        "append": "relaqs_engine.layouts.growth",
+        "compact": "relaqs_engine.layouts.growth",
         "read_manifest": "relaqs_engine.layouts.manifest_file",
         "shuffle": "relaqs_engine.layouts.sampled",
         "verify": "relaqs_engine.layouts.verification",

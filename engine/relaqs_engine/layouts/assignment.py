@@ -3,17 +3,52 @@
 Partition and block must not come from the same bits. `h % 100` and `h % 64` share a factor of 4, so each
 partition would have only 16 of the 64 blocks. The block is the hash's lowest 6 bits. The partition is what
 remains after the lowest 20 bits are dropped.
+
+**Spread.** Work that is spread over threads of the caller: this package starts none of its own.
+
+Whoever lays tables out on several cores hands in a `Spread` (`relaqs/laying_out.py` has one over a pool of
+threads). Without it, everything runs on the calling thread, and every byte that is written is the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from relaqs_engine.duck import Cursor, quote_name
-from relaqs_engine.layouts.key_types import hashed_type
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout, hashed_type
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+class Spread(Protocol):
+    """Runs the same work on many items, on as many threads as there are."""
+
+    def __call__(
+        self, work: Callable[[Item], Made], items: Iterable[Item], most: int
+    ) -> Generator[Made, None, None]:
+        """Yield what the work makes of each item, in the order of the items.
+
+        An error of an item is raised in its turn. Once the generator is closed, no item is being worked on.
+
+        Args:
+            work: must be safe to run on several items at once.
+            items: are taken one after another, as they are needed.
+            most: how many items may be worked on or finished and not yet yielded; at least 1.
+        """
+        ...
+
+
+def in_turn(
+    work: Callable[[Item], Made], items: Iterable[Item], most: int = 1
+) -> Generator[Made, None, None]:
+    """Yield what the work makes of each item, on the calling thread."""
+    for item in items:
+        yield work(item)
+
 
 HASH_SCHEME = (
     "u = duckdb hash(xor(hash(unit), blake2b-64(seed))); partition = (u >> 20) % partitions; block = u & 63"

@@ -1,4 +1,9 @@
-"""What all ways of laying a table out share: opening the source and the folder, and closing the layout."""
+"""What all ways of laying a table out share: opening the source and the folder, and closing the layout.
+
+- `add_static`: a table that is read whole, a small one, joined to those that are sampled.
+- `new_files`: which files of a source a table does not have yet. Each layout knows the files that its rows
+  came from.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +15,76 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, CivilTime, Cursor, FileState, open_for_writing
-from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.distinct import with_counted_values, with_values_by_group
-from relaqs_engine.layouts.ends_by_group import with_ends_by_group
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.folder import Writing, writing
-from relaqs_engine.layouts.heavy_files import with_heavy_units
-from relaqs_engine.layouts.manifest import Column, Layout, Partition
-from relaqs_engine.layouts.new_files import given_files
-from relaqs_engine.layouts.outlier_files import outlier_index
-from relaqs_engine.layouts.outlier_units import with_outlier_units
-from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
-from relaqs_engine.layouts.statistics import column_statistics
-from relaqs_engine.layouts.store_writing import writing_to_store
-from relaqs_engine.layouts.together import layout_folders, settle
+from relaqs_engine.duck import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    DUCKDB_VERSION,
+    CivilTime,
+    Cursor,
+    FileState,
+    open_for_writing,
+)
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.folder import Writing, layout_folders, settle, writing
+from relaqs_engine.layouts.heavy_units import with_heavy_units
+from relaqs_engine.layouts.manifest import Column, FirstPart, Layout, Partition
+from relaqs_engine.layouts.outliers import outlier_index, with_outlier_units
+from relaqs_engine.layouts.parquet import copy_to_parquet, settled
+from relaqs_engine.layouts.remote import writing_to_store
+from relaqs_engine.layouts.sources import (
+    FileSource,
+    ParquetSource,
+    TableSource,
+    find_files,
+    fingerprint,
+    is_path,
+    layout_folder,
+    open_source,
+)
+from relaqs_engine.layouts.statistics import (
+    column_statistics,
+    with_counted_values,
+    with_ends_by_group,
+    with_values_by_group,
+)
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
+
+
+def given_files(source: TableSource) -> tuple[FileState, ...]:
+    """Return the states of the files that a source names, () where it is none of files."""
+    if not is_path(source) or layout_folder(source) is not None:
+        return ()
+    return fingerprint(find_files(source))
+
+
+def new_files(source: FileSource, held: Layout) -> list[Path]:
+    """Return the files of a source that a table was not made of.
+
+    Raises LayoutError where a file that it was made of has changed or is gone, or where the table does not
+    know its files.
+    """
+    known = {path: (path, size, modified_ns) for path, size, modified_ns in held.source_files}
+    if not known:
+        raise LayoutError(
+            f"{held.directory} does not say of which files it was made; lay it out again from files, or "
+            "append without asking for new files only"
+        )
+    found = {state[0]: state for state in fingerprint(find_files(source))}
+    changed = [path for path, state in known.items() if found.get(path, state) != state]
+    gone = [path for path in known if path not in found and _is_below(path, found)]
+    if changed or gone:
+        what = f"{changed[0]} changed" if changed else f"{gone[0]} is gone"
+        raise LayoutError(
+            f"{what} since its rows went into {held.directory}, and rows are only added here; lay the table "
+            "out again with `relaqs shuffle --force`"
+        )
+    return [Path(path) for path in found if path not in known]
+
+
+def _is_below(path: str, found: dict[str, FileState]) -> bool:
+    """Whether a file lies in a folder that other files of the source are in."""
+    return any(Path(other).parent == Path(path).parent for other in found)
+
 
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
@@ -183,3 +241,35 @@ def _target(into: str | Path, *, force: bool, waits: bool) -> AbstractContextMan
         return writing_to_store(address, mirror_root(default_cache_directory()), force=force)
     settle(layout_folders(Path(os.path.abspath(into))))
     return writing(into, force=force, waits=waits)
+
+
+def add_static(
+    source: TableSource,
+    into: str | Path,
+    *,
+    force: bool = False,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    threads: int | None = None,
+) -> Layout:
+    """Return the layout of a table stored in one file. The folder's name becomes the table's name.
+
+    It takes the same sources as `shuffle`, keeps the same promises and raises the same errors. The table may
+    be empty.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     layout = add_static(pa.table({"zone": [1, 2], "city": ["Oslo", "Bergen"]}), f"{folder}/zones")
+    >>> layout.kind, layout.row_count, layout.column("city").maximum
+    ('static', 2, 'Oslo')
+    """
+    with building(source, into, force=force, memory_limit_bytes=memory_limit_bytes, threads=threads) as build:
+        return store_whole(build)
+
+
+def store_whole(build: Build) -> Layout:
+    """Write an opened source as a static layout, and return it."""
+    file = build.target.parts / "part-00000.parquet"
+    copy_to_parquet(build.cursor, f"SELECT * FROM {build.source.sql}", file)
+    rows = build.source.row_count
+    return build.publish("static", (settled(build.cursor, build.target, file, rows, unit_count=rows),))

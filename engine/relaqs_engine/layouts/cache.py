@@ -1,19 +1,37 @@
 """What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Files are read where they lie, until there is a layout of them. So are DuckDB files, and data in memory. What
-can be read only once is first copied to Parquet.
-The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Of a source only the
-newest state is kept, and of the same files one layout, whatever names they are opened by.
+Files are read where they lie, until there is a layout of them. So are DuckDB files, and data in memory.
+What can be read only once is first copied to Parquet. The cache has layouts and copies, see
+`cached_files.py`. It may be deleted at any time. Of a source only the newest state is kept, and of the
+same files one layout, whatever names they are opened by.
+
+**The cache as a whole**: what is in it, what it may take, and what is removed from it. Several processes
+use it at once, and what one of them uses is never removed, by this process or by another. A session holds
+a shared lock on each folder that it reads. Whoever removes a folder needs the lock alone. The system drops
+the locks of a process that dies. A removal is one rename, so that a layout is there whole or not at all.
+
+**Copies of what lies in object stores and on web servers** are entries too (see `stores/mirror.py`). An
+entry is all that was fetched of one table, or of the files in one folder. Its small records stay when its
+copies are removed: a session that is open may fetch the same bytes again.
+
+**A folder for what belongs to one session**: copies of data that no later session could recognise.
+
+    CACHE/sessions/<random>/    locked by the process that made it, for as long as it lives
+
+The next session that makes a folder removes those that nobody holds.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,18 +46,34 @@ from relaqs_engine.duck import (
     open_for_writing,
 )
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.cache_entry import tidy
-from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.cached_files import CachedFiles, one_at_a_time
-from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import FileKind, kind_of
-from relaqs_engine.layouts.folder import write_errors
+from relaqs_engine.file_locks import Lock, lock
+from relaqs_engine.layouts.assignment import Spread, in_turn
+from relaqs_engine.layouts.cached_files import (
+    CachedFiles,
+    CacheEntry,
+    SourceRecord,
+    entries_in,
+    has_rubbish,
+    one_at_a_time,
+    size_in_words,
+    tidy,
+    time_of,
+)
+from relaqs_engine.layouts.file_kinds import (
+    DuckTable,
+    FileKind,
+    change_in_words,
+    duck_table,
+    is_duck_file,
+    kind_of,
+)
+from relaqs_engine.layouts.folder import locked, write_errors, write_text
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.manifest_file import read_manifest
-from relaqs_engine.layouts.plain import PlainTable, plain_table
+from relaqs_engine.layouts.plain import PlainTable, plain_table, table_in_file, table_in_memory, table_of_text
+from relaqs_engine.layouts.remote import address_of_copies, may_be_folder, stored_again, stored_layout
 from relaqs_engine.layouts.sources import (
     BrokenSource,
     TableSource,
@@ -52,15 +86,397 @@ from relaqs_engine.layouts.sources import (
     parquet_source,
     the_only,
 )
-from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.stored import may_be_folder, stored_again, stored_layout
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.mirror import mirror_root
-from relaqs_engine.stores.objects import fetch_whole
+from relaqs_engine.stores.mirror import (
+    are_read,
+    copies_in,
+    default_cache_directory,
+    held_bytes,
+    mirror_root,
+    remove_copies,
+)
+from relaqs_engine.stores.objects import OBJECTS_PREFIX, addresses_in, fetch_whole
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import Build, Progress
-    from relaqs_engine.layouts.first_part import FirstPart
+    from relaqs_engine.layouts.manifest import FirstPart
+
+
+class SessionFolder:
+    """A folder that is made when it is first asked for, and removed with its session."""
+
+    def __init__(self, cache_directory: Path) -> None:
+        self._all = _all_folders(cache_directory)
+        self._path: Path | None = None
+        self._removing: weakref.finalize[[Path, Lock], SessionFolder] | None = None
+
+    @property
+    def path(self) -> Path:
+        """Return the folder, which exists."""
+        if self._path is None:
+            self._all.mkdir(parents=True, exist_ok=True)
+            with locked(self._all, wait=True):  # so that nobody sweeps it before it is locked itself
+                self._path = self._all / secrets.token_hex(8)
+                self._path.mkdir()
+                held = lock(self._path)
+            self._removing = weakref.finalize(self, _remove, self._path, held)
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it. The second call does nothing."""
+        if self._removing is not None:
+            self._removing()
+
+
+def _remove(folder: Path, held: Lock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    held.release()
+
+
+def _all_folders(cache_directory: Path) -> Path:
+    return Path(os.path.abspath(cache_directory)) / "sessions"
+
+
+def sweep_sessions(cache_directory: Path) -> None:
+    """Remove the folders of sessions that have died."""
+    folder = _all_folders(cache_directory)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    with locked(folder, wait=True):
+        for entry in folder.iterdir():
+            with suppress(OSError):
+                _remove(entry, lock(entry, wait=False))
+
+
+def fetched_entries(root: Path) -> Iterator[CacheEntry]:
+    """Yield what was fetched into the folder of all copies."""
+    for folder in _folders(root):
+        copies = dict(copies_in(folder))
+        if not (byte_count := sum(map(held_bytes, copies.values()))):
+            continue
+        with suppress(FileNotFoundError):
+            yield CacheEntry(
+                folder,
+                "copy",
+                _names(folder),
+                "far",
+                None,
+                byte_count,
+                made_at=time_of(folder.stat().st_mtime),
+                used_at=time_of(max(state.st_atime for state in copies.values())),
+                is_in_use=are_read(root, copies),
+            )
+
+
+def remove_fetched(root: Path, folder: Path) -> bool:
+    """Remove the copies in an entry's folder, but those that are read now. Return whether all are gone."""
+    return remove_copies(root, (path for path, _ in copies_in(folder)))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    for folder in _inside(root):
+        if folder.name.startswith(OBJECTS_PREFIX):
+            yield folder
+        else:
+            yield from _inside(folder)
+
+
+def _inside(folder: Path) -> list[Path]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return [Path(each) for each in os.scandir(folder) if each.is_dir() and not each.name.startswith(".")]
+    return []
+
+
+def _names(folder: Path) -> tuple[str, ...]:
+    """Return the addresses that an entry is called by: of the folder or the table, then of its files."""
+    if not folder.name.startswith(OBJECTS_PREFIX):
+        return tuple(map(str, address_of_copies(folder)))
+    found = addresses_in(folder)
+    return tuple(dict.fromkeys(map(str, [*(each.parent for each in found[:1]), *found])))
+
+
+_HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
+_LIMIT_NAME = "limit.json"
+_REMOVING_PREFIX = ".removing-"
+
+
+class Cache:
+    """The folder that keeps layouts of plain files, and copies of files that cannot be read where they lie.
+
+    What was fetched of object stores is in it, too.
+
+    Args:
+        directory: the folder. By default $RELAQS_CACHE or ~/.cache/relaqs.
+
+    >>> import duckdb, relaqs
+    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_parquet("numbers.parquet")
+    >>> with relaqs.connect("numbers.parquet", cache_directory="cache") as db:
+    ...     layout = db.lay_out("numbers")
+    >>> cache = relaqs.Cache("cache")
+    >>> [(entry.kind, entry.state, entry.row_count) for entry in cache.entries()]
+    [('layout', 'current', 1000)]
+    >>> cache.set_limit(20_000_000_000)
+    ()
+    >>> len(cache.remove(cache.find("numbers.parquet"))), cache.entries()
+    (1, ())
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        self.directory = Path(os.path.abspath(directory or default_cache_directory()))
+
+    def entries(self) -> tuple[CacheEntry, ...]:
+        """Return what is in the cache, the last used first."""
+        found = [entry for home in self._homes() for entry in entries_in(home)]
+        found += fetched_entries(mirror_root(self.directory))
+        return tuple(sorted(found, key=lambda entry: entry.used_at, reverse=True))
+
+    def find(self, *names: str | os.PathLike[str]) -> tuple[CacheEntry, ...]:
+        """Return the entries that are called by one of these names, or made of one of these sources.
+
+        Args:
+            names: file names without endings, such as "trips"; or paths of sources, or of entries.
+
+        Raises:
+            LayoutError: there is nothing by one of the names.
+        """
+        entries = self.entries()
+        found: dict[Path, CacheEntry] = {}
+        for name in (os.fspath(name) for name in names):
+            chosen = [entry for entry in entries if entry.is_called(name)]
+            if not chosen:
+                raise LayoutError(
+                    f"there is nothing of {name!r} in the cache {self.directory}; `relaqs cache ls` shows "
+                    "what there is"
+                )
+            found |= {entry.path: entry for entry in chosen}
+        return tuple(found.values())
+
+    def remove(self, entries: Iterable[CacheEntry]) -> tuple[CacheEntry, ...]:
+        """Remove entries, and return those that were removed. One that an open session reads stays."""
+        return tuple(entry for entry in entries if self._remove(entry))
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Return what the cache may take. None: anything."""
+        path = self.directory / _LIMIT_NAME
+        try:
+            limit = json.loads(path.read_text(encoding="utf-8"))["limit_bytes"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            limit = None
+        if not isinstance(limit, int):
+            raise LayoutError(f"{path} holds no limit; set one with `relaqs cache limit`, e.g. 20GB")
+        return limit
+
+    def set_limit(self, limit_bytes: int | None) -> tuple[CacheEntry, ...]:
+        """Keep the cache below a size from now on, and return what was removed for it.
+
+        Whenever something new does not fit beside the rest, what was not used for the longest time is
+        removed. Nothing is removed that an open session reads.
+
+        Args:
+            limit_bytes: the size. None: there is no limit.
+        """
+        if limit_bytes is None:
+            (self.directory / _LIMIT_NAME).unlink(missing_ok=True)
+            return ()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_text(self.directory / _LIMIT_NAME, json.dumps({"limit_bytes": limit_bytes}))
+        entries = self.entries()
+        excess = sum(entry.byte_count for entry in entries) - limit_bytes
+        return tuple(self._removed_until(excess, entries))
+
+    def free(self, needed_bytes: int) -> None:
+        """Remove what was not used for the longest time until so much more fits, as far as that goes."""
+        if (limit := self.limit_bytes) is not None:
+            entries = self.entries()
+            excess = sum(entry.byte_count for entry in entries) + needed_bytes - limit
+            list(self._removed_until(excess, entries))
+
+    def make_room(self, needed_bytes: int, what: str, announce: Callable[[str], None]) -> None:
+        """Remove what was not used for the longest time, until so much more fits into the limit.
+
+        Raises LayoutError, and removes nothing, if it cannot fit. what: what needs room, in words.
+        """
+        if (limit := self.limit_bytes) is None:
+            return
+        entries = self.entries()
+        excess = sum(entry.byte_count for entry in entries) + needed_bytes - limit
+        in_use = sum(entry.byte_count for entry in entries if entry.is_in_use)
+        if excess > 0 and in_use + needed_bytes > limit:
+            used = f", where open sessions use {size_in_words(in_use)}" if in_use else ""
+            raise LayoutError(
+                f"{what} needs about {size_in_words(needed_bytes)}; the cache {self.directory} is limited to "
+                f"{size_in_words(limit)}{used}; raise that with `relaqs cache limit`"
+            )
+        for entry in self._removed_until(excess, entries):
+            size = size_in_words(entry.byte_count)
+            announce(
+                f"removed the {entry.kind} of {entry.source} ({size}) to keep the cache within its limit"
+            )
+
+    def forget_earlier(self, name: str, present: Path) -> None:
+        """Remove what was made of earlier states of a source.
+
+        Args:
+            name: of the source, as in `CacheEntry.names`.
+            present: the folder of what is made of its present state.
+        """
+        for home in self._homes():
+            record = None if home == present else SourceRecord.read(home)
+            if record is not None and record.is_earlier(name):
+                self.remove(entries_in(home))
+
+    def sweep(self) -> None:
+        """Remove what processes left that were killed. What a process is still at work on stays."""
+        for left in self._inside(_REMOVING_PREFIX):
+            shutil.rmtree(left, ignore_errors=True)
+        for home in self._homes():
+            if has_rubbish(home):
+                self._tidy(home)
+        sweep_sessions(self.directory)
+
+    def _homes(self) -> list[Path]:
+        return [path for path in self._inside("") if _HOME.fullmatch(path.name)]
+
+    def _inside(self, prefix: str) -> Iterator[Path]:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.directory) as inside:
+            for entry in inside:
+                if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
+                    yield Path(entry.path)
+
+    def _removed_until(self, excess: int, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
+        """Remove so many bytes, beginning with what was not used for the longest time, and yield it."""
+        for entry in sorted(entries, key=lambda entry: entry.used_at):
+            if excess <= 0:
+                return
+            if self._remove(entry):
+                excess -= entry.byte_count
+                yield entry
+
+    def _remove(self, entry: CacheEntry) -> bool:
+        """Remove an entry unless it is in use. Return whether it is gone."""
+        if entry.is_far:
+            return remove_fetched(mirror_root(self.directory), entry.path)
+        folder = entry.path
+        aside = self.directory / f"{_REMOVING_PREFIX}{secrets.token_hex(8)}"
+        try:
+            with locked(folder, wait=False):
+                folder.rename(aside)
+            self._clear(aside, folder.parent)
+        except FileNotFoundError:
+            return True
+        except (LayoutError, PermissionError):
+            return False
+        except BaseException:
+            self._clear(aside, folder.parent)  # ctrl-C may come before the rename has returned
+            raise
+        return True
+
+    def _clear(self, aside: Path, home: Path) -> None:
+        """Remove a folder that was put aside, and what it leaves of no use in the folder that it was in."""
+        shutil.rmtree(aside, ignore_errors=True)
+        if home != self.directory:
+            self._tidy(home)
+
+    def _tidy(self, home: Path) -> None:
+        """Remove what is of no use in a folder of the cache, unless a process is at work in it."""
+        with suppress(LayoutError, OSError), one_at_a_time(home, wait=False):
+            tidy(home)
+
+
+_LOOK_SECONDS = 1.0
+
+
+class CacheUse:
+    """The folders of the cache that a session reads, and what of the user's they stand for.
+
+    Attributes:
+        cache: the cache.
+        folder: for copies that no later session recognises.
+    """
+
+    def __init__(self, cache: Cache | None = None) -> None:
+        self.cache = cache or Cache()
+        self.folder = SessionFolder(self.cache.directory)
+        self._held: dict[Path, Lock] = {}
+        self._read: dict[str, CachedFiles] = {}
+        self._named: dict[str, object] = {}
+        self._told: set[str] = set()
+        self._looked_at = float("-inf")
+
+    def hold(self, folder: Path) -> bool:
+        """Keep a folder until `release`, and note that it was used now. Return whether it is there."""
+        if folder not in self._held:
+            try:
+                held = lock(folder, shared=True)
+            except FileNotFoundError:
+                return False
+            if not held.is_on(folder) or self._held.setdefault(folder, held) is not held:
+                held.release()
+        if is_there := folder in self._held:
+            _note_use(folder)
+        return is_there
+
+    def let_go(self, folder: Path) -> None:
+        """Hold a folder no more."""
+        if (held := self._held.pop(folder, None)) is not None:
+            held.release()
+
+    def release(self) -> None:
+        """Hold nothing any more, and remove the folder."""
+        for folder in list(self._held):
+            self.let_go(folder)
+        self.folder.remove()
+
+    def __del__(self) -> None:
+        self.release()
+
+    def names(self, table: str, source: object) -> None:
+        """Note what the user named as a table."""
+        self._named[table] = source
+
+    def source_of(self, table: str) -> object | None:
+        """Return what the user named as a table, None for a table of a warehouse."""
+        return self._named.get(table)
+
+    def reads(self, cached: CachedFiles) -> None:
+        """Note that a table is read from the cache, and remove what there is of its earlier states."""
+        if cached.home.parent != self.cache.directory:
+            return
+        with suppress(OSError):  # a cache that may only be read
+            cached.record()
+        self._read[cached.table] = cached
+        self._told.discard(cached.table)
+        self.cache.forget_earlier(cached.name, cached.home)
+
+    def news(self, now_seconds: float) -> Iterator[str]:
+        """Yield once, of each table that is read in the place of files that have changed since, what changed.
+
+        The files are looked at once a second at most. now_seconds: on any clock.
+        """
+        if now_seconds - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now_seconds
+        for table, cached in list(self._read.items()):
+            if table not in self._told and (change := _first_change(cached)):
+                self._told.add(table)
+                yield f'{change}; answers stay about the rows of before; db.refresh("{table}") takes the new'
+
+
+def _first_change(cached: CachedFiles) -> str | None:
+    for state in cached.states:
+        if (change := change_in_words(state)) is not None:
+            return f"{state[0]} changed since this session was opened: {change}"
+    return None
+
+
+def _note_use(folder: Path) -> None:
+    """Set the time of a folder's last use, which is the time of its last change."""
+    with suppress(OSError):  # a cache that may only be read
+        os.utime(folder)
+
 
 Announce = Callable[[str], None]
 
@@ -307,8 +723,10 @@ def _keep_within_limit(cached: CachedFiles, folder: Path, announce: Announce, us
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
-    from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
-    from relaqs_engine.layouts.static import store_whole
+    from relaqs_engine.layouts.build import (
+        building,  # whoever only asks needs none of these
+        store_whole,
+    )
 
     memory, threads = how.memory_limit_bytes, how.threads
     for path, *_ in table.states:
@@ -337,8 +755,8 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
 
 
 def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
-    from relaqs_engine.layouts.exchange import UnseenHereError
     from relaqs_engine.layouts.sampled import sample
+    from relaqs_engine.layouts.shuffling import UnseenHereError
 
     write = partial(
         sample,

@@ -1,13 +1,19 @@
 """Checksums of a layout's files by column. A query checks the bytes that it reads, and no others.
 
-A Parquet file is row groups one after another. A row group is columns one after another. A footer says where
-they are. The bytes of one column in one row group are an extent:
+A Parquet file is row groups one after another. A row group is columns one after another. A footer says
+where they are. The bytes of one column in one row group are an extent:
 
     PAR1 | fare, zone, … of row group 0 | fare, zone, … of row group 1 | footer
 
 One checksum is taken of all extents of a column together, and one of the rest, which every reader needs.
 Parquet has room for checksums, but DuckDB neither writes nor checks them. A bit that flips in a page gives
 other values more often than an error: 10 of 48 answers were wrong (docs/decisions/0021-checked-bytes.md).
+
+**Sealed JSON** is an object with the checksum of its own text as the last entry.
+
+    {"row_count": 3, "xxh3": "4f1e09c2b8d6a7e5"}
+
+A bit that flips on a disk can turn a 3 into a 2, and the text is still good JSON. The seal shows it.
 """
 
 from __future__ import annotations
@@ -21,6 +27,32 @@ from pathlib import Path
 import xxhash
 
 from relaqs_engine.stores.mirror import Extent
+
+SEAL = "xxh3"  # the name of the last entry
+_MARK = f', "{SEAL}": "'.encode()
+_END = b'"}'
+
+
+def seal(text: str) -> bytes:
+    """Return the text of a JSON object, which must not be empty, with its seal.
+
+    >>> is_sealed(seal('{"row_count": 3}'))
+    True
+    >>> is_sealed(seal('{"row_count": 3}').replace(b"3", b"2", 1))
+    Traceback (most recent call last):
+    ValueError: it does not hold the bytes that were written
+    """
+    body = text.encode().removesuffix(b"}")
+    return body + _MARK + xxhash.xxh3_64_hexdigest(body).encode() + _END
+
+
+def is_sealed(text: bytes) -> bool:
+    """Whether a text has a seal. Raises ValueError where the seal is that of another text."""
+    body, mark, end = text.rstrip().rpartition(_MARK)
+    if mark and end != xxhash.xxh3_64_hexdigest(body).encode() + _END:
+        raise ValueError("it does not hold the bytes that were written")
+    return bool(mark)
+
 
 _PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
 

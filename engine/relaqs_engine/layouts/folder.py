@@ -4,10 +4,28 @@
     TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
                                      twice and caches by path never go stale
     TABLE/.writing-<16 hex digits>/  a write under way: staged source, spill
-    TABLE/.retired-<16 hex digits>.json   an earlier manifest, whose files are still read (see `retired.py`)
+    TABLE/.retired-<16 hex digits>.json   an earlier manifest, whose files are still read
 
-What the manifest does not name was left by a write that died. The next write removes it. A lock on the folder
-keeps two writers apart, and the system drops it when its holder dies.
+What the manifest does not name was left by a write that died. The next write removes it. A lock on the
+folder keeps two writers apart, and the system drops it when its holder dies.
+
+**States of a layout that were replaced, and are still read.**
+
+    TABLE/manifest.json                 the present state
+    TABLE/.retired-<16 hex digits>.json the manifest of an earlier one, whose files are still there
+
+Whoever reads a state holds a shared lock on its manifest, the same file under either name. So the next
+write knows which of the retired states are not read any more, and removes their files. The system drops
+the lock when its holder dies. Where the file system has no such locks or no second names, the files of an
+earlier state go at once, and what reads them fails with an error.
+
+**Layouts of one table** change together, all of them or none:
+
+    orders/manifest.json                          names data-<16 hex digits>; replacing it is the switch
+    orders@customer/.next-<the same digits>.json  waits, and is renamed to manifest.json after that
+
+If a process dies between, the next that opens or writes the table finds the manifest that waits. It
+renames it where the switch was made, and removes it where not.
 """
 
 from __future__ import annotations
@@ -19,16 +37,80 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.file_locks import Lock, lock
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition
-from relaqs_engine.layouts.manifest_file import write_manifest
-from relaqs_engine.layouts.retired import RETIRED_NAME, forget_unread, retire
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, MANIFEST_NAME, Layout, Partition
+from relaqs_engine.layouts.manifest_file import read_manifest, read_state, write_manifest
+from relaqs_engine.stores.address import Address
+
+RETIRED_NAME = r"\.retired-[0-9a-f]{16}\.json"
+_PATTERN = ".retired-*.json"
+
+
+class InUse:
+    """Layouts that are read, until `release` or until nothing refers to this."""
+
+    def __init__(self, layouts: Iterable[Layout]) -> None:
+        held = [lock for each in layouts for lock in _shared(each.directory / MANIFEST_NAME)]
+        self._release = weakref.finalize(self, _release_all, held)
+
+    def release(self) -> None:
+        """Read them no more. The second call does nothing."""
+        self._release()
+
+
+def retire(directory: Path, name: str) -> None:
+    """Keep the present manifest under a second name, so that its files stay as long as they are read.
+
+    name: 16 hexadecimal digits that no other retired state has.
+    """
+    with suppress(OSError):
+        os.link(directory / MANIFEST_NAME, directory / f".retired-{name}.json")
+
+
+def retired_states(directory: Path) -> Iterator[Layout]:
+    """Yield the states of a table that were replaced and are still there."""
+    for path in sorted(directory.glob(_PATTERN)):
+        with suppress(LayoutError):
+            yield read_state(directory, path)
+
+
+def forget_unread(directory: Path) -> list[Path]:
+    """Remove the manifests of retired states that nothing reads. Return those of the others."""
+    return [path for path in directory.glob(_PATTERN) if not _forgotten(path)]
+
+
+def _forgotten(path: Path) -> bool:
+    try:
+        held = lock(path, wait=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # it stays, and goes with a later write
+        return False
+    finally:
+        held.release()
+    return True
+
+
+def _shared(manifest: Path) -> Iterator[Lock]:
+    with suppress(OSError):
+        yield lock(manifest, shared=True)
+
+
+def _release_all(held: Iterable[Lock]) -> None:
+    for each in held:
+        each.release()
+
 
 _WRITING_PREFIX = ".writing-"
 _OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+|{RETIRED_NAME}")
@@ -211,7 +293,7 @@ def sweep(directory: Path) -> None:
 def _named_by_manifests(directory: Path) -> set[str] | None:
     """Return what the manifest names, and the retired ones that are read. None where it is not understood."""
     retired = forget_unread(directory)
-    waiting = directory.glob(".next-*.json")  # see `together.py`
+    waiting = directory.glob(".next-*.json")  # see below
     named = [_named_by(manifest) for manifest in (directory / MANIFEST_NAME, *retired, *waiting)]
     if None in named:
         return None
@@ -282,3 +364,70 @@ def _no_space(directory: Path, what: str) -> LayoutError:
 
 def _megabytes(byte_count: int) -> str:
     return f"{byte_count / 1e6:,.0f} MB"
+
+
+_NEXT = re.compile(r"\.next-([0-9a-f]{16})\.json")
+
+
+def folder_here(table: str | Path) -> Path:
+    """Return the absolute path of a table's folder. Raises LayoutError for one in an object store."""
+    if (address := Address.of(table)) is not None:
+        raise LayoutError(
+            f"{address} is in an object store, where tables are not appended to or compacted; change a copy "
+            f"in a folder here, and write it there with `relaqs shuffle FOLDER --into {address} --force`"
+        )
+    return Path(os.path.abspath(table))
+
+
+def layout_folders(directory: Path) -> list[Path]:
+    """Return the folders of all layouts of a table, that of the table's own name first.
+
+    directory: of one of them.
+    """
+    table = directory.name.partition(LAYOUT_MARK)[0]
+    found = sorted(
+        path.parent
+        for path in directory.parent.glob(f"*/{MANIFEST_NAME}")
+        if path.parent.name.partition(LAYOUT_MARK)[0] == table
+    )
+    return sorted(found, key=lambda folder: LAYOUT_MARK in folder.name)
+
+
+def publish_together(changes: Sequence[tuple[Writing, Layout]]) -> None:
+    """Make each of these layouts its folder's. All are of one table, and the first is that which decides."""
+    (first, decides), *others = changes
+    waiting = [
+        (target, target.publish_later(layout, f".next-{first.data_name.removeprefix('data-')}.json"))
+        for target, layout in others
+    ]
+    first.publish(decides)
+    for target, path in waiting:
+        with suppress(OSError):  # whoever reads the table next does it, see `settle`
+            path.replace(target.directory / MANIFEST_NAME)
+
+
+def settle(folders: Iterable[Path]) -> None:
+    """Bring to an end what a process that died has left of a change of several layouts."""
+    for folder in folders:
+        if _waiting(folder):
+            with suppress(OSError), locked(folder, wait=True):
+                _settle(folder)
+
+
+def _settle(folder: Path) -> None:
+    for path, data_name in _waiting(folder):
+        if any(_names(other, data_name) for other in layout_folders(folder)):
+            path.replace(folder / MANIFEST_NAME)
+        else:
+            path.unlink()
+
+
+def _waiting(folder: Path) -> list[tuple[Path, str]]:
+    found = [(path, _NEXT.fullmatch(path.name)) for path in folder.glob(".next-*.json")]
+    return [(path, f"data-{match[1]}") for path, match in found if match]
+
+
+def _names(folder: Path, data_name: str) -> bool:
+    with suppress(LayoutError):
+        return any(Path(each.file).parts[0] == data_name for each in read_manifest(folder).all_files)
+    return False

@@ -1,22 +1,165 @@
-"""What the footers of Parquet files say: rows, bytes and ends of each row group. Each is read once.
+"""Footers of Parquet files: what they say, and a footer of our own around one row group of a user's file.
 
-A footer belongs to one state of its file. Whoever reads the file afterwards checks that state.
+A footer says rows, bytes and ends of each row group. Each is read once. It belongs to one state of its
+file. Whoever reads the file afterwards checks that state.
+
+**One row group as a file of its own.** One row group of a Parquet file as a Parquet file of its own, of
+which only the footer is new.
+
+DuckDB looks at each row group that a file's footer names, for each statement. That costs more than reading
+a few of them. So each is read through a name that stands for the user's file with another end:
+
+    bytes of the user's file ……………… | a footer of this row group and the columns that are read
+
+Offsets in that footer are those of the user's file, and no byte of data is copied.
+
+**The bits of Thrift's compact protocol** that a footer is written in. A number is a varint: seven bits a
+byte, the lowest first. A signed one is zigzag: 0, −1, 1, −2 become 0, 1, 2, 3. A struct is a row of fields
+and a 0. Before each field stands a byte: by how much its number is larger than that of the field before,
+and its type.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relaqs_engine.duck import FileState, file_state, is_duckdb
+from relaqs_engine.duck import ROW_GROUP_PROTOCOL, FileState, file_state, is_duckdb
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.thrift import LIST, Reader
+
+I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
+_TRUE_FALSE, _BYTE, _I16, _DOUBLE, _SET = (1, 2), 3, 4, 7, 10
+_SHORT = 15  # lists of fewer items have their length in the first byte
+
+Field = tuple[int, int, bytes]
+"""The number of a field, its type, and its bytes."""
+
+
+def varint(number: int) -> bytes:
+    """Return a number that is not negative, seven bits a byte.
+
+    >>> varint(300).hex()
+    'ac02'
+    """
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def whole(number: int) -> bytes:
+    """Return the bytes of a signed number.
+
+    >>> whole(-1).hex(), whole(1).hex()
+    ('01', '02')
+    """
+    return varint((number << 1) ^ (number >> 63))
+
+
+def binary(data: bytes) -> bytes:
+    """Return bytes with their length before them."""
+    return varint(len(data)) + data
+
+
+def listed(kind: int, items: list[bytes]) -> bytes:
+    """Return a list of items of one type."""
+    count = len(items)
+    head = bytes([count << 4 | kind]) if count < _SHORT else bytes([0xF0 | kind]) + varint(count)
+    return head + b"".join(items)
+
+
+def struct(fields: Iterable[Field]) -> bytes:
+    """Return a struct. The numbers of its fields must rise, by at most 15."""
+    found, last = bytearray(), 0
+    for number, kind, data in fields:
+        found.append((number - last) << 4 | kind)
+        found += data
+        last = number
+    found.append(0)
+    return bytes(found)
+
+
+class Reader:
+    """Reads a struct's bytes from a position on.
+
+    Attributes:
+        data: all bytes.
+        at: the position of the next one.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def varint(self) -> int:
+        """Return the next number that is not negative."""
+        shift = number = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+
+    def whole(self) -> int:
+        """Return the next signed number."""
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def binary(self) -> bytes:
+        """Return the next bytes that have their length before them."""
+        count = self.varint()
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def fields(self) -> Iterable[tuple[int, int]]:
+        """Yield the number and type of each field of a struct. The caller reads or skips its value."""
+        last = 0
+        while head := self.data[self.at]:
+            self.at += 1
+            last = last + (head >> 4) if head >> 4 else self.whole()
+            yield last, head & 0xF
+        self.at += 1
+
+    def length(self) -> tuple[int, int]:
+        """Return how many items the next list has, and their type."""
+        head = self.data[self.at]
+        self.at += 1
+        return (self.varint() if head >> 4 == _SHORT else head >> 4), head & 0xF
+
+    def skip(self, kind: int) -> None:
+        """Go past a field's value. Raises ValueError for a type that no footer has."""
+        if kind in _TRUE_FALSE:
+            return
+        if kind in (_BYTE, _DOUBLE):
+            self.at += 1 if kind == _BYTE else 8
+        elif kind in (_I16, I32, I64):
+            self.varint()
+        elif kind == BINARY:
+            self.binary()
+        elif kind in (LIST, _SET):
+            count, of = self.length()
+            for _ in range(count):
+                self.at += 1 if of in _TRUE_FALSE else 0
+                self.skip(of)
+        elif kind == STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner)
+        else:
+            raise ValueError(f"{kind} is no type of a field in a Parquet footer")
+
 
 _FILES_KEPT = 1024
 _COLUMNS_KEPT = 4096
@@ -145,3 +288,116 @@ def _element(reader: Reader) -> tuple[str, int, bytes]:
         else:
             reader.skip(kind)
     return name, children, reader.data[begun : reader.at]
+
+
+_FILE_NAME = re.compile(
+    rf"(?:{ROW_GROUP_PROTOCOL}://)?/?(([0-9a-f]+)/(\d+)/([\d-]+))-([0-9a-f]{{8}})\.parquet"
+)
+_MAGIC = b"PAR1"
+_FOOTERS_KEPT = 1024
+# The numbers of Parquet's Thrift definition.
+_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ENCODINGS = {
+    "PLAIN": 0,
+    "PLAIN_DICTIONARY": 2,
+    "RLE": 3,
+    "BIT_PACKED": 4,
+    "DELTA_BINARY_PACKED": 5,
+    "DELTA_LENGTH_BYTE_ARRAY": 6,
+    "DELTA_BYTE_ARRAY": 7,
+    "RLE_DICTIONARY": 8,
+    "BYTE_STREAM_SPLIT": 9,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupFile:
+    """What a name stands for.
+
+    Attributes:
+        state_digest: of the file's state, see `state_digest`.
+        group: the position of the row group.
+        columns: the positions of the columns that are read.
+    """
+
+    state_digest: str
+    group: int
+    columns: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the name by which a statement reads it. It ends with a checksum of itself.
+
+        >>> RowGroupFile("0a", 5, (0, 3)).name
+        'rowgroup://0a/5/0-3-11d52a51.parquet'
+        """
+        said = f"{self.state_digest}/{self.group}/{'-'.join(map(str, self.columns))}"
+        return f"{ROW_GROUP_PROTOCOL}://{said}-{_checksum(said)}.parquet"
+
+    @classmethod
+    def named(cls, name: str) -> RowGroupFile | None:
+        """Return what a name stands for, None where it is no such name, or none that was given out.
+
+        >>> RowGroupFile.named("rowgroup://0a/5/0-3-11d52a51.parquet")
+        RowGroupFile(state_digest='0a', group=5, columns=(0, 3))
+        >>> RowGroupFile.named("rowgroup://0a/4/0-3-11d52a51.parquet")
+        """
+        found = _FILE_NAME.fullmatch(name)
+        if found is None or found[5] != _checksum(found[1]):
+            return None
+        return cls(found[2], int(found[3]), tuple(map(int, found[4].split("-"))))
+
+
+def _checksum(text: str) -> str:
+    return f"{crc32(text.encode()):08x}"
+
+
+def is_understood(chunk: Any) -> bool:
+    """Whether a footer can be written for a column of a row group: its codec and encodings are known."""
+    known = chunk.physical_type in _TYPES and chunk.compression in _CODECS
+    return known and _ENCODINGS.keys() >= set(chunk.encodings)
+
+
+@lru_cache(maxsize=_FOOTERS_KEPT)
+def end_of_file(state: FileState, group: int, columns: tuple[int, ...]) -> bytes:
+    """Return the footer of one row group, with what a Parquet file ends with."""
+    found = footer(state)
+    schema, row_group = found.schema, found.row_group(group)
+    elements = [schema_elements(state)[schema.column(i).path] for i in columns]
+    root = struct([(4, BINARY, binary(b"schema")), (5, I32, whole(len(elements)))])
+    chunks = [_chunk(row_group.column(i)) for i in columns]
+    described = struct(
+        [
+            (1, LIST, listed(STRUCT, chunks)),
+            (2, I64, whole(row_group.total_byte_size)),
+            (3, I64, whole(row_group.num_rows)),
+        ]
+    )
+    made = struct(
+        [
+            (1, I32, whole(2)),
+            (2, LIST, listed(STRUCT, [root, *elements])),
+            (3, I64, whole(row_group.num_rows)),
+            (4, LIST, listed(STRUCT, [described])),
+        ]
+    )
+    return made + len(made).to_bytes(4, "little") + _MAGIC
+
+
+def _chunk(column: Any) -> bytes:
+    encodings = [whole(_ENCODINGS[each]) for each in column.encodings]
+    path = [binary(part.encode()) for part in (column.path_in_schema,)]
+    fields: list[Field] = [
+        (1, I32, whole(_TYPES.index(column.physical_type))),
+        (2, LIST, listed(I32, encodings)),
+        (3, LIST, listed(BINARY, path)),
+        (4, I32, whole(_CODECS.index(column.compression))),
+        (5, I64, whole(column.num_values)),
+        (6, I64, whole(column.total_uncompressed_size)),
+        (7, I64, whole(column.total_compressed_size)),
+        (9, I64, whole(column.data_page_offset)),
+    ]
+    if column.dictionary_page_offset:
+        fields.append((11, I64, whole(column.dictionary_page_offset)))
+    return struct([(2, I64, whole(0)), (3, STRUCT, struct(fields))])

@@ -1,17 +1,27 @@
 """A piece of the source with its rows sorted by partition: read column by column, each row put in its place.
 
-The partition and the block of a row come from DuckDB's hash, by the SQL of `assignment.py`, so that a table
-is laid out alike whoever reads it. Within a partition the rows keep the order of the source.
+The partition and the block of a row come from DuckDB's hash, by the SQL of `assignment.py`, so that a
+table is laid out alike whoever reads it. Within a partition the rows keep the order of the source.
+
+The least and the greatest value of a column are found piece by piece while its rows are at hand
+(`ColumnEnds`).
+
+**Windows** are runs of pieces that are held in memory together, and become one row group of each
+partition. A source of any size is read once in bounded memory: as many rows are gathered as fit, each
+partition's part of them is written, and the next window begins. Where a window ends depends on the source
+and the memory limit, never on how many threads there are.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +31,32 @@ from relaqs_bootstrap.arrays import IntArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.layouts.assignment import Assignment
-from relaqs_engine.layouts.column_ends import ends_of
-from relaqs_engine.layouts.encodings import Encodings, as_kept
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.layouts.pieces import Piece, opened, unreadable
+from relaqs_engine.layouts.pieces import Encodings, Piece, as_kept, opened, unreadable
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ROW_NUMBER
+
+
+def ends_of(values: pa.Array) -> pa.Array:
+    """Return three values of the column's type: the least, the greatest, and NaN if it has one, else NULL.
+
+    NULL are not values: without any other the first two are NULL as well. DuckDB takes NaN for the greatest
+    number, Arrow takes it for none, so it has a place of its own.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(pc.unique(values.indices).drop_null())
+    numbers = _as_numbers(values)
+    found = pc.min_max(numbers)
+    nan = math.nan if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py() else None
+    return pa.array([found["min"].as_py(), found["max"].as_py(), nan], numbers.type).view(values.type)
+
+
+def _as_numbers(values: pa.Array) -> pa.Array:
+    """Return decimals and times as the whole numbers they are stored as, whose order is the same."""
+    if pa.types.is_date32(values.type):
+        return values.view(pa.int32())
+    is_stored_in_64_bits = pa.types.is_timestamp(values.type) or pa.types.is_decimal64(values.type)
+    return values.view(pa.int64()) if is_stored_in_64_bits else values
+
 
 MOST_PARTITIONS = 4_096
 """Of a table that is gathered: each needs a writer of its own, and a place in each piece."""
@@ -171,3 +202,92 @@ def _row_names(piece: Piece) -> str:
         f"(SELECT {piece.file_index}::UBIGINT AS file_index, range AS file_row_number, "
         f"range + {offset} AS source_row_number FROM range({piece.first_row}, {stop}))"
     )
+
+
+_Piece = TypeVar("_Piece", bound=Gathered)
+
+_MOST_TEXTS = 65_536
+"""Of a column that is held as codes."""
+_OVERRUN = 1.25
+"""How much larger than planned a window may become, as rows differ in size; then it ends early."""
+
+
+class TooManyTextsError(Exception):
+    """A column that looked as if it had few values has many."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """Where windows end.
+
+    Attributes:
+        last_pieces: positions of the pieces that windows end with.
+        most_bytes: of the rows of a window.
+    """
+
+    last_pieces: frozenset[int]
+    most_bytes: float
+
+
+def planned(pieces: Sequence[Piece], bytes_per_row: float, memory_bytes: float) -> WindowPlan:
+    """Return windows of about equal rows, as few as the memory allows."""
+    rows = pieces[-1].rows_before + pieces[-1].row_count
+    count = max(1, math.ceil(rows * bytes_per_row / memory_bytes))
+    ends = [rows * (i + 1) / count for i in range(count)]
+    last: set[int] = set()
+    for position, piece in enumerate(pieces):
+        middle = piece.rows_before + piece.row_count / 2
+        if position and middle > ends[len(last)]:
+            last.add(position - 1)
+    return WindowPlan(frozenset(last | {len(pieces) - 1}), _OVERRUN * memory_bytes)
+
+
+def windows(gathered: Iterable[_Piece], plan: WindowPlan, encodings: Encodings) -> Iterator[Sequence[_Piece]]:
+    """Yield the windows. Their texts are held as codes of one dictionary for each column.
+
+    Raises TooManyTextsError.
+    """
+    texts = {name: _Texts() for name in encodings.codes}
+    window: list[_Piece] = []
+    size = 0
+    for position, piece in enumerate(gathered):
+        window.append(replace(piece, rows=_recoded(piece.rows, texts)))
+        size += piece.byte_count
+        if position in plan.last_pieces or size > plan.most_bytes:
+            yield [replace(each, rows=_with_texts(each.rows, texts, encodings)) for each in window]
+            window, size = [], 0
+    if window:
+        yield [replace(each, rows=_with_texts(each.rows, texts, encodings)) for each in window]
+
+
+class _Texts:
+    """The texts of one column in the order they were first seen; a text's code is its place."""
+
+    def __init__(self) -> None:
+        self.seen = pa.array([], pa.string())
+
+    def codes_of(self, column: pa.DictionaryArray) -> pa.Array:
+        """Return the codes of a column, after its texts are added to those seen."""
+        places = pc.index_in(column.dictionary, value_set=self.seen)
+        if places.null_count:
+            self.seen = pa.concat_arrays([self.seen, column.dictionary.filter(places.is_null())])
+            places = pc.index_in(column.dictionary, value_set=self.seen)
+        if len(self.seen) > _MOST_TEXTS:
+            raise TooManyTextsError
+        return places.take(column.indices)
+
+
+def _recoded(rows: pa.RecordBatch, texts: dict[str, _Texts]) -> pa.RecordBatch:
+    columns = [
+        texts[name].codes_of(column) if name in texts else column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+def _with_texts(rows: pa.RecordBatch, texts: dict[str, _Texts], encodings: Encodings) -> pa.RecordBatch:
+    columns = [
+        pa.DictionaryArray.from_arrays(column, texts[name].seen, safe=False) if name in texts else column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=encodings.schema)

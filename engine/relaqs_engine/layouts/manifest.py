@@ -1,15 +1,110 @@
-"""The manifest of a layout: what is stored, how it was sampled, and what is known of the values."""
+"""The manifest of a layout: what is stored, how it was sampled, and what is known of the values.
+
+`Layout` is one table as it is stored, with its columns, partitions and indexes. A part of it is a random
+sample too: the first partitions (`Prefix`), and the first part of a layout that is being made
+(`FirstPart`). That one has the first partitions. Their files are the layout's own, where they will stay.
+By then the whole source has been read once, so the table's rows and its columns' extremes and NULLs are
+known. Only the process that makes the layout knows of its first part: no manifest names it.
+
+Beside them: which types are numbers, which hash equal values equally, so that layouts clustered on them
+can meet, and what reading Parquet costs, predicted from its size by one measured rate.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
 from relaqs_engine.layouts.checksums import Checksums
-from relaqs_engine.layouts.key_types import key_family
 from relaqs_engine.stores.mirror import Remote
+
+_SIGNED = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT128", "HUGEINT")
+_UNSIGNED = ("UTINYINT", "USMALLINT", "UINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+WHOLE_NUMBERS = frozenset((*_SIGNED, *_UNSIGNED))
+FLOATS = frozenset(("FLOAT", "DOUBLE", "REAL"))
+"""Names without their parameters."""
+
+# BIGNUM is none of them: Arrow gets its bytes, and not a number.
+_FLOAT = re.compile(r"\b(FLOAT|DOUBLE)\b")
+_NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT)$")
+
+
+def is_number(duckdb_type: str) -> bool:
+    """Whether a type, as DuckDB writes it, is one of numbers.
+
+    >>> is_number("DECIMAL(9,2)"), is_number("INTEGER[]")
+    (True, False)
+    """
+    return bool(_NUMBER.match(duckdb_type))
+
+
+def has_floats(duckdb_type: str) -> bool:
+    """Whether values of a type, as DuckDB writes it, are floats or may have floats in them.
+
+    >>> has_floats("STRUCT(x DOUBLE)[]"), has_floats("DECIMAL(9,2)")
+    (True, False)
+    """
+    return _FLOAT.search(duckdb_type) is not None
+
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+
+
+def range_of(duckdb_type: str) -> tuple[float, float] | None:
+    """Return the least and the greatest whole number of a type of up to 64 bits, None for other types.
+
+    >>> range_of("SMALLINT"), range_of("UTINYINT"), range_of("DOUBLE")
+    ((-32768.0, 32767.0), (0.0, 255.0), None)
+    """
+    if (bits := _BITS.get(duckdb_type)) is not None:
+        return -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+    bits = _BITS.get(duckdb_type.removeprefix("U"))
+    return None if bits is None else (0.0, 2.0**bits - 1)
+
+
+_INTEGERS = frozenset(
+    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+)
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
+
+
+def hashed_type(type_text: str) -> str | None:
+    """Return the DuckDB type that a key is cast to before it is hashed, None where it is hashed as it is.
+
+    DuckDB hashes a number by how it is stored. FLOAT 1.5 and DOUBLE 1.5 hash differently, and so do equal
+    DECIMALs of different widths. Integers of up to 64 bits hash alike as they are.
+    """
+    if type_text == "FLOAT":
+        return "DOUBLE"
+    if match := _DECIMAL.fullmatch(type_text):
+        return f"DECIMAL(38,{match[1]})"
+    return None
+
+
+def key_family(type_text: str) -> str:
+    """Return what two key types must have in common so that equal values fall into the same partition.
+
+    >>> key_family("INTEGER") == key_family("BIGINT"), key_family("INTEGER") == key_family("VARCHAR")
+    (True, False)
+    """
+    return "integer" if type_text in _INTEGERS else hashed_type(type_text) or type_text
+
+
+SOON_SECONDS = 0.3
+"""An answer that one core finds in less time is better given at once than estimated before."""
+
+BYTES_PER_CORE_SECOND = 1e9
+_BYTES_OF_A_ROW = 20
+"""Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""
+
+
+def scan_core_seconds(byte_count: int, row_count: int) -> float:
+    """Return about how long one core takes to read so many compressed bytes of so many rows."""
+    return (byte_count + _BYTES_OF_A_ROW * row_count) / BYTES_PER_CORE_SECOND
+
 
 FEW_UNIT_ROWS = 8
 """Of units with so few rows nothing more is kept: a group soon has rows of many of them."""
@@ -126,7 +221,7 @@ class Column:
         is_counted: whether `distinct_count` is exact, as in tables that are read whole where nearly all
             values are different.
         most_unit_rows: the most rows with one value, NULL among them, that a sampling unit has. None where it
-            is not known (see `layouts/outlier_units.py`).
+            is not known (see `layouts/outliers.py`).
         distinct: what was counted of the distinct values over all rows. None where nothing was.
         by_group: what was counted of them among the rows with each value of some other columns.
         ends_by: the ends of a column of numbers among the rows with each value of some other columns.
@@ -295,7 +390,7 @@ class OtherUnits:
 
 @dataclass(frozen=True, slots=True)
 class OutlierUnits:
-    """The sampling units with most rows, of which a query may read all rows (see `layouts/outlier_units.py`).
+    """The sampling units with most rows, of which a query may read all rows (see `layouts/outliers.py`).
 
     Attributes:
         keys: of each, as text. None for NULL.
@@ -423,7 +518,7 @@ class Layout:
 
     @property
     def is_first_part(self) -> bool:
-        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        """Whether only the first of its partitions are there yet (see `layouts/manifest.py`)."""
         return False
 
     @property
@@ -623,3 +718,27 @@ def rows_in_words(row_count: int, *, is_counted: bool) -> str:
     ('36,412', 'about 36,000')
     """
     return f"{row_count:,}" if is_counted else f"about {float(f'{row_count:.2g}'):,.0f}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prefix(Layout):
+    """A layout whose `row_count` and columns are those of the whole table, while `partitions` are the first.
+
+    A query that samples it never reaches the exact answer. It must not be read as if it were the table.
+    """
+
+    @property
+    def is_first_part(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FirstPart(Prefix):
+    """The first partitions of a layout that is still being made. No manifest names it."""
+
+
+def prefix_of(layout: Layout, count: int) -> Prefix:
+    """Return the first partitions of a layout, without its copies of rows, such as outliers."""
+    known = {field.name: getattr(layout, field.name) for field in fields(Layout)}
+    copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": ()}
+    return Prefix(**(known | copies | {"partitions": layout.partitions[:count]}))

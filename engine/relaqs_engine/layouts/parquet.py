@@ -7,8 +7,11 @@ import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 
 from relaqs_engine.duck import Cursor, quote_text
 from relaqs_engine.layouts.checksums import checksums_of
@@ -49,6 +52,8 @@ def settled(
 
 def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:
     """Return the extents of each column, one for each row group."""
+    import pyarrow.parquet as pq  # 30 ms, and only what writes files needs it
+
     footer = pq.read_metadata(file)
     leaf_counts = _leaf_counts(cursor, file, footer)
     found: list[list[Extent]] = [[] for _ in leaf_counts]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaqs_engine.duck import FileState
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.manifest import FirstPart, Layout, Partition
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.stores.mirror import Remote
 

@@ -12,11 +12,18 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from relaqs_engine.duck import FileState, state_digest
-from relaqs_engine.layouts.footers import End, Zone, flat_columns, footer, zones
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar, StoredFile
-from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
+from relaqs_engine.layouts.footers import End, RowGroupFile, Zone, flat_columns, footer, is_understood, zones
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    FLOATS,
+    WHOLE_NUMBERS,
+    Column,
+    Layout,
+    Partition,
+    Scalar,
+    StoredFile,
+)
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.row_group_file import RowGroupFile, is_understood
 
 MOST_DRAWN = BLOCK_COUNT
 """Each row group that is drawn is a block of its own, and so many blocks can be told apart."""

@@ -9,17 +9,13 @@ from pathlib import Path
 
 from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
+from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, Spread, hash_probe, in_turn, key_unit
 from relaqs_engine.layouts.build import Build, Progress, building
-from relaqs_engine.layouts.distinct import FEW_SAMPLE_ROWS, SAMPLE_ROWS, distinct_counts
-from relaqs_engine.layouts.exchange import write_by_tasks
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import Column, Layout
-from relaqs_engine.layouts.one_pass import write_in_one_pass
+from relaqs_engine.layouts.manifest import Column, FirstPart, Layout
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
+from relaqs_engine.layouts.shuffling import write_by_tasks, write_in_one_pass
 from relaqs_engine.layouts.sources import ParquetSource, TableSource
-from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.statistics import described
+from relaqs_engine.layouts.statistics import FEW_SAMPLE_ROWS, SAMPLE_ROWS, described, distinct_counts
 
 _MOST_PARTITIONS = 100_000
 _ALWAYS_ALLOWED = 1_000

@@ -1,4 +1,10 @@
-"""Check a layout against its manifest: the files are as written, and the rows are a random sample."""
+"""Check a layout against its manifest: the files are as written, and the rows are a random sample.
+
+**Chance.** Whether counts look as equal chances make them: chi-square tests on where sampling units fell.
+
+This is pure arithmetic on counts. Deviations are by Wilson and Hilferty's cube-root normal approximation
+(1931). From three degrees of freedom on it is close enough to tell a broken hash from luck.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name, quote_text
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit, known_by
-from relaqs_engine.layouts.distinct import HASHES, counted_by_group
-from relaqs_engine.layouts.ends_by_group import ends_by
-from relaqs_engine.layouts.heavy_files import any_above, rows_of_units
+from relaqs_engine.layouts.heavy_units import any_above, rows_of_units
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
@@ -31,12 +36,75 @@ from relaqs_engine.layouts.manifest import (
     StoredFile,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
-from relaqs_engine.layouts.outlier_units import faults_of_units
-from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
-from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
-from relaqs_engine.layouts.statistics import column_statistics
-from relaqs_engine.layouts.stored import download, stored_tables
+from relaqs_engine.layouts.outliers import faults_of_units, outlier_condition, unit_condition
+from relaqs_engine.layouts.remote import download, stored_tables
+from relaqs_engine.layouts.statistics import HASHES, column_statistics, counted_by_group, ends_by
 from relaqs_engine.stores.address import Address
+
+Counts = NDArray[np.int64]
+
+_FEWEST_EXPECTED = 5.0
+"""A cell must be expected to hold this many units for the chi-square distribution to fit (Cochran 1954)."""
+_SUSPICIOUS_DEVIATION = 5.0
+"""Standard deviations from chance, either way. One sound layout in two million is further away."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomnessTest:
+    """The result of one test.
+
+    Attributes:
+        chi_square: the statistic.
+        degrees: its degrees of freedom.
+        deviation: the same in standard normal deviations. Large means uneven. Far below zero means too even
+            to be chance.
+    """
+
+    chi_square: float
+    degrees: int
+    deviation: float
+
+    @property
+    def is_plausible(self) -> bool:
+        return abs(self.deviation) <= _SUSPICIOUS_DEVIATION
+
+
+def evenness(counts: Counts) -> RandomnessTest | None:
+    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell.
+
+    >>> evenness(np.array([250, 250, 240, 260])).is_plausible
+    True
+    >>> evenness(np.array([400, 200, 200, 200])).is_plausible
+    False
+    """
+    expected = counts.sum() / max(len(counts), 1)
+    if len(counts) < 4 or expected < _FEWEST_EXPECTED:
+        return None
+    return _test(float(((counts - expected) ** 2 / expected).sum()), len(counts) - 1)
+
+
+def independence(table: Counts) -> RandomnessTest | None:
+    """Test whether row and column of a unit are independent, given counts of shape (rows, columns).
+
+    Rows and columns without units do not count. Neighbouring rows are taken together until each cell is
+    expected to hold enough units. None if fewer than two rows are left.
+    """
+    used = table[table.any(axis=1)][:, table.any(axis=0)]
+    rows, columns = used.shape
+    groups = min(rows, int(used.sum() / (_FEWEST_EXPECTED * max(columns, 1))))
+    if groups < 2 or columns < 2:
+        return None
+    merged = np.add.reduceat(used, np.arange(groups) * rows // groups, axis=0)
+    expected = np.outer(merged.sum(axis=1), merged.sum(axis=0)) / merged.sum()
+    chi_square = float(((merged - expected) ** 2 / expected).sum())
+    return _test(chi_square, (groups - 1) * (columns - 1))
+
+
+def _test(chi_square: float, degrees: int) -> RandomnessTest:
+    spread = 2.0 / (9.0 * degrees)
+    deviation = ((chi_square / degrees) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
+    return RandomnessTest(chi_square, degrees, deviation)
+
 
 _MOST_FAULTS_SHOWN = 3
 _ROUNDING = 1e-9

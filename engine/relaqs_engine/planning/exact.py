@@ -22,11 +22,9 @@ from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cached_files import is_cached
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, scan_core_seconds
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead, read_of_table
-from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.columns_read import find_greatest_floats_in_rows, names_in, whole_table
 from relaqs_engine.sql.measures import measures

@@ -19,7 +19,7 @@ from relaqs_engine.sql.read import Effort
 from relaqs_engine.sql.statements import columns_written_out
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.first_part import FirstPart
+    from relaqs_engine.layouts.manifest import FirstPart
     from relaqs_engine.plans.plan import OnlinePlan, WholePlan
 
 

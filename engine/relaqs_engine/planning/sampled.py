@@ -24,7 +24,7 @@ from relaqs_engine.rewrite.sampling import check_parts_read_little_whole
 from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.first_part import FirstPart
+    from relaqs_engine.layouts.manifest import FirstPart
     from relaqs_engine.plans.composite import AroundPlan, PartPlan, RefinedPlan
     from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.sampled_then_exact import SummaryPlan

@@ -9,10 +9,7 @@ from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.layouts.prefix import prefix_of
+from relaqs_engine.layouts.manifest import FirstPart, Layout, is_number, prefix_of
 from relaqs_engine.planning.exact import summarized
 from relaqs_engine.plans.aggregate import Basis, MergePlan
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, WholePlan, microseconds_sql

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import singledispatch
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
@@ -17,7 +16,8 @@ from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, Ro
 from relaqs_engine.plans.composite import AroundPlan, OuterRows, OverStages, RefinedPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
 from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan, what_is_missed
-from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.read import tree_of
 
 MOST_FILES = 2  # named in a list of files
 WIDTH = 100  # of a line, as far as parentheses decide it
@@ -28,7 +28,7 @@ _BROKEN_PARENTHESES = re.compile(r"\(\n\s*([^()\n]*(?:\([^()\n]*\)[^()\n]*)*)\n\
 
 def readable_sql(sql: str) -> str:
     """Return the statement laid out for reading, without comments. It may not run any more as it stands."""
-    tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    tree = tree_of(sql)
     for name in tree.find_all(exp.Identifier):
         if _PLAIN_NAME.match(name.name) and name.name not in DuckDB.Generator.RESERVED_KEYWORDS:
             name.set("quoted", False)

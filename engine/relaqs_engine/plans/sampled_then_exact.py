@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.prefix import Prefix
+from relaqs_engine.layouts.manifest import FirstPart, Prefix
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import Method, Mode, OnlinePlan, WholePlan
 from relaqs_engine.plans.schedule import spread_order

@@ -28,8 +28,7 @@ from sqlglot import exp
 
 from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.layouts.number_types import is_number, range_of
+from relaqs_engine.layouts.manifest import Column, is_number, range_of
 from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets

@@ -11,7 +11,7 @@ from math import isfinite
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
-from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import (
     BEFORE,
     BEFORE_ONCE,

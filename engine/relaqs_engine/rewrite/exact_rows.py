@@ -15,7 +15,7 @@ So are the rows of the cluster keys with most rows, whatever the query counts or
 The two are put together as two partitions are, but rows of one sampling unit may be in both where values
 choose them. So every column of the state must merge whatever rows its partial results come from.
 COUNT(DISTINCT key) does not: it counts a key in each partition, and would count it in the index again. Of
-such a query whole units alone are read apart. `layouts/outliers.py` and `layouts/outlier_units.py` say
+such a query whole units alone are read apart. `layouts/outliers.py` and `layouts/outliers.py` say
 what is in the index.
 
 **Heavy groups.** Rule: read the heaviest groups of a ranking early, from the index of heavy units.

@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import (
     DISTINCT_ESTIMATE,
     RIVALS,

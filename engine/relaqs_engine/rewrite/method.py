@@ -17,8 +17,14 @@ import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.bounds import ColumnLookup, day_bounds, value_bounds
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, DistinctCount, GroupEnds, Layout
-from relaqs_engine.layouts.number_types import WHOLE_NUMBERS
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    WHOLE_NUMBERS,
+    Column,
+    DistinctCount,
+    GroupEnds,
+    Layout,
+)
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, GroupFacts
 from relaqs_engine.plans.plan import EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup

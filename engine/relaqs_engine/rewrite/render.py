@@ -17,8 +17,7 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.layouts.number_types import FLOATS
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, FLOATS
 from relaqs_engine.plans.aggregate import (
     BLOCK,
     DISTINCT_ESTIMATE,

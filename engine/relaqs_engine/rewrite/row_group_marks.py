@@ -43,8 +43,7 @@ from relaqs_bootstrap.quantiles import student_quantile
 from sqlglot import exp
 
 from relaqs_engine.layouts.footers import End, Zone
-from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.number_types import FLOATS
+from relaqs_engine.layouts.manifest import FLOATS, Layout
 from relaqs_engine.layouts.row_groups import RowGroup, is_sound, number
 from relaqs_engine.plans.schedule import spread_draws
 from relaqs_engine.sql.parse import DIALECT

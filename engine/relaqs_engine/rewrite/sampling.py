@@ -42,8 +42,7 @@ from math import prod
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
-from relaqs_engine.layouts.scan_cost import scan_core_seconds
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, scan_core_seconds
 from relaqs_engine.plans.composite import PartPlan
 from relaqs_engine.rewrite.draft import (
     AcrossPartitionsError,

@@ -7,7 +7,7 @@ table have, and all that asks for bounds follows: what one unread user may move,
 
     n    at least 1, and at most the rows of the largest unit
     s    as many times what one row may add, and at most what the manifest has of sums over a unit
-         (`layouts/outlier_units.py`)
+         (`layouts/outliers.py`)
     avg, min, max, any_value, quantiles    between the ends of what they are of
 
 Conditions inside only leave rows out, or rows of the derived table. Where further keys stand beside the
@@ -24,8 +24,7 @@ from math import ceil, isfinite, prod, sqrt
 from sqlglot import exp
 
 from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
-from relaqs_engine.layouts.manifest import Column, OtherUnits
-from relaqs_engine.layouts.number_types import is_number
+from relaqs_engine.layouts.manifest import Column, OtherUnits, is_number
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import UnitSum
 from relaqs_engine.rewrite.draft import Draft, KeyBeside, Source, tables_in

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from sqlglot import exp
 
 from relaqs_engine.duck import MAY_HAVE_NAN, one_file
-from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.number_types import has_floats
+from relaqs_engine.layouts.manifest import Layout, has_floats
 from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.sql.parse import referenced_cte
 

@@ -190,15 +190,16 @@ def _of_several() -> dict[str, Builder]:
     return {name: _of_distinct(laws[name].name, build) for name, build in known.items()}
 
 
-class _CountingParser(RelaqsParser):
-    """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong.
-
-    sqlglot takes DISTINCT x, y for one argument, and then misses the second one of aggregates that have two.
-    """
-
-    __slots__ = ("_effort", "_open_brackets", "_steps_left")
+class _Parser(RelaqsParser):
+    """Reads f(DISTINCT x, y). sqlglot takes x, y for one argument there, and misses the second one."""
 
     FUNCTIONS: ClassVar = RelaqsParser.FUNCTIONS | _of_several()
+
+
+class _CountingParser(_Parser):
+    """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong."""
+
+    __slots__ = ("_effort", "_open_brackets", "_steps_left")
 
     def __init__(self, effort: Effort, token_count: int, dialect: type[Relaqs] = Relaqs) -> None:
         super().__init__(dialect=dialect)
@@ -266,6 +267,17 @@ def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) ->
     for tree in trees:
         check_tree(tree)
     return trees
+
+
+def tree_of(sql: str) -> exp.Expr:
+    """Return the one statement of SQL that a plan has, which may be longer than what people may write.
+
+    >>> tree_of("SELECT corr(DISTINCT x, y) FROM t").sql(Relaqs)
+    'SELECT CORR(DISTINCT x, y) FROM t'
+    """
+    (tree,) = _Parser(dialect=Relaqs).parse(tokens_of(sql), sql)
+    assert tree is not None, "a plan has no empty statement"
+    return tree
 
 
 def _syntax_error(error: Exception, sql: str) -> SqlError:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
+from relaqs_engine.layouts.checksums import SEAL, is_sealed, seal
 
 from relaqs.executors.threads import usable_cores
 from relaqs.memory import machine_memory_bytes

@@ -19,7 +19,7 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, append, read_manifest, shuffle, verify
-from relaqs_engine.layouts import one_pass as one_pass_module
+from relaqs_engine.layouts import shuffling as one_pass_module
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.layouts.outliers import outlier_condition
@@ -360,7 +360,7 @@ def test_all_layouts_of_a_table_get_the_rows(tmp_path: Path, into: str) -> None:
 VICTIM_OF_TWO = """
 import os, signal, sys
 from pathlib import Path
-from relaqs_engine.layouts import append, folder, together
+from relaqs_engine.layouts import append, folder
 
 source, into, moment = sys.argv[1:]
 

@@ -18,9 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.layouts.manifest import Layout
 
 ROWS = pa.table({"id": range(20_000)})
@@ -194,8 +192,8 @@ def test_what_another_process_reads_stays_until_that_is_dead(cache: Cache, folde
     program = """
 import sys
 from relaqs_engine.layouts.cache import Opening, opened_table
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache
+from relaqs_engine.layouts.cache import CacheUse
 how = Opening(CacheUse(Cache(sys.argv[1])))
 opened_table("trips", sys.argv[2], how)
 print("reading", flush=True)
@@ -314,8 +312,8 @@ def test_a_file_that_may_grow_no_larger_leaves_nothing(cache: Cache, tmp_path: P
 import resource, sys
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache
+from relaqs_engine.layouts.cache import CacheUse
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 Catalog.of_sources({"trips": sys.argv[2]}, Opening(CacheUse(Cache(sys.argv[1]))), lay_out=True)
 """

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts import Layout, append, compact, read_manifest, shuffle, verify
+from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
-from relaqs_engine.layouts.retired import InUse
 
 from tests.engine.layouts.reading import rows_in_any_order, stored_rows
 

@@ -14,13 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts import Layout, exchange, one_pass, verify, windows
+from relaqs_engine.layouts import Layout, gathering, shuffling, verify
+from relaqs_engine.layouts.assignment import Spread
 from relaqs_engine.layouts.build import building
-from relaqs_engine.layouts.cache import Opening, laid_out_once
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening, laid_out_once
 from relaqs_engine.layouts.sampled import sample
-from relaqs_engine.layouts.spread import Spread
 
 ROWS = 10_500
 MEMORY_LIMIT_BYTES = 4 << 30
@@ -77,7 +75,7 @@ def test_no_byte_depends_on_who_writes_them(
     share_of_memory: float,
     cluster_by: str | None,
 ) -> None:
-    monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", share_of_memory)
+    monkeypatch.setattr(shuffling, "_SHARE_OF_MEMORY", share_of_memory)
     here = laid_out(source, tmp_path / "here" / "t", cluster_by=cluster_by)
     elsewhere = Elsewhere()
     there = laid_out(source, tmp_path / "there" / "t", elsewhere, cluster_by=cluster_by)
@@ -98,7 +96,7 @@ def test_what_one_process_cannot_read_in_one_pass_goes_as_before(
     duckdb.sql(f"SELECT [range] AS nested FROM range({ROWS})").write_parquet(str(tmp_path / "n.parquet"))
     nested, elsewhere = Elsewhere(), Elsewhere()
     assert verify(laid_out(tmp_path / "n.parquet", tmp_path / "n", nested).directory).ok
-    monkeypatch.setattr(windows, "_MOST_TEXTS", 2)
+    monkeypatch.setattr(gathering, "_MOST_TEXTS", 2)
     assert verify(laid_out(source, tmp_path / "t", elsewhere).directory).ok
     assert (nested.count, elsewhere.count > 0) == (0, True)
 
@@ -112,7 +110,8 @@ def test_a_process_that_does_not_see_the_folder_says_so(source: Path, tmp_path: 
     with (
         pytest.MonkeyPatch.context() as monkeypatch,
         pytest.raises(
-            exchange.UnseenHereError, match=r"does not see .*trips\.parquet; give all machines one path to it"
+            shuffling.UnseenHereError,
+            match=r"does not see .*trips\.parquet; give all machines one path to it",
         ),
     ):
         laid_out(source, tmp_path / "t", blind)
@@ -138,7 +137,7 @@ def test_a_source_that_cannot_be_read_there_leaves_nothing(source: Path, tmp_pat
 def test_where_others_do_not_see_the_files_this_process_lays_them_out(source: Path, tmp_path: Path) -> None:
     def blind(work: Callable[[Any], Any], items: Iterable[Any], most: int) -> Generator[Any, None, None]:
         yield work(next(iter(items)))
-        raise exchange.UnseenHereError("a process on luna does not see it")
+        raise shuffling.UnseenHereError("a process on luna does not see it")
 
     said: list[str] = []
     layout = laid_out_once("trips", source, Opening(CacheUse(Cache(tmp_path)), said.append, processes=blind))

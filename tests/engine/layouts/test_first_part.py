@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.layouts import Layout, one_pass, verify
+from relaqs_engine.layouts import Layout, shuffling, verify
 from relaqs_engine.layouts.build import building
-from relaqs_engine.layouts.first_part import FirstPart
+from relaqs_engine.layouts.manifest import FirstPart
 from relaqs_engine.layouts.sampled import sample
 
 ROWS = 20_000
@@ -52,7 +52,7 @@ def laid_out(
 def test_no_byte_depends_on_a_first_part(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share_of_memory: float
 ) -> None:
-    monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", share_of_memory)
+    monkeypatch.setattr(shuffling, "_SHARE_OF_MEMORY", share_of_memory)
     plain, none = laid_out(source, tmp_path / "plain" / "t", asks=False)
     layout, parts = laid_out(source, tmp_path / "waves" / "t")
     assert (len(none), len(parts)) == (0, 1)

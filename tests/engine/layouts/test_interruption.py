@@ -17,8 +17,8 @@ import pytest
 from relaqs_engine.duck import translated_errors
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, read_manifest, shuffle, verify
-from relaqs_engine.layouts import one_pass as one_pass_module
 from relaqs_engine.layouts import partitions as partitions_module
+from relaqs_engine.layouts import shuffling as one_pass_module
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Partition
 
 # Runs a shuffle of seed 1 and kills itself: at a progress message, or around a step of publishing.

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.checksums import SEAL, seal
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     MANIFEST_NAME,
@@ -23,7 +24,6 @@ from relaqs_engine.layouts.manifest import (
     StoredFile,
 )
 from relaqs_engine.layouts.manifest_file import read_manifest, write_manifest
-from relaqs_engine.layouts.sealed import SEAL, seal
 
 
 def make_layout(directory: Path, **changes: Any) -> Layout:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts import Layout, one_pass, partition_file, shuffle, verify, windows
-from relaqs_engine.layouts.distinct import SAMPLE_ROWS
+from relaqs_engine.layouts import Layout, gathering, pieces, shuffle, shuffling, verify
+from relaqs_engine.layouts.statistics import SAMPLE_ROWS
 
 ROWS = 6_000
 
@@ -83,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_sql_alone() -> Iterator[None]:
     """Let DuckDB write the partitions inside the block, as it does where a type is not known."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_pass, "pieces_of", lambda source: None)
+        patch.setattr(shuffling, "pieces_of", lambda source: None)
         yield
 
 
@@ -139,7 +139,7 @@ def test_windows_change_where_row_groups_end_and_nothing_else(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     one = shuffle(files, tmp_path / "one", partitions=3, cluster_by=key)
-    monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", 5e-5)
+    monkeypatch.setattr(shuffling, "_SHARE_OF_MEMORY", 5e-5)
     several = shuffle(files, tmp_path / "several", partitions=3, cluster_by=key)
     groups = [pq.read_metadata(layout.paths[0]).num_row_groups for layout in (one, several)]
     assert groups[0] == 1
@@ -157,17 +157,17 @@ def test_rows_larger_than_was_probed_end_a_window_early(
         f"{i:07}" * (1 if i % 1_000 < 500 else 40) for i in range(20_000)
     ]  # the probes see the short ones
     pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet", row_group_size=1_000)
-    monkeypatch.setattr("relaqs_engine.layouts.encodings._PROBE_ROWS", 400)
-    monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", 1e-4)
+    monkeypatch.setattr("relaqs_engine.layouts.pieces._PROBE_ROWS", 400)
+    monkeypatch.setattr(shuffling, "_SHARE_OF_MEMORY", 1e-4)
     sizes = []
-    of_windows = windows.windows
+    of_windows = gathering.windows
 
     def measured(*given: Any) -> Iterator[Any]:
         for window in of_windows(*given):
             sizes.append(sum(piece.rows.nbytes for piece in window))
             yield window
 
-    monkeypatch.setattr(one_pass, "windows", measured)
+    monkeypatch.setattr(shuffling, "windows", measured)
     layout = shuffle(tmp_path / "t.parquet", tmp_path / "t", partitions=2)
     assert is_read_once(layout)
     assert len(sizes) > 4
@@ -272,7 +272,7 @@ def test_footers_have_no_ends_where_there_is_nan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Any reader may go by what is left. How many values are NULL is left, too."""
-    monkeypatch.setattr(partition_file, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(pieces, "ROW_GROUP_ROWS", 100)
     rows = duckdb.sql(
         "SELECT i, CASE WHEN i % 97 = 0 THEN 'NaN'::DOUBLE WHEN i % 7 > 0 THEN i % 50 END AS x, "
         "(i % 3)::DOUBLE AS y FROM range(3000) t(i)".replace("DOUBLE", kind)
@@ -309,8 +309,8 @@ def test_values_that_a_dictionary_has_and_no_row_are_not_extremes(tmp_path: Path
 def test_a_column_that_only_looked_like_few_texts_is_written_by_duckdb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows, "_MOST_TEXTS", 50)
-    monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", 1e-6)  # windows: some of it is on disk by then
+    monkeypatch.setattr(gathering, "_MOST_TEXTS", 50)
+    monkeypatch.setattr(shuffling, "_SHARE_OF_MEMORY", 1e-6)  # windows: some of it is on disk by then
     few, many = [f"text {i % 30}" for i in range(10_000)], [f"text {i}" for i in range(10_000)]
     table = pa.table({"x": [*few, *few, *few, *many, *few, *few, *few, *few]})  # the probes see the few
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=10_000)
@@ -356,7 +356,7 @@ def test_more_partitions_than_files_a_process_may_have_open(tmp_path: Path) -> N
 def test_more_partitions_than_are_gathered_are_left_to_duckdb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_pass, "MOST_PARTITIONS", 30)
+    monkeypatch.setattr(shuffling, "MOST_PARTITIONS", 30)
     pq.write_table(pa.table({"x": np.arange(5_000)}), tmp_path / "t.parquet", row_group_size=1_000)
     made = [shuffle(tmp_path / "t.parquet", tmp_path / f"{count}", partitions=count) for count in (30, 31)]
     assert [is_read_once(layout) for layout in made] == [True, False]

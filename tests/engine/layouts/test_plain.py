@@ -14,9 +14,7 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig, ReadingDatabase
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.cache import Opening
-from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, MEASURED_BELOW_ROWS, PlainTable
 

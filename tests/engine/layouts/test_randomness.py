@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.layouts.randomness import evenness, independence
+from relaqs_engine.layouts.verification import evenness, independence
 from scipy import stats
 
 

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.duck import Database, DatabaseConfig, FileState, state_digest
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.footers import Zone, flat_columns, footer
-from relaqs_engine.layouts.row_group_file import RowGroupFile
+from relaqs_engine.layouts.footers import RowGroupFile, Zone, flat_columns, footer
 from relaqs_engine.layouts.row_groups import RowGroup, ends, is_sound
 
 from relaqs.executors.row_group_files import RowGroupFileSystem

@@ -17,9 +17,9 @@ import pytest
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts import Layout, VerifyReport, add_static, shuffle, verify
 from relaqs_engine.layouts.assignment import Assignment
+from relaqs_engine.layouts.checksums import SEAL, seal
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, MANIFEST_NAME, StoredFile
 from relaqs_engine.layouts.manifest_file import write_manifest
-from relaqs_engine.layouts.sealed import SEAL, seal
 
 from tests.engine.layouts.reading import partition_table
 

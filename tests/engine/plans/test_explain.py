@@ -50,6 +50,11 @@ def test_sql_is_laid_out_for_reading() -> None:
     )
 
 
+def test_aggregates_of_distinct_pairs_are_shown(tpch: World) -> None:
+    sql = "SELECT l_tax, corr(DISTINCT l_quantity, l_discount) AS c FROM lineitem GROUP BY 1"
+    assert "CORR(DISTINCT" in explain(tpch.plan(sql))
+
+
 def test_names_that_need_quotes_keep_them() -> None:
     assert '"Price"' in readable_sql('SELECT "Price" FROM "t"')
     assert '"select"' in readable_sql('SELECT "select" FROM "t"')

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.sealed import seal
+from relaqs_engine.layouts.checksums import seal
 from relaqs_lab.records import RecordFile, ScheduleRun
 from relaqs_lab.records.comparison import compare, settings
 from relaqs_lab.simulation.simulator import Options

@@ -14,9 +14,9 @@ import pytest
 from distributed import Client
 from relaqs_engine.errors import ClusterError
 from relaqs_engine.layouts import Layout, verify
+from relaqs_engine.layouts.assignment import Spread
 from relaqs_engine.layouts.build import Progress, building
 from relaqs_engine.layouts.sampled import sample
-from relaqs_engine.layouts.spread import Spread
 
 import relaqs
 from relaqs.executors import ThreadExecutor

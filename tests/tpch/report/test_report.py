@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-from relaqs_engine.layouts.sealed import SEAL, seal
+from relaqs_engine.layouts.checksums import SEAL, seal
 from relaqs_lab.cli.policy_tables import HEADINGS, cells
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_lab.records.comparison import compare, settings
