@@ -99,7 +99,8 @@ def nested_values(column: pa.Array, leaves: Reads, keys: Reads | None = None) ->
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         fields = [nested_values(field, leaves, keys) for field in column.flatten()]
-        return _unless_null(column, [dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)])
+        rows = zip(*fields, strict=True) if fields else [()] * len(column)
+        return _unless_null(column, [dict(zip(names, row, strict=True)) for row in rows])
     if pa.types.is_map(kind):
         return _unless_null(column, _maps(column, leaves, keys))
     if pa.types.is_fixed_size_list(kind):

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import ExpressionError, MemoryLimitError, RelaqsError, SqlError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
-from relaqs_engine.postgres.kinds import kind_of_value
+from relaqs_engine.postgres.kinds import Kind, kind_of_value
 from relaqs_engine.postgres.meaning import Meaning, in_words_of_duckdb, meaning_of
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
@@ -51,7 +52,7 @@ _T = TypeVar("_T")
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
 _OPEN = {0, UNKNOWN.oid}
-_TEXTS_KEPT = 256  # whose parameters' types are known: drivers prepare one text again and again
+_TEXTS_KEPT = 256  # whose meaning is known, and the types of parameters: clients ask one text again and again
 SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
 
 
@@ -115,6 +116,7 @@ class Answering:
         self._planning = planning
         self._encoding = encoding
         self._column_types = _column_types(session)
+        self._meant = lru_cache(maxsize=_TEXTS_KEPT)(self._meaning_of)
         self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
@@ -296,7 +298,11 @@ class Answering:
         if not asker.settings.is_postgres:
             return Meaning(with_moments(sql))
         kinds = tuple(map(kind_of_value, values))
-        meaning = meaning_of(sql, self._column_types, kinds, is_estimated=not asker.settings.is_exact)
+        meant = self._meant if len(sql) <= SHORT_CHARACTERS else self._meant.__wrapped__
+        return meant(sql, kinds, not asker.settings.is_exact)
+
+    def _meaning_of(self, sql: str, kinds: tuple[Kind | None, ...], is_estimated: bool) -> Meaning:
+        meaning = meaning_of(sql, self._column_types, kinds, is_estimated=is_estimated)
         return replace(meaning, sql=with_moments(meaning.sql))
 
 

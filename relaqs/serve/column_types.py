@@ -124,7 +124,7 @@ def column_type(duckdb_type: str) -> ColumnType:
     if (decimal := _DECIMAL.fullmatch(duckdb_type)) is not None:
         digits, scale = map(int, decimal.groups())
         return ColumnType(NUMERIC.oid, NUMERIC.name, NUMERIC.sql_name, modifier=(digits << 16 | scale) + 4)
-    is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT(", "TUPLE(", "MAP(", "UNION("))
+    is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT", "TUPLE", "MAP(", "UNION("))
     return JSON if is_nested else TEXT
 
 

@@ -198,6 +198,7 @@ NESTED = {
     "[INTERVAL '25 hours 3 days', NULL]": ["3 days 25:00:00", None],
     "['infinity'::TIMESTAMP, '2020-01-01']": ["infinity", "2020-01-01T00:00:00"],
     "{'day': '10000-01-01'::DATE, 'end': TIME '24:00:00'}": {"day": "10000-01-01", "end": "24:00:00"},
+    "row()": {},
     "row(1, 'x')": {"element1": 1, "element2": "x"},
     "[[1, 2], [NULL, 3]]::INTEGER[2][2]": [[1, 2], [None, 3]],
 }
