@@ -101,10 +101,10 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 
 
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here.
-MOST_FILES = 547
-MOST_SHORT_FILES = 70
+MOST_FILES = 506
+MOST_SHORT_FILES = 53
 MOST_SHARED_FILE_NAMES = 26
-LONGEST_WALKS = {"query": 96, "plain": 50, "train": 153}
+LONGEST_WALKS = {"query": 96, "plain": 49, "train": 153}
 
 
 def test_files_do_not_become_more_or_shorter(tree: Tree) -> None:
