@@ -161,6 +161,7 @@ class Answering:
         """
         if select.is_explained:
             return (ReplyColumn(_EXPLAINED, TEXT),)
+        asker = _hinted(asker, select)
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
@@ -173,6 +174,7 @@ class Answering:
         Raises:
             RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
         """
+        asker = _hinted(asker, select)
         if select.is_explained:
             text = await self.in_turn(asker, self._explained, select, values, asker)
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
@@ -304,6 +306,12 @@ class Answering:
     def _meaning_of(self, sql: str, kinds: tuple[Kind | None, ...], is_estimated: bool) -> Meaning:
         meaning = meaning_of(sql, self._column_types, kinds, is_estimated=is_estimated)
         return replace(meaning, sql=with_moments(meaning.sql))
+
+
+def _hinted(asker: Asker, select: Select) -> Asker:
+    """Return who asks, with the settings that comments of the statement give it."""
+    settings = asker.settings.hinted(select.where.comments)
+    return asker if settings is asker.settings else replace(asker, settings=settings)
 
 
 def _stop_planned(planned: tuple[Meaning, OnlinePlan, OnlineQuery]) -> None:

@@ -7,16 +7,21 @@
     SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
     SET relaqs.dialect = 'duckdb'   statements mean what they do in DuckDB, not what they do in Postgres
 
+A comment sets them for one statement, from tools that cannot say SET:
+
+    SELECT /*+ relaqs target=5% within=2s */ avg(fare) FROM trips
+
 Without one of the first two every answer is exact. A setting that is changed in a transaction is as before
 when the transaction is rolled back.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
@@ -27,6 +32,8 @@ from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"
 
+_HINT = re.compile(r"\+\s*relaqs\b(.*)", re.IGNORECASE | re.DOTALL)
+_HINTED = re.compile(r"[\s,]*(\w+)\s*=\s*('[^']*'|[^\s,]+)[\s,]*")
 _OFF = {"", "off", "none", "default", "0"}
 _HOURS_AHEAD = re.compile(
     r"([+-]?\d{1,2})(?:\.0*)?|interval\s*'([+-]?\d{1,2})(?::?00)?(?:\s*hours?)?'.*", re.IGNORECASE
@@ -263,6 +270,34 @@ class Settings:
         self._now[key] = self._at_start[key] if value is None else _checked(name, value)
         if not is_local:
             self._of_session[key] = self._now[key]
+
+    def hinted(self, comments: Sequence[str]) -> Settings:
+        """Return the settings of a statement with these comments, of which some may be hints.
+
+        Raises:
+            RefusedError: a hint does not read, names no setting of ours, or has a value that is not accepted.
+
+        >>> settings = Settings({})
+        >>> settings.hinted(["+ relaqs target=5% within=2s "]).options(1.0).timeout
+        2.0
+        >>> settings.hinted(["+ other", "a comment"]) is settings
+        True
+        """
+        found = [hint[1] for hint in map(_HINT.fullmatch, comments) if hint is not None]
+        if not found:
+            return self
+        hinted = copy.copy(self)
+        hinted._now = dict(self._now)
+        for text in found:
+            if _HINTED.sub("", text):
+                raise RefusedError(
+                    BAD_VALUE,
+                    f"the hint {text.strip()!r} does not read; write /*+ relaqs target=5% within=2s */",
+                )
+            for name, value in _HINTED.findall(text):
+                key = self._key(f"relaqs.{name}")
+                hinted._now[key] = _checked(key, value)
+        return hinted
 
     def reset_all(self) -> None:
         """Give every setting its value at the start."""

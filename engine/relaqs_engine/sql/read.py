@@ -315,12 +315,14 @@ class Statement:
         line: where it begins in the text, from 1.
         column: where it begins in that line, from 1.
         is_ended: whether a semicolon ends it.
+        comments: in it and around it, without their marks.
     """
 
     sql: str
     line: int
     column: int
     is_ended: bool
+    comments: tuple[str, ...] = ()
 
     def placed(self, error: PlacedError, before: str = "") -> PlacedError:
         """Return an error of this statement with the position that it has in the whole text.
@@ -389,4 +391,5 @@ def is_finished(text: str) -> bool:
 def _statement(text: str, tokens: list[Token], *, is_ended: bool) -> Statement:
     begin, end = tokens[0].start, tokens[-1].end + 1
     line, column = position_of(text, begin)
-    return Statement(text[begin:end], line, column, is_ended)
+    comments = tuple(comment for token in tokens for comment in token.comments)
+    return Statement(text[begin:end], line, column, is_ended, comments)

@@ -80,6 +80,39 @@ def test_estimates_have_the_same_meaning(connection: psycopg.Connection[Any]) ->
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "/*+ relaqs target=30% intervals=on */ SELECT avg(fare) AS fare FROM trips",
+        "SELECT avg(fare) AS fare /*+ relaqs intervals=on, target='30%' */ FROM trips",
+        "SELECT avg(fare) AS fare FROM trips /*+ RELAQS target=0.3 */ /*+ relaqs intervals=on */",
+    ],
+)
+def test_a_hint_sets_what_one_statement_asks_for(connection: psycopg.Connection[Any], sql: str) -> None:
+    cursor = connection.execute(sql.encode())
+    assert [each.name for each in cursor.description or ()] == [
+        "fare",
+        "fare_low",
+        "fare_high",
+        "fare_certified",
+    ]
+    after = connection.execute("SELECT '/*+ relaqs intervals=on */' AS text")
+    assert [each.name for each in after.description or ()] == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("targt=5%", "did you mean relaqs.target"),
+        ("target=much", "it must be a relative error above 0"),
+        ("target 5%", "does not read; write"),
+    ],
+)
+def test_a_hint_that_is_wrong_says_so(connection: psycopg.Connection[Any], hint: str, words: str) -> None:
+    with pytest.raises(psycopg.Error, match=words):
+        connection.execute(f"SELECT 1 /*+ relaqs {hint} */".encode())
+
+
 @pytest.mark.skipif(programs() is None, reason="no Postgres server is installed")
 def test_no_drawn_statement_differs_from_a_real_postgres() -> None:
     bin_ = programs()
