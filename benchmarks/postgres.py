@@ -1,474 +1,624 @@
-"""Ask the same statements of a real Postgres and of `relaqs serve` over the same rows, and compare.
+"""Statements of Postgres, asked of a real Postgres and of `relaqs serve` over the same rows.
 
-    python -m benchmarks.postgres [--count 3000] [--seed 1] [--show 20]
+    python -m benchmarks.postgres --statements 3000 --seed 1
 
-Statements are drawn from what BI tools and people write: arithmetic of integers and decimals, casts,
-rounding, NULLs in ORDER BY, patterns, times as texts, series, groups, windows. The exit status is 1
-where an answer, the name of a column or a division by zero differs and the server did not refuse. It needs
-the programs of a Postgres server (`postgresql` in Debian).
+A statement that both answer must have the same rows and names of columns. One that the server refuses is
+counted, and so is one that Postgres alone refuses: neither is silent. Where both refuse one, the SQLSTATEs
+that tools branch on must be the same. It needs Debian's package postgresql.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import pwd
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import psycopg
+from relaqs_engine.layouts import add_static
 
+import relaqs
 from benchmarks.server_process import serving
 
-ROWS = 400
-_COLUMNS = (
-    *(
-        ("a", "int"),
-        ("b", "bigint"),
-        ("s", "smallint"),
-        ("x", "float8"),
-        ("n", "numeric(10,2)"),
-        ("d", "date"),
-    ),
-    *(("m", "timestamp"), ("w", "text"), ("k", "int")),
+ROWS, FEW = 400, 12
+_T = f"""
+    SELECT i::INTEGER AS id, CASE WHEN i % 7 > 0 THEN (i * 37 % 41 - 20)::INTEGER END AS a,
+        CASE WHEN i % 5 > 0 THEN (i * 7919 % 100003)::BIGINT END AS b,
+        CASE WHEN i % 6 > 0 THEN ((i * 7919) % 2001 / 100.0 - 8)::DECIMAL(9, 2) END AS n,
+        CASE WHEN i % 8 > 0 THEN ((i * 31 % 97) / 8.0 - 5)::DOUBLE END AS x,
+        CASE WHEN i % 9 > 0
+            THEN (['foo', 'Foo bar', 'a_b', 'x%y', '', ' pad ', 'abc', 'né'])[1 + i % 8] END AS s,
+        CASE WHEN i % 11 > 0 THEN DATE '2023-11-20' + (i * 5 % 400)::INTEGER END AS d,
+        CASE WHEN i % 10 > 0 THEN TIMESTAMP '2023-11-20 01:02:03.25' + INTERVAL (i * 7001) SECOND END AS ts,
+        CASE WHEN i % 4 > 0 THEN i % 3 = 0 END AS f
+    FROM range({ROWS}) AS r(i)
+"""
+_U = f"""
+    SELECT i::INTEGER AS a, 'name ' || i AS name, (i * 3 % 7)::INTEGER AS k FROM range(-3, {FEW - 3}) AS r(i)
+"""
+_TABLES = {"t": _T, "u": _U}
+_POSTGRES_TYPES = (
+    "id integer, a integer, b bigint, n numeric(9, 2), x float8, s text, d date, ts timestamp, f boolean",
+    "a integer, name text, k integer",
 )
-_OF_DUCKDB = {"float8": "DOUBLE", "numeric(10,2)": "DECIMAL(10,2)", "text": "VARCHAR"}
-_FORMS = ("YYYY-MM", "YYYY-MM-DD", "DD.MM.YYYY", "HH24:MI", "YYYY", "Mon YYYY", "IYYY-IW", "yyyy-mm-dd")
-_OTHERS = (
-    *(
-        "SELECT generate_series(1, 3)",
-        "SELECT k, generate_series(1, 2) FROM t WHERE k < 3 ORDER BY 1, 2",
-        "SELECT 7/2",
-    ),
-    *(
-        "SELECT 1/0",
-        "SELECT k FROM t ORDER BY k FOR UPDATE",
-        "SELECT s, count(*) FROM t GROUP BY s ORDER BY count DESC, s",
-    ),
-    *(
-        "SELECT * FROM current_schema()",
-        "SELECT s / 2, sum FROM (SELECT s, sum(a) FROM t GROUP BY s) q ORDER BY 2 DESC, 1",
-    ),
-    *(
-        "SELECT faer FROM t",
-        "SELECT k FROM tt",
-        "SELECT nope(k) FROM t",
-        "SELECT 'a'::int",
-        "SELECT 1 FROM t GROUP",
-    ),
-    *("SELECT round(0.0179005::float8::numeric, 6)", "SELECT 1.5::numeric", "SELECT -7 / 2, -7 % 3, 7.0 / 2"),
-    *(
-        "SELECT a IS DISTINCT FROM s FROM t ORDER BY k",
-        "SELECT DISTINCT s FROM t ORDER BY s DESC",
-        "SELECT k FROM t LIMIT 0",
-    ),
-    *(
-        "SELECT max(count) FROM (SELECT count(*) FROM t GROUP BY s) q",
-        "SELECT coalesce(sum(a), 0) / count(*) FROM t WHERE k < 0",
-    ),
-    *(
-        "SELECT 2147483647 + 1",
-        "SELECT 5 / 2.0, 5 / 2::float8",
-        "SELECT true, null, current_date IS NULL",
-        "SELECT '1'::int + 1",
-    ),
-    *(
-        "SELECT a FROM t WHERE w = $$a$$ ORDER BY k",
-        "SELECT x FROM t ORDER BY x DESC LIMIT 70",
-        "SELECT k FROM t FETCH FIRST 3 ROWS ONLY",
-    ),
-)
-_CODES_THAT_TOOLS_READ = {"42601", "42703", "42P01", "42883", "22P02", "22012"}
-_KEYS = ("s", "w", "date_trunc('month', d)", "a / 5", "to_char(d, 'YYYY-MM')", "extract(year from d)")
-_PATTERNS = ("a%", "%b", "_a%", "(a|b)%", "%[bc]", "a.c", "%", "ab+")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server said: its columns' names and rows, or an error's SQLSTATE and words."""
-
-    names: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    code: str = ""
-    said: str = ""
-
-
-def programs() -> Path | None:
-    """Return the folder of the programs of a Postgres server, None where none is installed."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((each for each in reversed(folders) if (each / "postgres").exists()), None)
+def installed() -> Path | None:
+    """Return the folder of Postgres's programs; None where there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    beside = shutil.which("initdb")
+    return found[-1].parent if found else Path(beside).parent if beside else None
 
 
 @contextmanager
-def postgres(bin_: Path) -> Iterator[str]:
-    """Give the address of a Postgres server of its own. It ends with the block."""
-    user = "postgres" if os.getuid() == 0 else None  # it does not run as root
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        if user is not None:
-            entry = pwd.getpwnam(user)
-            os.chown(folder, entry.pw_uid, entry.pw_gid)
-        common: dict[str, Any] = {"user": user, "check": True, "stdout": subprocess.DEVNULL, "cwd": folder}
-        subprocess.run(
-            [bin_ / "initdb", "-D", data, "-U", "ana", "-A", "trust", "-E", "UTF8", "--locale=C"], **common
+def postgres(folder: Path) -> Iterator[str]:
+    """Give the address of a Postgres with the tables, which only this machine's sockets reach."""
+    programs = installed()
+    assert programs is not None, "there is no Postgres: apt-get install postgresql"
+    data = folder / "postgres"
+    data.mkdir()
+    prefix: list[str | Path] = []
+    if (
+        shutil.which("runuser") and Path("/root").owner() == Path.home().owner()
+    ):  # Postgres refuses to be root
+        folder.chmod(0o755)
+        shutil.chown(data, "postgres")
+        prefix = ["runuser", "-u", "postgres", "--"]
+    control: list[str | Path]
+    quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/"}
+    subprocess.run(
+        [
+            *prefix,
+            programs / "initdb",
+            "-D",
+            data,
+            "--lc-collate=C",
+            "--lc-ctype=C.UTF-8",
+            "-E",
+            "UTF8",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-N",
+        ],
+        **quiet,
+    )
+    settings = f"-c listen_addresses='' -c unix_socket_directories={data} -c fsync=off -c timezone=UTC"
+    control = [*prefix, programs / "pg_ctl", "-D", data, "-w", "-l", data / "log"]
+    subprocess.run([*control, "-o", settings, "start"], **quiet)
+    address = f"host={data} user=postgres dbname=postgres"
+    try:
+        with psycopg.connect(address, autocommit=True) as connection:
+            for (name, sql), types in zip(_TABLES.items(), _POSTGRES_TYPES, strict=True):
+                connection.execute(f"CREATE TABLE {name} ({types})")
+                with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+                    for row in duckdb.connect().execute(sql).fetchall():
+                        copy.write_row(row)
+        yield address
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **quiet)
+
+
+def lay_out(folder: Path) -> Path:
+    """Write the tables for the server; return their folder."""
+    relaqs.shuffle(duckdb.sql(_T), folder / "t", partitions=8)
+    add_static(duckdb.sql(_U), folder / "u")
+    return folder
+
+
+_FIXED = (
+    *("SELECT generate_series(1, 3)", "SELECT 7/2", "SELECT 1/0", "SELECT -7 / 2, -7 % 3, 7.0 / 2"),
+    *(
+        "SELECT id FROM t ORDER BY id FOR UPDATE",
+        "SELECT a, count(*) FROM t GROUP BY a ORDER BY count DESC, a",
+    ),
+    *("SELECT * FROM current_schema()", "SELECT true, null, current_date IS NULL", "SELECT '1'::int + 1"),
+    *(
+        "SELECT faer FROM t",
+        "SELECT id FROM tt",
+        "SELECT nope(id) FROM t",
+        "SELECT 'a'::int",
+        "SELECT 1 FROM t GROUP",
+    ),
+    *("SELECT round(0.0179005::float8::numeric, 6)", "SELECT 1.5::numeric", "SELECT 5 / 2.0, 5 / 2::float8"),
+    *("SELECT a IS DISTINCT FROM b FROM t ORDER BY id", "SELECT DISTINCT a FROM t ORDER BY a DESC"),
+    *("SELECT max(count) FROM (SELECT count(*) FROM t GROUP BY a) q", "SELECT id FROM t LIMIT 0"),
+    *("SELECT coalesce(sum(a), 0) / count(*) FROM t WHERE id < 0", "SELECT 2147483647 + 1"),
+    *("SELECT a FROM t WHERE s = $$foo$$ ORDER BY id", "SELECT id FROM t ORDER BY 1 FETCH FIRST 3 ROWS ONLY"),
+    *(
+        "SELECT s, round(avg(n), 2) FROM t GROUP BY s ORDER BY s",
+        "SELECT id, x::int FROM t ORDER BY x, id LIMIT 50",
+    ),
+)
+_READ_BY_TOOLS = {"42601", "42703", "42P01", "42883", "22P02", "22012"}
+
+
+class Statements:
+    """Draws statements that mean something in Postgres."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def next(self) -> str:
+        """Return one more."""
+        kinds = (
+            self._plain,
+            self._plain,
+            self._grouped,
+            self._grouped,
+            self._whole,
+            self._derived,
+            self._joined,
+            lambda: self._pick(*_FIXED),
         )
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c timezone=UTC"
-        subprocess.run(
-            [bin_ / "pg_ctl", "-D", data, "-w", "-l", data / "log", "-o", options, "start"], **common
-        )
-        try:
-            yield f"host={folder} user=ana dbname=postgres"
-        finally:
-            subprocess.run([bin_ / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **common)
+        return str(self._pick(*kinds)())
 
+    def _pick(self, *choices: Any) -> Any:
+        return self._random.choice(choices)
 
-def rows_of(rng: random.Random) -> list[tuple[Any, ...]]:
-    """Return rows of the table `t`. One value in eight is NULL but for k, which numbers the rows."""
-
-    def some(value: Any) -> Any:
-        return None if rng.random() < 0.125 else value
-
-    return [
-        (
-            some(rng.randint(-20, 20)),
-            some(rng.randint(-(10**12), 10**12)),
-            some(rng.randint(-5, 5)),
-            some(rng.choice([rng.uniform(-3, 3), rng.uniform(0, 1e6), float(rng.randint(-4, 4))])),
-            some(Decimal(rng.randint(-100_000, 100_000)) / 100),
-            some(f"{rng.randint(2019, 2024)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"),
-            some(f"2023-{rng.randint(1, 12):02d}-0{rng.randint(1, 9)} {rng.randint(0, 23):02d}:07:11"),
-            some("".join(rng.choice("abc.") for _ in range(rng.randint(0, 4)))),
-            k,
-        )
-        for k in range(ROWS)
-    ]
-
-
-class Drawn:
-    """Draws statements. The same seed gives the same."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def statement(self) -> str:
-        """Return a statement whose rows have one order, or are a set."""
-        shape = self._rng.randrange(8)
-        if shape == 0:
-            return f"SELECT {self._several(self._scalar)} FROM t ORDER BY k"
-        if shape == 1:
-            return f"SELECT {self._several(self._total)} FROM t{self._where()}"
-        if shape == 2:
-            key = self._rng.choice(_KEYS)
-            selected, way = f"{key}, {self._several(self._total)}", self._way()
-            return f"SELECT {selected} FROM t{self._where()} GROUP BY 1 ORDER BY 1{way}"
-        if shape == 3:
-            by = self._rng.choice(("a", "n", "d", 'w COLLATE "C"', "x"))
-            most = self._rng.randint(1, 60)
-            return f"SELECT k, {self._scalar()} FROM t ORDER BY {by}{self._way()}, k LIMIT {most}"
-        if shape == 4:
-            return f"SELECT k, {self._window()} FROM t ORDER BY k"
-        if shape == 7:
-            return self._rng.choice(_OTHERS)
-        if shape == 5:
-            inner = "SELECT k, a, b, s, x, n, d, m, w FROM t"
-            return f"SELECT {self._scalar()} FROM ({inner}) q{self._where()} ORDER BY k"
-        inner = f"SELECT s, {self._total()} AS v FROM t GROUP BY s"
-        outer = self._rng.choice(("v", "s * 3 / 2", "s::numeric / 4"))
-        return f"WITH q AS ({inner}) SELECT s, v, {outer} FROM q ORDER BY s"
-
-    def _several(self, one: Any) -> str:
-        return ", ".join(one() for _ in range(self._rng.randint(1, 3)))
-
-    def _way(self) -> str:
-        return self._rng.choice(("", " ASC", " DESC", " DESC", " DESC NULLS LAST", " NULLS FIRST"))
-
-    def _where(self) -> str:
-        return self._rng.choice(("", "", f" WHERE {self._condition()}"))
-
-    def _condition(self) -> str:
-        rng = self._rng
-        return rng.choice(
-            (
-                f"{self._integer(1)} > {rng.randint(-3, 9)}",
-                f"w SIMILAR TO '{rng.choice(_PATTERNS)}'",
-                f"w NOT SIMILAR TO '{rng.choice(_PATTERNS)}'",
-                f"w LIKE '{rng.choice(('a%', '%b_', '_'))}'",
-                f"a BETWEEN SYMMETRIC {rng.randint(-9, 9)} AND {rng.randint(-9, 9)}",
-                "a / 2 = s",
-                "x IS NOT NULL AND n > 1",
-                "d >= to_date('2021-03-01', 'YYYY-MM-DD')",
-                "a IN (1, 2, 3, NULL)",
+    def _integer(self, depth: int = 2) -> str:
+        if depth <= 0:
+            return str(self._pick("a", "b", "id", self._random.randint(-9, 9), "length(s)"))
+        one, two = self._integer(depth - 1), self._integer(depth - 1)
+        return str(
+            self._pick(
+                *(
+                    f"({one} / {two})",
+                    f"{one} / {self._random.randint(1, 9)}",
+                    f"({one} + {two})",
+                    f"({one} * {two})",
+                ),
+                *(
+                    f"coalesce({one}, {two})",
+                    f"abs({one})",
+                    f"({one} % 7)",
+                    f"nullif({one}, 3)",
+                    "d - date '2023-12-01'",
+                ),
+                *(
+                    f"greatest({one}, {two})",
+                    f"({self._number(depth - 1)})::int",
+                    f"(- {one})",
+                    f"div({one}, 4)",
+                    "strpos(s, 'o')",
+                ),
+                *(
+                    f"CASE WHEN {self._truth(1)} THEN {one} ELSE {two} END",
+                    f"width_bucket(n, -8, 12, {self._random.randint(1, 9)})",
+                ),
             )
         )
 
-    def _integer(self, depth: int) -> str:
-        rng = self._rng
-        if not depth:
-            return rng.choice(
-                ("a", "b", "s", "k", str(rng.randint(1, 9)), "length(w)", "7", "coalesce(a, 0)")
+    def _number(self, depth: int = 2) -> str:
+        if depth <= 0:
+            return str(
+                self._pick(
+                    "n",
+                    "x",
+                    "1.5",
+                    "0.125",
+                    "n::numeric",
+                    "x::numeric",
+                    "a::numeric",
+                    "a::float8",
+                    "x::float",
+                )
             )
-        left, right = self._integer(depth - 1), self._integer(depth - 1)
-        return rng.choice(
-            (
-                *(f"({left} {sign} {rng.randint(2, 9)})" for sign in "+-*/%"),
-                f"({left} + {right})",
-                f"({left} / {rng.randint(2, 7)})",
-                f"({left} / nullif({right}, 0))",
-                f"CASE WHEN {left} > 3 THEN {right} ELSE 1 END / 2",
-                f"abs({left}) / 2",
-            )
-        )
-
-    def _real(self) -> str:
-        rng = self._rng
-        return rng.choice(
-            (
-                f"round(x::numeric, {rng.randint(0, 6)})",
-                f"round(n, {rng.randint(0, 1)})",
-                "n * 2",
-                "n / 4",
-                "n::numeric",
-                "x::numeric",
-                "a::numeric / 8",
-                "x / 3",
-                "a / 2.0",
-                "x * n::float8",
-                "abs(x)",
-                "a::float8 / 7",
-                "round(a / 7.0, 3)",
-                "ceil(n)",
-                "floor(x)",
-                "trunc(n, 1)",
-                "sqrt(abs(x))",
-                "n / s",
-                "x / nullif(s, 0)",
-                "x / (a - 3)",
-                "0.00012::numeric * a",
+        one, two = self._number(depth - 1), self._number(depth - 1)
+        places = self._random.randint(0, 4)
+        return str(
+            self._pick(
+                *(
+                    f"({one} / {two})",
+                    f"({one} + {self._integer(depth - 1)})",
+                    f"({one} * 2)",
+                    f"round(({one})::numeric, {places})",
+                ),
+                *(
+                    f"round({one})",
+                    f"floor({one})",
+                    f"({one} / {self._integer(depth - 1)})",
+                    f"trunc(n, {places})",
+                    f"({one} - {two})",
+                ),
+                *(
+                    f"coalesce({one}, 0)",
+                    f"abs({one})",
+                    f"(- {one})",
+                    "extract(second from ts)",
+                    "extract(dow from ts)",
+                ),
+                *(
+                    "extract(year from d)",
+                    "date_part('month', ts)",
+                    "ceil(x)",
+                    "power(n, 2)",
+                    "sign(n)",
+                    "mod(n, 3)",
+                ),
+                *(
+                    "extract(epoch from ts)",
+                    "extract(milliseconds from ts)",
+                    "extract(quarter from d)",
+                    "sqrt(abs(x))",
+                ),
             )
         )
 
     def _text(self) -> str:
-        rng = self._rng
-        return rng.choice(
-            (
-                f"to_char(d, '{rng.choice(_FORMS)}')",
-                f"to_char(m, '{rng.choice(_FORMS)} HH24:MI:SS')",
-                "format('%s-%s', w, a)",
-                "format('%s %%', a)",
-                "btrim(w)",
-                "btrim(w, 'a')",
-                "upper(w) || '-' || coalesce(a, 0)",
-                "w SIMILAR TO 'a%'",
-                "left(w, 2)",
-                "split_part(w, 'b', 1)",
-                "substring(w from 2 for 2)",
-                "strpos(w, 'b')",
-                "replace(w, 'a', 'xy')",
-                "lpad(w, 6, '*')",
-                "concat(w, a, NULL, 'z')",
-                "position('b' in w)",
-                "w || NULL",
-                "CASE WHEN a > 0 THEN 'up' WHEN a < 0 THEN 'down' END",
-                "nullif(w, 'a')",
-                "greatest(a, s, 3)",
-                "extract(year from d)::int",
-                "extract(dow from d)",
-                "date_trunc('month', m)",
-                "d + 3",
-                "d - date '2020-01-01'",
-                "a::text",
-                "(a > 3)::int",
-                "n::int",
-                "x::int",
-                "1",
-                "'text'",
+        return str(
+            self._pick(
+                *(
+                    "s",
+                    "upper(s)",
+                    "s || '-' || a",
+                    "a::text",
+                    "n::text",
+                    "x::text",
+                    "f::text",
+                    "d::text",
+                    "ts::text",
+                    "btrim(s)",
+                ),
+                *(
+                    "to_char(d, 'YYYY-MM')",
+                    "to_char(ts, 'YYYY-MM-DD HH24:MI:SS')",
+                    "to_char(n, '999,990.00')",
+                ),
+                *(
+                    "to_char(a, '9999')",
+                    "to_char(x, 'FM999.99')",
+                    "to_char(b, '999,999')",
+                    "to_char(d, 'Mon DD, YYYY')",
+                ),
+                *(
+                    "to_char(d, 'FMMonth FMDD')",
+                    "to_char(d, 'Day')",
+                    "to_char(ts, 'HH12:MI AM')",
+                    "to_char(d, 'Q')",
+                ),
+                *(
+                    "format('%s of %s', a, s)",
+                    "format('%s%%', n)",
+                    "concat(s, a, f)",
+                    "substring(s from 2 for 2)",
+                    "left(s, 2)",
+                ),
+                *(
+                    "substr(s, 0, 3)",
+                    "replace(s, 'o', '0')",
+                    "lpad(a::text, 5, '0')",
+                    "initcap(s)",
+                    "split_part(s, ' ', 1)",
+                ),
+                *(
+                    "regexp_replace(s, 'o+', '0')",
+                    "s::varchar(2)",
+                    "(ts - ts)::text",
+                    "md5(s)",
+                    "concat_ws(',', s, a)",
+                    "s::name",
+                ),
+                *(
+                    "trim(both 'f' from s)",
+                    "coalesce(s, 'none')",
+                    "CASE WHEN f THEN 'yes' ELSE 'no' END",
+                    "reverse(s)",
+                ),
             )
         )
 
-    def _scalar(self) -> str:
-        drawn = self._rng.randrange(3)
-        if drawn == 0:
-            return self._integer(self._rng.randint(1, 2))
-        return self._real() if drawn == 1 else self._text()
-
-    def _total(self) -> str:
-        rng = self._rng
-        return rng.choice(
-            (
-                "count(*)",
-                "count(a)",
-                "count(DISTINCT s)",
-                "sum(a)",
-                "sum(s) / count(*)",
-                "sum(b) / 3",
-                "avg(a)",
-                "avg(n)",
-                "round(avg(x)::numeric, 4)",
-                "round(avg(n), 2)",
-                "sum(n)",
-                "sum(n) / count(*)",
-                "sum(x) / sum(s)",
-                "avg(x) / min(a)",
-                "min(n) / count(*) FILTER (WHERE a > 19)",
-                "max(w)",
-                "min(d)",
-                "max(a) / 2",
-                "min(a / 3)",
-                "sum(a / 2)",
-                "count(*) / 7",
-                "count(*) FILTER (WHERE a > 0) * 100 / count(*)",
-                "100.0 * count(a) / count(*)",
-                "sum(a)::numeric / count(*)",
-                "string_agg(w, ',' ORDER BY w DESC, k)",
-                "stddev(x)",
-                "bool_or(a > 3)",
-                "count(*)::float8 / 3",
-                "max(n) - min(n)",
-                "sum(CASE WHEN a > 0 THEN 1 ELSE 0 END) / 2",
-                "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+    def _moment(self) -> str:
+        return str(
+            self._pick(
+                *(
+                    "d",
+                    "ts",
+                    "date_trunc('month', d)",
+                    "date_trunc('hour', ts)",
+                    "d + 7",
+                    "d + interval '1 month'",
+                    "ts::date",
+                ),
+                *(
+                    "ts - interval '36 hours'",
+                    "date_bin('15 minutes', ts, timestamp '2020-01-01')",
+                    "d::timestamp",
+                ),
+                *(
+                    "ts - timestamp '2023-12-01'",
+                    "age(ts, timestamp '2022-01-01')",
+                    "interval '14 months 3 days'",
+                    "d - 30",
+                ),
+                *(
+                    "to_date('2024-02-03', 'YYYY-MM-DD')",
+                    "ts at time zone 'UTC'",
+                    "date_trunc('week', d)::date",
+                ),
             )
         )
 
-    def _window(self) -> str:
-        return self._rng.choice(
-            (
-                f"row_number() OVER (ORDER BY a{self._way()}, k)",
-                f"rank() OVER (ORDER BY d{self._way()})",
-                "sum(a) OVER (PARTITION BY s) / 2",
-                "lag(a) OVER (ORDER BY k) / 2",
-                "count(*) OVER (PARTITION BY w)",
-                f"first_value(a) OVER (PARTITION BY s ORDER BY n{self._way()}, k)",
-                "ntile(4) OVER (ORDER BY k)",
-                "avg(n) OVER (PARTITION BY s)",
+    def _truth(self, depth: int = 2) -> str:
+        if depth > 1 and self._random.random() < 0.4:
+            return f"({self._truth(1)} {self._pick('AND', 'OR')} {self._truth(1)})"
+        return str(
+            self._pick(
+                *(
+                    "f",
+                    "NOT f",
+                    "a > 3",
+                    "n < x",
+                    "s LIKE 'f%'",
+                    "s LIKE 'a\\_b'",
+                    "s ILIKE '%BAR'",
+                    "s ~ '^[fF]oo'",
+                    "s ~* 'FOO'",
+                ),
+                *(
+                    "s SIMILAR TO '(f|F)oo%'",
+                    "s SIMILAR TO 'a_b'",
+                    "a IS NULL",
+                    "a IN (1, 2, NULL)",
+                    "a BETWEEN SYMMETRIC 5 AND -5",
+                ),
+                *(
+                    "d >= date '2024-01-01'",
+                    "a IS DISTINCT FROM 3",
+                    "s !~ 'x'",
+                    "b / 2 > 100",
+                    "a / 2 = 1",
+                    "extract(month from d) = 3",
+                ),
+                *(
+                    "a = ANY(ARRAY[1, 2, 3])",
+                    "EXISTS (SELECT 1 FROM u WHERE u.a = t.a)",
+                    "a IN (SELECT u.a FROM u)",
+                    "s > 'a'",
+                ),
+            )
+        )
+
+    def _any(self) -> str:
+        return str(self._pick(self._integer, self._number, self._text, self._moment, self._truth)())
+
+    def _aggregate(self) -> str:
+        number = self._pick("a", "b", "n", "x", "a + 1", "a / 2")
+        return str(
+            self._pick(
+                *(
+                    "count(*)",
+                    f"count({number})",
+                    f"sum({number})",
+                    f"avg({number})",
+                    f"min({number})",
+                    f"max({self._text()})",
+                ),
+                *(
+                    f"sum({number}) / count(*)",
+                    f"sum({number}) / nullif(count(a), 0)",
+                    f"count(*) FILTER (WHERE {self._truth()})",
+                ),
+                *(
+                    "round(avg(x)::numeric, 4)",
+                    "round(avg(n), 3)",
+                    "round(100.0 * count(a) / count(*), 2)",
+                    "count(a) / count(*)",
+                ),
+                *(
+                    "string_agg(s, ',' ORDER BY id)",
+                    "string_agg(s, ',' ORDER BY x DESC, id)",
+                    "bool_or(f)",
+                    "max(d) - min(d)",
+                ),
+                *(
+                    f"stddev({number})",
+                    "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+                    "count(DISTINCT a)",
+                    "max(ts)",
+                ),
+                *(
+                    f"max({number}) / 2",
+                    f"sum({number})::numeric / 7",
+                    "variance(a)",
+                    "corr(a, x)",
+                    "every(f)",
+                    f"coalesce(sum({number}), 0)",
+                ),
+            )
+        )
+
+    def _order(self, key: str) -> str:
+        return f"{key}{self._pick('', ' DESC', ' DESC', ' ASC NULLS FIRST', ' DESC NULLS LAST')}"
+
+    def _where(self) -> str:
+        return f" WHERE {self._truth()}" if self._random.random() < 0.5 else ""
+
+    def _plain(self) -> str:
+        items = ", ".join(self._any() for _ in range(self._random.randint(1, 3)))
+        order = f" ORDER BY {self._order(self._pick('a', 'x', 's', 'd', 'n', 'f'))}, id"
+        limit = f" LIMIT {self._random.randint(1, 50)}" if self._random.random() < 0.6 else ""
+        lock = self._pick("", "", "", " FOR UPDATE", " FOR SHARE")
+        return f"SELECT {items} FROM t{self._where()}{order}{limit}{lock}"
+
+    def _grouped(self) -> str:
+        key = self._pick(
+            "f",
+            "s",
+            "a / 10",
+            "date_trunc('month', d)",
+            "to_char(d, 'YYYY-MM')",
+            "a % 3",
+            "extract(year from d)",
+            "b / 20000",
+        )
+        items = ", ".join(self._aggregate() for _ in range(self._random.randint(1, 3)))
+        having = self._pick("", "", " HAVING count(*) > 10", " HAVING sum(a) / count(*) >= 0")
+        limit = self._pick("", "", " LIMIT 3")
+        rows = f"FROM t{self._where()} GROUP BY 1{having}"
+        return f"SELECT {key} AS k, {items} {rows} ORDER BY {self._order('1')}{limit}"
+
+    def _whole(self) -> str:
+        items = ", ".join(self._aggregate() for _ in range(self._random.randint(1, 3)))
+        return f"SELECT {items} FROM t{self._where()}"
+
+    def _derived(self) -> str:
+        return str(
+            self._pick(
+                "SELECT count, sum FROM (SELECT s, count(*), sum(a) FROM t GROUP BY s) q "
+                f"ORDER BY {self._order('s')}",
+                f"WITH q AS (SELECT a / 3 AS h, {self._aggregate()} AS m FROM t GROUP BY 1) "
+                f"SELECT h / 2, m FROM q ORDER BY {self._order('h')}",
+                f"SELECT max(c) / 3 FROM (SELECT count(*) AS c FROM t{self._where()} GROUP BY a) q",
+                f"SELECT id, row_number() OVER (ORDER BY {self._order('x')}, id) FROM t ORDER BY 1",
+                f"SELECT id, rank() OVER (ORDER BY {self._order('d')}) FROM t ORDER BY 1",
+                "SELECT id, first_value(a) OVER "
+                f"(PARTITION BY f ORDER BY {self._order('n')}, id) FROM t ORDER BY 1",
+                f"SELECT id, sum(a) OVER (PARTITION BY f ORDER BY id) / 2 FROM t{self._where()} ORDER BY id",
+                f"SELECT id, generate_series(1, {self._pick(1, 2, 3)}) FROM t WHERE id < 5 ORDER BY 1, 2",
+                f"SELECT DISTINCT ON (a) a, x FROM t ORDER BY a, {self._order('x')}, id",
+                f"SELECT lag({self._pick('a', 'x')}) OVER (ORDER BY id) / 2 FROM t ORDER BY id LIMIT 20",
+                f"SELECT {self._integer()} FROM t UNION ALL SELECT k / 2 FROM u ORDER BY 1 DESC",
+                f"SELECT (SELECT max(k) FROM u) / {self._pick(2, 3, 4)}, {self._random.randint(1, 20)} / 4",
+                f"SELECT 1 / {self._pick(0, 2, '0.0')}",
+                f"SELECT {self._integer(1)} / 0 FROM t WHERE {self._truth()}",
+            )
+        )
+
+    def _joined(self) -> str:
+        kind = self._pick("JOIN", "LEFT JOIN")
+        return str(
+            self._pick(
+                f"SELECT u.name, count(*), sum(t.a) / sum(u.k) FROM t {kind} u ON u.a = t.a "
+                f"GROUP BY u.name ORDER BY {self._order('1')}",
+                f"SELECT t.id, u.k / 2, t.a / u.k FROM t {kind} u USING (a) WHERE u.k > 0 ORDER BY t.id",
+                f"SELECT t.id, u.name FROM t {kind} u ON u.a = t.a "
+                f"ORDER BY {self._order('u.name')}, t.id LIMIT 30",
             )
         )
 
 
-def asked(connection: psycopg.Connection[Any], sql: str) -> Answer:
-    """Return what a server answers."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server says: rows and the names of their columns, or an error."""
+
+    names: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    error: str = ""
+    code: str = ""
+
+
+def ask(connection: psycopg.Connection[Any], sql: str) -> Said:
+    """Return the answer to a statement."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(sql.encode())
-            names = tuple(each.name for each in cursor.description or ())
-            return Answer(names, tuple(cursor.fetchall()))
+        cursor = connection.execute(sql)
+        return Said(tuple(each.name for each in cursor.description or ()), tuple(cursor.fetchall()))
     except psycopg.Error as error:
-        return Answer(code=error.sqlstate or "?", said=str(error).splitlines()[0])
+        return Said(error=str(error).splitlines()[0], code=error.sqlstate or "?")
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same to a reader: numbers to 1e-11 of themselves, whatever their type."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float | Decimal) and isinstance(other, int | float | Decimal):
-        return math.isclose(one, other, rel_tol=1e-11, abs_tol=1e-11) or (one != one and other != other)
-    if isinstance(one, datetime) and isinstance(other, datetime):  # date_trunc of a date has no zone here
-        return one.replace(tzinfo=None) == other.replace(tzinfo=None)
-    return bool(one == other)
+def verdict(theirs: Said, ours: Said, sql: str) -> str:
+    """Return what two answers to one statement are to each other.
 
-
-def difference(sql: str, theirs: Answer, ours: Answer) -> str:
-    """Return what differs without a word to the reader, "" where nothing does."""
-    if ours.code and theirs.code and ours.code != theirs.code and theirs.code in _CODES_THAT_TOOLS_READ:
-        return f"{ours.code} {ours.said[:80]}, in Postgres {theirs.code} {theirs.said[:80]}"
-    if ours.code:
-        return ""
-    if theirs.code == "22012" and " LIMIT " in sql:
-        return ""  # rows that LIMIT leaves out are not computed here
-    if theirs.code:
-        return f"Postgres refuses ({theirs.code} {theirs.said[:80]}), and there is an answer"
+    Postgres computes the columns of rows that a LIMIT leaves out, or not, as it plans. Only it divides by
+    zero then.
+    """
+    if theirs.error and ours.error:
+        return "differs" if theirs.code in _READ_BY_TOOLS and theirs.code != ours.code else "both refuse"
+    if theirs.error:
+        return "differs" if theirs.code == "22012" and "LIMIT" not in sql else "only Postgres refuses"
+    if ours.error:
+        return "refused"
     if theirs.names != ours.names:
-        return f"columns {ours.names}, in Postgres {theirs.names}"
-    if len(theirs.rows) != len(ours.rows):
-        return f"{len(ours.rows)} rows, in Postgres {len(theirs.rows)}"
-    for place, (one, other) in enumerate(zip(theirs.rows, ours.rows, strict=True)):
-        for value, mine in zip(one, other, strict=True):
-            if not is_same(value, mine):
-                return f"row {place}: {mine!r}, in Postgres {value!r}"
-    return ""
+        return "differs"
+    alike = len(theirs.rows) == len(ours.rows) and all(map(_same_row, theirs.rows, ours.rows))
+    return "same" if alike else "differs"
+
+
+def _same_row(theirs: Sequence[Any], ours: Sequence[Any]) -> bool:
+    return len(theirs) == len(ours) and all(map(_same, theirs, ours))
+
+
+def _same(theirs: Any, ours: Any) -> bool:
+    if (
+        isinstance(theirs, int | float | Decimal)
+        and isinstance(ours, int | float | Decimal)
+        and not isinstance(theirs, bool)
+    ):
+        return math.isclose(float(theirs), float(ours), rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(theirs, datetime | date | time | timedelta) or theirs is None or isinstance(theirs, bool):
+        return type(theirs) is type(ours) and bool(theirs == ours)
+    return bool(theirs == ours)
 
 
 def compare(
-    count: int, seed: int, bin_: Path
-) -> tuple[Counter[str], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Ask statements of both servers.
-
-    Returns:
-        How many were equal, refused and different; the silent differences; what we alone refuse.
-    """
-    rng = random.Random(seed)
-    rows = rows_of(rng)
-    with tempfile.TemporaryDirectory() as folder, postgres(bin_) as address:
-        _lay_out(Path(folder), rows)
-        with serving(Path(folder)) as server, psycopg.connect(address, autocommit=True) as real:
-            _fill(real, rows)
-            with psycopg.connect(server.address(), autocommit=True) as connection:
-                drawn = Drawn(rng)
-                counted, different, refused = Counter[str](), list[tuple[str, str]](), list[tuple[str, str]]()
-                for _ in range(count):
-                    sql = drawn.statement()
-                    theirs, ours = asked(real, sql), asked(connection, sql)
-                    said = difference(sql, theirs, ours)
-                    if said:
-                        different.append((sql, said))
-                    elif ours.code and not theirs.code:
-                        refused.append((sql, f"{ours.code} {ours.said}"))
-                    counted[
-                        "different" if said else "refused" if ours.code and not theirs.code else "equal"
-                    ] += 1
-                return counted, different, refused
+    folder: Path, statement_count: int, seed: int
+) -> tuple[Counter[str], list[tuple[str, Said, Said]]]:
+    """Return how many statements had which verdict, and those that differ."""
+    tally: Counter[str] = Counter()
+    different: list[tuple[str, Said, Said]] = []
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    with (
+        postgres(folder) as address,
+        serving(lay_out(warehouse), "--threads", "1") as server,
+        psycopg.connect(address, autocommit=True) as real,
+        psycopg.connect(server.address(), autocommit=True) as own,
+    ):
+        draw = Statements(seed)
+        for _ in range(statement_count):
+            sql = draw.next()
+            theirs, ours = ask(real, sql), ask(own, sql)
+            said = verdict(theirs, ours, sql)
+            tally[said] += 1
+            if said != "same":
+                different.append((sql, theirs, ours))
+    return tally, different
 
 
-def _lay_out(folder: Path, rows: list[tuple[Any, ...]]) -> None:
-    with duckdb.connect() as connection:
-        columns = ", ".join(f"{name} {_OF_DUCKDB.get(type_, type_)}" for name, type_ in _COLUMNS)
-        connection.execute(f"CREATE TABLE t ({columns})")
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(_COLUMNS))})", rows)
-        connection.execute(f"COPY t TO '{folder / 't.parquet'}'")
-
-
-def _fill(connection: psycopg.Connection[Any], rows: list[tuple[Any, ...]]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"CREATE TABLE t ({', '.join(f'{name} {type_}' for name, type_ in _COLUMNS)})".encode()
-        )
-        cursor.executemany(f"INSERT INTO t VALUES ({', '.join(['%s'] * len(_COLUMNS))})".encode(), rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=3000)
+def main() -> int:
+    """Print the tally, and each statement that differs; return 1 where one does."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--statements", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=20)
-    options = parser.parse_args()
-    bin_ = programs()
-    if bin_ is None:
-        sys.exit("no Postgres server is installed; in Debian: apt install postgresql")
-    counted, different, refused = compare(options.count, options.seed, bin_)
-    for title, found in (("refused", refused), ("different", different)):
-        reasons = Counter(said[:70] for _, said in found)
-        shown = {said[:70]: (sql, said) for sql, said in found}
-        for reason, times in reasons.most_common(options.show):
-            sql, said = shown[reason]
-            print(f"{title} {times}: {said}\n    {sql}")
-    print(", ".join(f"{counted[each]} {each}" for each in ("equal", "refused", "different")))
-    sys.exit(1 if different else 0)
+    asked = parser.parse_args()
+    if installed() is None:
+        print("there is no Postgres here; apt-get install postgresql")
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        tally, different = compare(Path(folder), asked.statements, asked.seed)
+    refused = Counter(ours.error[:110] for _, theirs, ours in different if ours.error and not theirs.error)
+    for sql, theirs, ours in different:
+        if verdict(theirs, ours, sql) == "differs":
+            pairs = [pair for pair in zip(theirs.rows, ours.rows, strict=False) if not _same_row(*pair)]
+            print(f"DIFFERS {sql}\n  Postgres {theirs.names} {theirs.error} {pairs[0][0] if pairs else ''}")
+            print(
+                f"  relaqs   {ours.names} {ours.code} {ours.error} {pairs[0][1] if pairs else ''} "
+                f"({len(theirs.rows)} and {len(ours.rows)} rows)"
+            )
+    for error, count in refused.most_common(20):
+        example = next(
+            sql for sql, theirs, ours in different if ours.error.startswith(error) and not theirs.error
+        )
+        print(f"refused {count} times: {error}\n  {example}")
+    for error, count in Counter(t.error[:60] for _, t, ours in different if ours.error).most_common(8):
+        print(f"both refuse {count} times: {error}")
+    print(", ".join(f"{name} {count}" for name, count in tally.most_common()))
+    return int(tally["differs"] > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

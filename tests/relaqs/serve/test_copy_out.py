@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from benchmarks.postgres import postgres, programs
+from benchmarks.postgres import installed, postgres
 from benchmarks.server_process import Running
 
 ODD = (
@@ -41,11 +43,13 @@ def copied(connection: psycopg.Connection[Any], sql: str) -> bytes:
         return b"".join(map(bytes, copy))
 
 
-@pytest.mark.skipif(programs() is None, reason="no Postgres server is installed")
+@pytest.mark.skipif(installed() is None, reason="no Postgres server is installed")
 def test_the_bytes_are_those_of_a_real_postgres(connection: psycopg.Connection[Any]) -> None:
-    bin_ = programs()
-    assert bin_ is not None
-    with postgres(bin_) as address, psycopg.connect(address, autocommit=True) as real:
+    with (
+        tempfile.TemporaryDirectory() as folder,  # a short path, which a socket needs
+        postgres(Path(folder)) as address,
+        psycopg.connect(address, autocommit=True) as real,
+    ):
         for options in OPTIONS:
             sql = f"COPY ({ODD}) TO STDOUT {options}"
             assert copied(connection, sql) == copied(real, sql), options
