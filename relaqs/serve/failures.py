@@ -56,7 +56,8 @@ _CODES_BY_WORDS = tuple(
             "42703",
         ),
         (
-            r"^the function .* is not known|\bNo function matches\b|\bdoes not take\b|Function with name .* does not exist",
+            r"^the function .* is not known|\bNo function matches\b|\bdoes not take\b|"
+            r"Function with name .* does not exist",
             UNKNOWN_FUNCTION,
         ),
         (r"\b[Dd]ivision by zero\b", DIVIDED_BY_ZERO),
