@@ -14,9 +14,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
-from relaqs_engine.layouts import Layout, read_manifest, verify
-from relaqs_engine.layouts import distinct as distinct_module
-from relaqs_engine.layouts import one_pass as one_pass_module
+from relaqs_engine.layouts import Layout, read_manifest, shuffling, statistics, verify
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.layouts.statistics import FEW_VALUES, GROUPED_ROWS
@@ -116,7 +114,7 @@ def test_a_layout_has_the_number_of_values_of_each_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, is_in_one_pass: bool
 ) -> None:
     if not is_in_one_pass:
-        monkeypatch.setattr(one_pass_module, "pieces_of", lambda source: None)
+        monkeypatch.setattr(shuffling, "pieces_of", lambda source: None)
     rows = shapes()
     layout = shuffle(
         rows, tmp_path / "t", partitions=140, cluster_by=key
@@ -306,7 +304,7 @@ def test_values_of_groups_are_known_beforehand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, rows_looked_at: int
 ) -> None:
     """In a small table they are counted, in a large one those of a share of the values."""
-    monkeypatch.setattr(distinct_module, "GROUPED_ROWS", rows_looked_at)
+    monkeypatch.setattr(statistics, "GROUPED_ROWS", rows_looked_at)
     world = world_of(tmp_path, shapes(), **({"cluster_by": key} if key else {}))
     is_exact = rows_looked_at >= MANY_ROWS
     for sql in BY_GROUP:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts import add_static, append, compact, outlier_units, shuffle, verify
+from relaqs_engine.layouts import add_static, append, compact, outliers, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import unit_condition
 from relaqs_engine.planning.planner import plan_query
@@ -49,8 +49,8 @@ def events(seed: int, rows: int = 6_000) -> pa.Table:
 def test_they_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...], at_once: int, seeds: int
 ) -> None:
-    monkeypatch.setattr(outlier_units, "ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr(outlier_units, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(outliers, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(outliers, "SAMPLE_ROWS", 500)
     for seed in range(seeds):
         table = events(seed)
         layout = shuffle(table, tmp_path / f"t{seed}", partitions=8, cluster_by=key)
@@ -314,9 +314,12 @@ def test_the_variance_of_users_of_very_unlike_size_is_what_their_numbers_vary_by
     """
     rng = np.random.default_rng(3)
     rows = np.clip(rng.pareto(1.3, 6_000) + 1.0, 1, 200).astype(int)
-    events = pa.table({"u": rng.permutation(np.repeat(np.arange(6_000), rows))})
+    users = rng.permutation(np.repeat(np.arange(6_000), rows))
+    events = pa.table(
+        {"u": users, "paid": rng.uniform(0.9, 1.1, len(users))}
+    )  # rows, but for their exact total
     shuffle(events, tmp_path / "events", partitions=64, cluster_by="u")
-    sql = "SELECT avg(n) AS v FROM (SELECT u, count(*) AS n FROM events GROUP BY u)"
+    sql = "SELECT avg(s) AS v FROM (SELECT u, sum(paid) AS s FROM events GROUP BY u)"
     replay = Replay(sql, Catalog.open(tmp_path))
     ((true,),) = duckdb.sql(sql).fetchall()
     errors = []
