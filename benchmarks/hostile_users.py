@@ -42,7 +42,7 @@ from distributed import LocalCluster
 from psycopg.conninfo import conninfo_to_dict
 from relaqs_engine.errors import RelaqsError
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks import record
 from benchmarks.server_process import Running, serving
@@ -342,7 +342,7 @@ def _ask_on(ask: Asker, address: str, rng: random.Random) -> None:
 
 def table_of(rows: Sequence[Sequence[str]]) -> Table:
     head, *rows = rows
-    table = Table(*head)
+    table = Table(Column(head[0], no_wrap=True), *head[1:])
     for row in rows:
         table.add_row(*row)
     return table

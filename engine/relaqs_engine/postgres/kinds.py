@@ -173,6 +173,8 @@ class Kinds:
         self._known: dict[int, Kind | None] = {}
         self._kept: list[exp.Expr] = []  # so that no other expression gets the same id
         self._open: set[int] = set()
+        self._known_outputs: dict[int, _Outputs] = {}
+        self._known_sources: dict[int, dict[str, _Outputs]] = {}
 
     def remember(self, tree: exp.Expr) -> None:
         """Learn the kinds of a statement before a rule changes it."""
@@ -350,6 +352,9 @@ class Kinds:
         return None
 
     def _sources(self, select: exp.Expr) -> dict[str, _Outputs]:
+        """Return the columns of what a SELECT reads, by names. Each SELECT is looked at once."""
+        if id(select) in self._known_sources:
+            return self._known_sources[id(select)]
         found: dict[str, _Outputs] = {}
         begin = select.args.get("from_") or select.args.get("from")
         items = [begin.this] if begin is not None else []
@@ -357,6 +362,8 @@ class Kinds:
         for item in items:
             for each in [item, *(join.this for join in item.args.get("joins") or ())]:
                 found[each.alias_or_name.lower()] = self._of_source(each)
+        self._kept.append(select)
+        self._known_sources[id(select)] = found
         return found
 
     def _of_source(self, source: exp.Expr) -> _Outputs:
@@ -398,11 +405,15 @@ class Kinds:
 
     def outputs(self, query: exp.Expr) -> _Outputs:
         """Return the kinds of the columns of a query, by their names."""
+        if id(query) in self._known_outputs:
+            return self._known_outputs[id(query)]
         if id(query) in self._open:
             return {}
         self._open.add(id(query))
         try:
-            return self._outputs(query)
+            found = self._known_outputs[id(query)] = self._outputs(query)
+            self._kept.append(query)
+            return found
         finally:
             self._open.discard(id(query))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from relaqs_engine.postgres.meaning import meaning_of
 
 from benchmarks.postgres import compare, installed, verdict
 from benchmarks.server_process import Running
@@ -131,3 +132,12 @@ def test_a_divisor_that_is_zero_in_the_first_rows_is_no_error(connection: psycop
     connection.execute("SET relaqs.target = '50%'")
     sql = "SELECT sum(fare) / count(CASE WHEN id = 119999 THEN 1 END) AS x FROM trips"
     assert connection.execute(sql).fetchone() is not None
+
+
+def test_a_chain_of_queries_is_read_in_as_many_steps_as_it_has() -> None:
+    """Each reads the one before it twice: looked at anew for each reader, that would be 2⁴⁰ looks."""
+    chain = ["q0 AS (SELECT 7 AS a)"]
+    chain += [f"q{i} AS (SELECT u.a FROM q{i - 1} AS u, q{i - 1} AS v)" for i in range(1, 41)]
+    sql = f"WITH {', '.join(chain)} SELECT a / 2 FROM q40"
+    found = meaning_of(sql, {})
+    assert found.sql.endswith("SELECT a // 2 FROM q40")
