@@ -211,7 +211,10 @@ def main(words: Sequence[str] | None = None) -> int:
         rows = run.tally.rows(kinds)
         console.print(record.headline(facts), run.tally.table(kinds), sep="\n")
         console.print(
-            f"processes left {END_SECONDS:.0f} s after SIGTERM: {len(orphans)}", *run.tally.notes, sep="\n"
+            f"processes left {END_SECONDS:.0f} s after SIGTERM: {len(orphans)}",
+            *orphans,
+            *run.tally.notes,
+            sep="\n",
         )
         console.print(f"Record: {record.write('faults', facts, {'rows': rows, 'left': len(orphans)})}")
         if options.page is not None:
