@@ -39,7 +39,7 @@ _WORD = re.compile(
     r"\s*(?:(csv|binary|header)|(delimiter|null|quote|escape)\s+(?:as\s+)?('(?:[^']|'')*'))\s*", re.I
 )
 _COPY = re.compile(
-    r'copy\s+(\(.*\)|(?:[\w.]+|"[^"]+")+(?:\s*\([^()]*\))?)\s+to\s+(stdout|program\b.*|\'.*)\b\s*(.*)',
+    r'copy\s+(\(.*\)|(?:[\w.]|"[^"]+")+(?:\s*\([^()]*\))?)\s+to\s+(stdout|program\b.*|\'.*)\b\s*(.*)',
     re.I | re.S,
 )
 
