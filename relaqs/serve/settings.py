@@ -34,6 +34,7 @@ SERVER_VERSION = "15.0"
 
 _HINT = re.compile(r"\+\s*relaqs\b(.*)", re.IGNORECASE | re.DOTALL)
 _HINTED = re.compile(r"[\s,]*(\w+)\s*=\s*('[^']*'|[^\s,]+)[\s,]*")
+_MOST_HINT_CHARACTERS = 500  # it is read on the server's loop
 _OFF = {"", "off", "none", "default", "0"}
 _HOURS_AHEAD = re.compile(
     r"([+-]?\d{1,2})(?:\.0*)?|interval\s*'([+-]?\d{1,2})(?::?00)?(?:\s*hours?)?'.*", re.IGNORECASE
@@ -289,10 +290,10 @@ class Settings:
         hinted = copy.copy(self)
         hinted._now = dict(self._now)
         for text in found:
-            if _HINTED.sub("", text):
+            if len(text) > _MOST_HINT_CHARACTERS or _HINTED.sub("", text):
                 raise RefusedError(
                     BAD_VALUE,
-                    f"the hint {text.strip()!r} does not read; write /*+ relaqs target=5% within=2s */",
+                    f"the hint {text.strip()[:80]!r} does not read; write /*+ relaqs target=5% within=2s */",
                 )
             for name, value in _HINTED.findall(text):
                 key = self._key(f"relaqs.{name}")

@@ -106,6 +106,7 @@ def test_a_hint_sets_what_one_statement_asks_for(connection: psycopg.Connection[
         ("targt=5%", "did you mean relaqs.target"),
         ("target=much", "it must be a relative error above 0"),
         ("target 5%", "does not read; write"),
+        ("a" * 100_000, "does not read; write"),  # in the square of its length, without a bound
     ],
 )
 def test_a_hint_that_is_wrong_says_so(connection: psycopg.Connection[Any], hint: str, words: str) -> None:
