@@ -14,10 +14,10 @@ class ArgumentError(RelaqsError, ValueError):
     """An argument has a value that is not accepted. It is a ValueError too."""
 
 
-def relative_error(value: float | str | None, name: str = "target") -> float | None:
+def relative_error(value: float | str | None, name: str = "target", most: float = 1.0) -> float | None:
     """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None.
 
-    A text of more than the whole must have a percent sign: "5" is more likely 5 % than 500 %.
+    It is at most `most`: a target of 5 or "5" is more likely 5 % than 500 %.
     """
     if value is None:
         return None
@@ -26,8 +26,10 @@ def relative_error(value: float | str | None, name: str = "target") -> float | N
         number = _share(value)
     if not is_number(number) or not 0 < number < math.inf:
         raise refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
-    if number > 1 and isinstance(value, str) and "%" not in value:
-        raise refusal(name, value, f'a share up to 1; for {number:g} % write "{number:g}%"')
+    if number > most:
+        is_percent = isinstance(value, str) and "%" in value
+        instead = "" if is_percent or number > 100 else f'; for {number:g} % write "{number:g}%"'
+        raise refusal(name, value, f"a share up to {most:g}{instead}")
     return float(number)
 
 

@@ -84,6 +84,7 @@ class Session(HoldsTables, PacesLoops):
         self._catalog = catalog
         self._executor = executor
         self._views = views
+        self._paths = {} if cache_use is None else cache_use.named_paths()
         self._databases = Databases(memory_limit_bytes, exact_threads, result_limit_bytes)
         self._is_closed = False
         self.witnesses: list[Witness] = []
@@ -102,7 +103,9 @@ class Session(HoldsTables, PacesLoops):
         databases.read(catalog)
         self._catalog = catalog  # the planner is changed last: others plan now
         cores = databases.whole.threads
-        self._planner = Planner(catalog, self._views, databases.state_bytes, cores, self._civil_time)
+        self._planner = Planner(
+            catalog, self._views, databases.state_bytes, cores, self._civil_time, self._paths
+        )
 
     @property
     def timezone(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, fault_of, is_strict, naming
+from relaqs_engine.layouts.cached_files import written_path
 from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole
@@ -24,7 +26,7 @@ from relaqs_engine.sql.parameters import Parameters, tells_the_time
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.sql.statements import as_select, with_tables_shown
-from relaqs_engine.sql.views import expand_views
+from relaqs_engine.sql.views import expand_views, with_tables_of_paths
 
 from relaqs.arguments import refusal
 from relaqs.queries.options import QueryOptions
@@ -52,6 +54,7 @@ class Planner:
         state_bytes: what the merged state of a query may take.
         cores: that a query which runs as a whole has.
         civil_time: of SELECTs that name no other. None: that of the process.
+        paths: absolute path → the table that was opened from it. A query may name the path instead.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class Planner:
         state_bytes: int,
         cores: int = 1,
         civil_time: CivilTime | None = None,
+        paths: Mapping[str, str] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._paths = paths or {}
         self._views = with_tables_shown(views, catalog.tables)
         self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
         self._civil_time = civil_time
@@ -102,10 +107,16 @@ class Planner:
             raise refusal("sql", sql, 'a text, such as "SELECT count(*) FROM trips"')
         written = WrittenSql(sql)
         with self._naming(sql):
+            if any(os.path.basename(path) in sql for path in self._paths):
+                written = with_tables_of_paths(written, self._table_of, self._effort())
             if self._views_tell_the_time:
                 written = written.anew(expand_views(sql, self._views))
             written = self._binder.at(civil_time).with_constants(written, params)
             return as_select(written, [*self._catalog.tables, *self._views], self._describe)
+
+    def _table_of(self, path: str) -> str | None:
+        is_a_name = any(path.lower() == name.lower() for name in (*self._catalog.tables, *self._views))
+        return None if is_a_name else self._paths.get(written_path(path))
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
         effort, catalog = self._effort(), self._catalog

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -107,7 +108,7 @@ class Snapshot:
         >>> answer.within("5%")
         (1, 1)
         """
-        most = relative_error(error, "error")
+        most = relative_error(error, "error", most=math.inf)
         assert most is not None, "only None stands for no error"
         return int((self.widths <= most).sum()), int((~np.isnan(self.widths)).sum())
 

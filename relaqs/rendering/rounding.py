@@ -25,6 +25,7 @@ UNKNOWN = "±?"
 _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
 _SUFFIXES = {0: "", 3: " k", 6: " M", 9: " B", 12: " T"}
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 17  # powers of ten; beyond these a number is written as 1.5e-7
+_DIGITS_OF_A_MEASURE = 6
 _MOST_DECIMALS = 4
 _SAME_SIDES = Decimal("0.1")  # sides that differ by less than this share of the half-width are shown as one
 
@@ -101,6 +102,25 @@ def show_value(value: object, *, group_from: int = 10_000) -> str:
             return visible(str(value))
 
 
+def show_measured(value: object) -> str:
+    """Return an exact number that was computed: six digits, but all before the point and a decimal's cents.
+
+    Exports have all digits.
+
+    >>> show_measured(15.10795435218885), show_measured(1230113636.4105), show_measured(0.00012345678)
+    ('15.108', '1,230,113,636', '0.000123457')
+    >>> show_measured(Decimal("205.10")), show_measured(Decimal("12345.6789"))
+    ('205.10', '12,345.68')
+    """
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value:
+        place = min(0, Decimal(value).adjusted() - _DIGITS_OF_A_MEASURE + 1)
+        if isinstance(value, float):
+            value = round(value, -place)
+        elif value != (rounded := _round(value, min(place, -2))):
+            value = rounded
+    return show_value(value, group_from=1_000)
+
+
 def visible(text: str) -> str:
     """Return the text with control characters (line ends, terminal escapes) spelled out."""
     if text.isprintable():
@@ -144,7 +164,7 @@ class _Spread:
 
 def _show(cell: Cell, unit: Unit) -> Shown:
     if _is_exact(cell):
-        return Shown(show_value(cell.value, group_from=1_000))
+        return Shown(show_measured(cell.value))
     cell = _read(cell)
     if (moment := _moment(cell)) is not None:
         return Shown(*moment, cell.certified)

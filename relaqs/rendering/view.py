@@ -22,6 +22,7 @@ from relaqs.rendering.rounding import (
     Shown,
     seconds_of,
     show_column,
+    show_measured,
     show_percent,
     show_value,
     visible,
@@ -244,7 +245,7 @@ def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exac
 
 
 def _exact_cells(rows: Sequence[Cell]) -> tuple[Shown, ...]:
-    return tuple(Shown(show_value(cell.value, group_from=1_000)) for cell in rows)
+    return tuple(Shown(show_measured(cell.value)) for cell in rows)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -36,7 +36,7 @@ def covered(warehouse: Path, truth: FloatArray, orders: int) -> tuple[FloatArray
     hits, estimates = [], []
     with relaqs.connect(warehouse, threads=1) as db:
         for seed in range(orders):
-            table = db.online_sql(SQL, seed=seed, batches=5, target=1e6).result().table
+            table = db.submit(SQL, relaqs.QueryOptions(seed=seed, batches=5, target=1e6)).result().table
             names = ("mean", "total", "n")
             low, high, value, sure = (
                 np.array([table[name + end].to_numpy() for name in names])

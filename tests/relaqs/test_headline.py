@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from relaqs import ArgumentError, Session, Snapshot, connect
+from relaqs import ArgumentError, QueryOptions, Session, Snapshot, connect
+from relaqs.arguments import share_of_weight
 from relaqs.rendering.view import heading
 from tests.relaqs.examples import revenue
 
@@ -33,9 +34,9 @@ def errors(session: Session, sql: str, **options: object) -> list[float]:
     return [snapshot.error for snapshot in session.online_sql(sql, **options)]  # type: ignore[arg-type]
 
 
-def first(session: Session, **options: Any) -> Snapshot:
-    """Return the answer from half of the rows, however slow this process is to take it."""
-    return session.online_sql(BY_PLACE, batches=2, target=1e6, **options).result()
+def first(session: Session, sql: str = BY_PLACE, batches: int = 2, **options: Any) -> Snapshot:
+    """Return the answer from the first mini-batch, however slow this process is to take it."""
+    return session.submit(sql, QueryOptions(target=1e6, batches=batches, **options)).result()
 
 
 @pytest.mark.slow
@@ -65,7 +66,7 @@ def test_a_target_is_met_long_before_every_group_is_certain(flights: Session) ->
 def test_every_way_to_judge_is_there(flights: Session) -> None:
     options: tuple[dict[str, Any], ...] = (
         {},
-        {"share": "50%"},
+        {"share": share_of_weight("50%")},
         {"judged_by": "cells", "share": 0.5},
         {"judged_by": "max"},
     )
@@ -110,7 +111,7 @@ LEFT_OUT = {
 @pytest.mark.parametrize("values", LEFT_OUT)
 def test_the_columns_that_are_not_judged_are_named(flights: Session, values: str) -> None:
     sql = f"SELECT origin, {values} FROM flights GROUP BY origin"
-    snapshot = flights.online_sql(sql, batches=10, target=1e6).result()
+    snapshot = first(flights, sql, batches=10)
     assert snapshot.not_judged == LEFT_OUT[values]
     if not snapshot.not_judged:
         assert "not judged" not in heading(snapshot)
@@ -121,9 +122,9 @@ def test_the_columns_that_are_not_judged_are_named(flights: Session, values: str
 
 def test_what_watch_and_max_leave_out_is_not_judged(flights: Session) -> None:
     sql = "SELECT origin, count(*) AS n, avg(air_time) AS m FROM flights GROUP BY origin"
-    assert flights.online_sql(sql, watch="n", batches=10, target=1e6).result().not_judged == ("m",)
+    assert first(flights, sql, watch=("n",), batches=10).not_judged == ("m",)
     sql = "SELECT tailnum, count(*) AS n, avg(arr_delay) AS late FROM flights WHERE hour = 5 GROUP BY tailnum"
-    assert flights.online_sql(sql, judged_by="max", batches=10, target=1e6).result().not_judged == ("late",)
+    assert first(flights, sql, judged_by="max", batches=10).not_judged == ("late",)
 
 
 @pytest.mark.parametrize("share", [0, 1.5, "120%", "most", True, math.nan])

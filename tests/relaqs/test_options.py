@@ -52,7 +52,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("value", "share"),
-    [(0.01, 0.01), ("1%", 0.01), (" 2.5 % ", 0.025), ("0.2", 0.2), (2, 2.0), ("200%", 2.0), (None, None)],
+    [(0.01, 0.01), ("1%", 0.01), (" 2.5 % ", 0.025), ("0.2", 0.2), (1, 1.0), ("100%", 1.0), (None, None)],
 )
 def test_a_relative_error_is_a_share(value: float | str | None, share: float | None) -> None:
     assert relative_error(value) == share
@@ -66,9 +66,15 @@ def test_what_is_no_relative_error(value: float | str) -> None:
         relative_error(value)
 
 
-@pytest.mark.parametrize("value", ["5", "1.5"])
-def test_a_text_of_more_than_the_whole_needs_a_percent_sign(value: str) -> None:
+@pytest.mark.parametrize("value", ["5", "1.5", 5, 1.5])
+def test_more_than_the_whole_lacks_a_percent_sign(value: float | str) -> None:
     with pytest.raises(ArgumentError, match=f'for {value} % write "{value}%"'):
+        relative_error(value)
+
+
+@pytest.mark.parametrize("value", ["200%", 101, 1e6])
+def test_no_target_is_more_than_the_whole(value: float | str) -> None:
+    with pytest.raises(ArgumentError, match=r"a share up to 1$"):
         relative_error(value)
 
 

@@ -49,6 +49,38 @@ def test_any_query_is_answered_once_and_exactly(connect: Connect, trips: Path, s
 
 
 @pytest.mark.parametrize(
+    "source",
+    ["'{path}'", '"{path}"', "'{relative}' AS t", "read_parquet('{path}')", "(FROM '{path}')"],
+)
+def test_a_path_that_a_table_was_opened_from_is_that_table(
+    connect: Connect, trips: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(trips.parent)
+    from_path = source.format(path=trips, relative=f"../{trips.parent.name}/trips.parquet")
+    with connect(trips) as db:
+        assert db.sql(f"SELECT sum(fare) AS s FROM {from_path}").fetchall() == oracle(
+            "SELECT sum(fare) AS s FROM trips", trips=trips
+        )
+        columns = db.sql(f"DESCRIBE SELECT * FROM {from_path}").fetchall()
+        assert columns == db.sql("DESCRIBE trips").fetchall()
+
+
+def test_a_path_is_a_table_only_after_from_and_where_it_was_opened(connect: Connect, trips: Path) -> None:
+    other = write_trips(trips.with_name("other.parquet"), rows=10)
+    with connect(trips) as db:
+        assert db.sql(f"SELECT 'a' IS DISTINCT FROM '{trips}' AS t FROM trips LIMIT 1").fetchall() == [
+            (True,)
+        ]
+        cte = f'WITH "{trips}" AS (SELECT 7 AS n) SELECT n FROM "{trips}"'
+        assert db.sql(cte).fetchall() == [(7,)]
+        with pytest.raises(relaqs.SqlError, match=r"open it by relaqs.connect\(tables=\{'other': "):
+            db.sql(f"SELECT count(*) FROM '{other}'")
+        with pytest.raises(relaqs.SqlError, match="nope") as caught:
+            db.sql(f"SELECT fare, nope FROM '{trips}'")
+        assert caught.value.position == (1, 14)
+
+
+@pytest.mark.parametrize(
     ("sql", "measured"),
     [
         (BY_ZONE, [0, 1, 1]),

@@ -50,10 +50,18 @@ test("an exact NULL is no value, and nothing else is unknown about it", () => {
   ]);
 });
 
-test("what is exact is written in full, whatever its column", () => {
+test("what is exact has all digits before the point and six at most beyond them, whatever its column", () => {
   assert.deepEqual(texts([123141078, 123141078, 123141078, true], "9007199254740993"), [
     "123,141,078",
     "9,007,199,254,740,993",
+  ]);
+  assert.deepEqual(texts(15.10795435218885, 1230113636.4105, 0.00012345678, "12345.6789", "205.10", -0.5), [
+    "15.108",
+    "1,230,113,636",
+    "0.000123457",
+    "12,345.68",
+    "205.10",
+    "−0.5",
   ]);
 });
 

@@ -58,6 +58,7 @@ from relaqs_engine.layouts.cached_files import (
     size_in_words,
     tidy,
     time_of,
+    written_path,
 )
 from relaqs_engine.layouts.file_kinds import (
     DuckTable,
@@ -440,6 +441,14 @@ class CacheUse:
     def source_of(self, table: str) -> object | None:
         """Return what the user named as a table, None for a table of a warehouse."""
         return self._named.get(table)
+
+    def named_paths(self) -> dict[str, str]:
+        """Return which table was opened from which path or pattern, by the absolute one."""
+        return {
+            written_path(source): table
+            for table, source in self._named.items()
+            if isinstance(source, str | os.PathLike)
+        }
 
     def reads(self, cached: CachedFiles) -> None:
         """Note that a table is read from the cache, and remove what there is of its earlier states."""

@@ -30,6 +30,7 @@ from relaqs_engine.layouts.lakes import LakeTable
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
+from relaqs_engine.stores.address import Address
 
 LAYOUT, STAGED, RECORD_NAME = "layout", "staged", "source.json"
 _BETWEEN_PATHS = "\n"
@@ -209,6 +210,12 @@ def absolute(source: FileSource) -> str:
     """Return the name of a source that means the same in every folder. A list has a line for each path."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     return _BETWEEN_PATHS.join(os.path.abspath(Path(path).expanduser()) for path in paths)
+
+
+def written_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as it means the same in every folder: absolute, or the address that it is."""
+    address = Address.of(path)
+    return absolute(path) if address is None else str(address)
 
 
 def size_in_words(byte_count: int) -> str:

@@ -1,13 +1,20 @@
-"""Views: named SELECTs that queries read like tables. When a query is planned they are in its WITH."""
+"""What a query may name beside tables: views, and paths that tables were opened from.
+
+- Views are named SELECTs. When a query is planned they are in its WITH (`expand_views`).
+- A path after FROM becomes the name of the table that was opened from it (`with_tables_of_paths`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
+from relaqs_engine.duck import quote_name
 from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.sql.edits import Edit, WrittenSql, statement_tokens
 from relaqs_engine.sql.misread import check_reading
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
 from relaqs_engine.sql.read import Effort, read_statements
@@ -88,3 +95,57 @@ def _refuse_capture(tree: exp.Query, views: Mapping[str, exp.Query]) -> None:
 
 def _expression(name: str, view: exp.Query) -> exp.CTE:
     return exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
+_READERS = frozenset(
+    {"read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto"}
+)
+
+
+def with_tables_of_paths(
+    written: WrittenSql, table_of: Callable[[str], str | None], effort: Effort
+) -> WrittenSql:
+    """Return the statement with the names of tables in the place of the paths that they were opened from.
+
+    A path is what DuckDB takes for one: a name in quotes after FROM or JOIN, or the only argument of
+    `read_parquet`, `read_csv` or `read_json`. No file is looked for. A path that no table was opened from
+    stays, and is refused where tables are checked. So is SQL that does not parse.
+
+    Args:
+        written: one statement.
+        table_of: returns the table that was opened from a path, None where there is none.
+        effort: counts what reading costs.
+
+    >>> opened = {"trips.parquet": "trips"}.get
+    >>> sql = "SELECT max(fare) FROM 'trips.parquet' JOIN read_csv('zones.csv') AS z USING (zone)"
+    >>> print(with_tables_of_paths(WrittenSql(sql), opened, Effort()).sql)
+    SELECT max(fare) FROM "trips" JOIN read_csv('zones.csv') AS z USING (zone)
+    """
+    try:
+        trees = read_statements(written.sql, effort)
+    except SqlError:
+        return written  # the planner says what is wrong
+    if len(trees) != 1:
+        return written
+    tokens = statement_tokens(written.sql)
+    places = {token.start: place for place, token in enumerate(tokens)}
+    edits = []
+    for table in trees[0].find_all(exp.Table):
+        begin = table.this.meta.get("start")
+        if table.text("db") or begin not in places or is_cte_reference(table):
+            continue
+        path, end = _path_read(table.this, tokens[places[begin] : places[begin] + 4])
+        if path is not None and (name := table_of(path)) is not None:
+            edits.append(Edit(begin, end, quote_name(name)))
+    return written.edited(sorted(edits, key=lambda edit: edit.begin))
+
+
+def _path_read(table: exp.Expr, tokens: Sequence[Token]) -> tuple[str | None, int]:
+    """Return the path that stands for a table, None for anything else, and where that ends in the SQL."""
+    first, *others = tokens
+    if isinstance(table, exp.Identifier):
+        return (table.name if table.args.get("quoted") else None), first.end + 1
+    kinds = [token.token_type for token in others]
+    if first.text.lower() in _READERS and kinds == [TokenType.L_PAREN, TokenType.STRING, TokenType.R_PAREN]:
+        return others[1].text, others[-1].end + 1
+    return None, first.end + 1

@@ -18,6 +18,21 @@ export function showValue(value: Scalar, type: ColumnType = "text", groupFrom = 
   return visible(String(value));
 }
 
+const DIGITS_OF_A_MEASURE = 6;
+
+/** Return an exact number that was computed: six digits, but all before the point. Exports have all digits. */
+export function showMeasured(value: Scalar, type: ColumnType): string {
+  const number = type === "number" && value !== null ? Number(value) : NaN;
+  if (!Number.isFinite(number) || number === 0) return showValue(value, type, 1_000);
+  const places = Math.max(0, DIGITS_OF_A_MEASURE - 1 - exponentOf(Math.abs(number), 17));
+  const [, decimals = ""] = String(value).split(".");
+  const cents = typeof value === "string" ? 2 : 0; // a decimal's own, such as of money
+  if (/e/i.test(String(value)) || decimals.length <= Math.max(places, cents) || Math.abs(number) >= 1e15)
+    return showValue(places > 100 ? Number(number.toPrecision(DIGITS_OF_A_MEASURE)) : value, type, 1_000);
+  const rounded = number.toFixed(Math.min(100, Math.max(places, cents)));
+  return showValue(cents > 0 ? rounded : String(Number(rounded)), type, 1_000);
+}
+
 /** Return a number's decimal text with its integer digits in groups of three. */
 function showNumber(text: string, groupFrom: number): string {
   const parts = /^(-?)(\d+)(\.\d+)?$/.exec(text);

@@ -2,14 +2,14 @@
  * How estimates are written: the interval decides how many digits a value may show.
  *
  * A half-width is written with two significant digits and the value to the same decimal place (GUM 7.2.6), so
- * `120.0 M ± 3.1 M`. Numbers of a column share one suffix. What is exact is written in full. The terminal and
+ * `120.0 M ± 3.1 M`. Numbers of a column share one suffix. What is exact has six digits. The terminal and
  * HTML renderings of a snapshot do the same in Python (relaqs/rendering/rounding.py).
  */
 
 import { type Cell, isDoubtful } from "../answer/cells";
 import type { ColumnType, Scalar } from "../protocol";
 import { showMoment } from "./moments";
-import { exponentOf, grouped, showValue } from "./plain";
+import { exponentOf, grouped, showMeasured, showValue } from "./plain";
 
 export const UNKNOWN = "±?";
 const SPACE = "\u00a0";
@@ -55,7 +55,7 @@ type Text = Pick<Shown, "value" | "margin">;
 function show(cell: Cell, type: ColumnType, unit: Unit): Text {
   switch (cell.knowledge) {
     case "exact":
-      return { value: showValue(cell.value, type, 1_000), margin: "" };
+      return { value: showMeasured(cell.value, type), margin: "" };
     case "at_least":
       return { value: `≥ ${showValue(cell.value, type)}`, margin: beyond("≤", cell.value, cell.high, type) };
     case "at_most":
