@@ -183,6 +183,8 @@ class StepReport:
         progress: how far the result moved with this step, in [0, 1], by a metric of `relaqs.progress`; NaN
             where it was not measured.
         accuracy: of a training run that measures it.
+        gives_up: why the job goes no further, though it is not done; None where it goes on. The run goes on
+            with the job that its listener has for this error.
     """
 
     step: int
@@ -192,6 +194,7 @@ class StepReport:
     is_final: bool
     progress: float = math.nan
     accuracy: AccuracySoFar | None = None
+    gives_up: Exception | None = None
 
 
 @runtime_checkable

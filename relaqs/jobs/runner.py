@@ -301,12 +301,15 @@ class JobRunner:
         whole = self._in_flight.popleft()
         report = self._job.fold(whole.step, whole.in_task_order())
         ends = report.is_final or self._listener.should_stop(report)
-        if not ends:
+        if not ends and report.gives_up is None:
             self._issue()  # before the listener, which may take its time over a snapshot
-        self._executor.report(self._job.id, self._listener.folded(report))
-        if not ends:
-            return None
-        return RunState.EXACT if report.is_final else RunState.STOPPED
+        told = self._listener.folded(report)
+        self._executor.report(self._job.id, replace(told, gives_up=None))  # no scheduler needs the error
+        if ends:
+            return RunState.EXACT if report.is_final else RunState.STOPPED
+        if report.gives_up is not None:
+            raise report.gives_up
+        return None
 
 
 def stop_when_forgotten(handle: object, runner: JobRunner) -> None:

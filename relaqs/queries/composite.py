@@ -64,6 +64,11 @@ class PartJob(Protocol):
         """Rows of the table whose rows measure what was scanned, 0 where nothing is sampled."""
         ...
 
+    @property
+    def gives_up(self) -> Exception | None:
+        """Why it folds no more, though it has no exact answer; None where it goes on."""
+        ...
+
     def next_step(self) -> Step | None: ...
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
@@ -144,10 +149,13 @@ class AroundQueryJob:
         self._folded, self._waits = step.index + 1, False
         self.latest = self._answer()
         if self.latest is None:
-            return self._reporter.report_alone(step, results, self._fraction())
-        if self.latest.is_exact:
-            self._cursor.close()
-        return self._reporter.report(step, results, self.latest)
+            report = self._reporter.report_alone(step, results, self._fraction())
+        else:
+            if self.latest.is_exact:
+                self._cursor.close()
+            report = self._reporter.report(step, results, self.latest)
+        why = (part.gives_up for part in self._parts)
+        return replace(report, gives_up=next((each for each in why if each is not None), None))
 
     def close(self) -> None:
         """Give back the states of all parts, which share the cursor. Safe to call twice."""

@@ -6,17 +6,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.budgets import DueEstimates, ValueBudget, too_many_values
+from relaqs_engine.execution.budgets import (
+    VALUES_DECIDED_AT,
+    DueEstimates,
+    ValueBudget,
+    Values,
+    values_in_all,
+)
 from relaqs_engine.execution.composite import PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
@@ -29,7 +37,7 @@ from relaqs_engine.execution.tasks import (
     scheduled_batches,
 )
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.aggregate import FoldedPlan, MergePlan, RowsPlan
+from relaqs_engine.plans.aggregate import Basis, FoldedPlan, MergePlan, RowsPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
@@ -168,6 +176,11 @@ class FoldedQueryJob:
         self._cursor.close()
 
     @property
+    def gives_up(self) -> Exception | None:
+        """Why it folds no more, though it has no exact answer; None where it goes on."""
+        return None
+
+    @property
     def population_rows(self) -> int:
         return self._leading.row_count
 
@@ -181,8 +194,11 @@ class FoldedQueryJob:
 class MergeableQueryJob(FoldedQueryJob):
     """Folds partial aggregates, and estimates the answer from what they merge to.
 
-    budget: what values may cost that are kept. Where they cost more the job fails after its first estimate.
-    None: they may cost anything. due: the mini-batches after which it estimates. None: after each.
+    Where it keeps values, it goes on for as long as they are few enough, and then gives up: what it has kept
+    is a sample, and the query as a whole has the exact answer.
+
+    budget: what values may cost that are kept. None: as many are kept as the plan allows. due: the
+    mini-batches after which it estimates. None: after each.
     """
 
     def __init__(
@@ -208,24 +224,92 @@ class MergeableQueryJob(FoldedQueryJob):
         self._aggregation = plan
         self._budget = budget
         self._due = due
+        self._lists = [column.name for column in plan.columns.basis if column.kind is Basis.VALUES]
+        self._most_listed = math.inf if plan.most_listed is None else plan.most_listed
+        self._listed = 0  # values in lists that were folded
+        self._values: Values | None = None  # at the end, about
+        self._last = len(self._batches) - 1  # the last mini-batch to fold
+        self._gives_up: TooManyGroupsError | None = None
+
+    @property
+    def batch_count(self) -> int:
+        return self._last + 1
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        done = super().fractions
+        return done if self._goes_to_the_end else (*done[: self._last + 1], 1.0)
+
+    @property
+    def gives_up(self) -> Exception | None:
+        return self._gives_up
+
+    @property
+    def _goes_to_the_end(self) -> bool:
+        return self._last == len(self._batches) - 1
+
+    @property
+    def _waits_for_first_fold(self) -> bool:
+        """Whether the first mini-batch must tell how many values there are, so that none is read in vain."""
+        return self._ends_exact and bool(self._lists) and self._issued == 1 and self._folded == 0
+
+    def restore(self, saved: SavedState) -> None:
+        super().restore(saved)
+        self._listed = self._listed_in([saved.rows])
+        self._look_ahead()
+
+    def next_step(self) -> Step | None:
+        if self._issued > self._last or self._waits_for_first_fold:
+            return None
+        return super().next_step()
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
-        """Fold and estimate. Raises TooManyGroupsError where values cost too much to go on."""
-        if self.folded == 1 and self._budget is not None:
-            found = too_many_values(
-                self._budget,
+        return replace(super().fold(step, results), gives_up=self._gives_up)
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        self._listed += self._listed_in([arrow_of(result) for result in results])
+        is_final = super().fold_state(step, results)
+        if self._ends_exact and not is_final:
+            self._look_ahead()
+        return is_final
+
+    def _listed_in(self, partials: Sequence[pa.Table]) -> int:
+        """Return how many values the lists in partial rows have."""
+        found = (rows.column(name) for rows in partials if rows.num_rows for name in self._lists)
+        return sum(pc.sum(pc.list_value_length(column)).as_py() or 0 for column in found)
+
+    def _look_ahead(self) -> None:
+        """Decide how far to go: with the first mini-batch, and anew if more values come than may be kept."""
+        newest, fraction = self._folded - 1, self.estimator.scanned_fraction
+        if self._values is None:
+            self._values = values_in_all(
                 self._aggregation,
                 self._cursor,
                 returned=self._state.row_count,
-                fraction=self.estimator.scanned_fraction,
+                listed=self._listed,
+                fraction=fraction,
                 tasks=sum(len(batch.tasks) for batch in self._batches),
             )
-            if found is not None:
-                raise TooManyGroupsError(found, "values")
-        return super().fold(step, results)
+            self._last = max(newest, self._last_for(self._values, fraction))
+        if self._listed > self._most_listed:
+            self._last = newest
+        if newest == self._last and not self._goes_to_the_end:
+            self._gives_up = TooManyGroupsError(self._values.count, "values")
+
+    def _last_for(self, values: Values, fraction: float) -> int:
+        """Return the last mini-batch that so many values allow. fraction: of the rows that were scanned."""
+        fractions = super().fractions
+        kept = sum(share * values.listed <= self._most_listed for share in fractions) - 1
+        if self._budget is None or fraction > VALUES_DECIDED_AT:
+            return kept
+        if not self._budget.is_enough(values.distinct):
+            return 0
+        return min(kept, self._budget.last_batch(fractions, values.listed))
 
     def _is_estimate_due(self) -> bool:
-        return self._due is None or self._due.now(self._state.row_count, self.estimator.scanned_fraction)
+        if self._due is None or self._gives_up is not None:
+            return True
+        return self._due.now(self._state.row_count, self.estimator.scanned_fraction)
 
 
 class RowsQueryJob(FoldedQueryJob):

@@ -111,6 +111,7 @@ class WholeQueryJob:
 
     batch_count = 1
     fractions = (1.0,)
+    gives_up = None
 
     def __init__(
         self,

@@ -96,6 +96,8 @@ class World:
                 yield job.latest
             if report.is_final:
                 return
+            if report.gives_up is not None:
+                raise report.gives_up
 
     def last(self, sql: str, *, seed: int = 0, batches: int | None = None) -> pa.Table:
         """Return the query's last answer, its own columns alone."""

@@ -3,16 +3,20 @@
 - `DueEstimates`: when the next estimate from a large state is due. An estimate merges all partial rows.
   With 200,000 groups, one after each mini-batch took twice as long as reading the table did.
 - `AroundBudget`: how often the SQL around answers is computed.
-- `ValueBudget`: when a state of values is not worth being estimated from to the end. COUNT(DISTINCT) and
+- `ValueBudget`: after which mini-batch a query with a state of values runs as a whole. COUNT(DISTINCT) and
   aggregates that need all values, such as MEDIAN, have such a state. DuckDB keeps the values as well, but
-  moves and merges them once.
+  moves and merges them once. Any prefix of the mini-batches is a sample: its values give estimates, and the
+  others are not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.state import count_groups
-from relaqs_engine.plans.aggregate import STATE, Basis, MergePlan
+from relaqs_engine.plans.aggregate import MergePlan
 
 # Measured: what a core takes for each partial row that an estimate is made from.
 ESTIMATED_ROW_SECONDS = 3e-7
@@ -101,28 +105,71 @@ class AroundBudget:
 
 
 # Measured: what a core takes, until the last answer is there, for each value of COUNT(DISTINCT) that a task
-# returns, and for each value in a list.
+# returns, and for each value in a list; and what a query as a whole takes for each value in a list.
 DISTINCT_SECONDS = 1e-6
 LISTED_SECONDS = 3e-7
+WHOLE_LISTED_SECONDS = 3e-8
+# What an estimate takes, of however few values.
+ESTIMATE_SECONDS = 0.015
+# What estimates from listed values may take, of what the whole query does.
+LISTED_SHARE = 0.25
 # The share of the rows after which a query does not run as a whole any more: too much would be done twice.
-# It is larger than that of `around_budget`, since a table of few partitions begins with much of its rows.
+# It is larger than that of `AroundBudget`, since a table of few partitions begins with much of its rows.
 VALUES_DECIDED_AT = 0.3
 
 
-class ValueBudget:
-    """What values may cost: as much as estimates around answers may. scan_seconds: of a core, for its tables.
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that an answer is computed from, at the end, about.
 
-    >>> budget = ValueBudget(scan_seconds=0.4)   # 1.1 s
-    >>> budget.is_enough(distinct=1_000_000, listed=0), budget.is_enough(distinct=1_000_000, listed=1_000_000)
+    Attributes:
+        count: all of them.
+        distinct: those that tasks return for COUNT(DISTINCT).
+        listed: those in lists.
+    """
+
+    count: int
+    distinct: float = 0.0
+    listed: float = 0.0
+
+
+class ValueBudget:
+    """What values may cost: those of COUNT(DISTINCT) as much as estimates around answers may.
+
+    scan_seconds: what reading the tables takes of a core.
+
+    >>> budget = ValueBudget(scan_seconds=0.4)   # 1.1 s for distinct values
+    >>> budget.is_enough(distinct=1_000_000), budget.is_enough(distinct=1_200_000)
     (True, False)
     """
 
     def __init__(self, scan_seconds: float) -> None:
-        self._seconds = ALL_SECONDS + ALL_SHARE * scan_seconds
+        self._scan_seconds = scan_seconds
 
-    def is_enough(self, distinct: float, listed: float) -> bool:
-        """Return whether it is enough for so many values of each kind, of all tasks together."""
-        return distinct * DISTINCT_SECONDS + listed * LISTED_SECONDS <= self._seconds
+    def is_enough(self, distinct: float) -> bool:
+        """Return whether it is enough for so many values of COUNT(DISTINCT), of all tasks together."""
+        return distinct * DISTINCT_SECONDS <= ALL_SECONDS + ALL_SHARE * self._scan_seconds
+
+    def last_batch(self, fractions: Sequence[float], listed: float) -> int:
+        """Return the last mini-batch to estimate from, before the query runs as a whole.
+
+        It is the last of all where all values cost no more than the estimates before a whole query may.
+
+        Args:
+            fractions: the share of the rows that was scanned after each mini-batch.
+            listed: the values in lists at the end, about.
+
+        >>> budget, fractions = ValueBudget(scan_seconds=1.5), (0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
+        >>> [budget.last_batch(fractions, listed) for listed in (100_000, 6_000_000, 60_000_000)]
+        [5, 3, 1]
+        """
+        whole = self._scan_seconds + listed * WHOLE_LISTED_SECONDS
+        most = LISTED_SHARE * whole
+        if listed * LISTED_SECONDS <= most:
+            return len(fractions) - 1
+        each = self._scan_seconds + listed * LISTED_SECONDS
+        costs = [share * each + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
+        return max(0, sum(cost <= most for cost in costs) - 1)
 
 
 def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> float:
@@ -142,28 +189,22 @@ def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> 
     return min(returned / fraction, float(values * tasks))
 
 
-def too_many_values(
-    budget: ValueBudget, plan: MergePlan, cursor: Cursor, *, returned: int, fraction: float, tasks: int
-) -> int | None:
-    """Return about how many values an answer is computed from if they are too many, else None.
+def values_in_all(
+    plan: MergePlan, cursor: Cursor, *, returned: int, listed: int, fraction: float, tasks: int
+) -> Values:
+    """Return about how many values an answer is computed from.
 
     Args:
-        budget: what they may cost.
         plan: of the answer.
         cursor: sees its state.
         returned: the rows that tasks have returned so far.
+        listed: the values in lists that they have returned.
         fraction: the share of the rows that was scanned.
         tasks: how many the query has.
     """
-    lists = [column.name for column in plan.columns.basis if column.kind is Basis.VALUES]
-    if fraction > VALUES_DECIDED_AT or not (lists or plan.columns.counts_distinct):
-        return None
-    values, distinct, listed = 0, 0.0, 0.0
-    if plan.columns.counts_distinct:
-        values = count_groups(plan, cursor, fraction, by_value=True).in_all
-        distinct = distinct_in_all(returned, fraction, values, tasks)
-    if lists:
-        lengths = " + ".join(f"coalesce(len({name}), 0)" for name in lists)
-        [(count,)] = cursor.rows(f"SELECT coalesce(sum({lengths}), 0)::BIGINT FROM {STATE}")
-        listed = count / fraction
-    return None if budget.is_enough(distinct, listed) else values + round(listed)
+    in_lists = listed / fraction
+    if not plan.columns.counts_distinct:
+        return Values(round(in_lists), listed=in_lists)
+    values = count_groups(plan, cursor, fraction, by_value=True).in_all
+    distinct = distinct_in_all(returned, fraction, values, tasks)
+    return Values(values + round(in_lists), distinct, in_lists)

@@ -24,6 +24,7 @@ from relaqs_engine.rewrite.render import (
     rows_query,
 )
 from relaqs_engine.rewrite.scans import measuring_tables, streams_of
+from relaqs_engine.rewrite.unbounded import most_listed
 
 
 def merge_plan(draft: Draft) -> MergePlan:
@@ -50,6 +51,7 @@ def merge_plan(draft: Draft) -> MergePlan:
         bars=draft.bars,
         groups=draft.groups,
         membership=draft.membership,
+        most_listed=most_listed(draft),
     )
 
 

@@ -17,7 +17,7 @@ from relaqs_engine.planning.exact import RowGroupRules, is_summary, whole_plan
 from relaqs_engine.planning.layout_choice import LayoutChoice, best_first, why_chosen
 from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
-from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
+from relaqs_engine.rewrite import AGGREGATING, ESTIMATED_TO_THE_END, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.normalize import check_aggregates, flatten, merged, qualified
 from relaqs_engine.rewrite.sampling import check_parts_read_little_whole
@@ -128,7 +128,7 @@ def _aggregation(draft: Draft) -> MergePlan:
     draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
     draft = _applied((*READING, *SAMPLING), draft)
     draft = check_aggregates(draft, "a query without aggregates is known at the end only")
-    draft = _applied(AGGREGATING, draft)
+    draft = _applied(ESTIMATED_TO_THE_END, draft)
     with _bound_by_duckdb():
         return merge_plan(draft)
 

@@ -474,6 +474,7 @@ class MergePlan(FoldedPlan):
         bars: where error bars come from.
         groups: what is known of the groups.
         membership: which groups belong to the answer.
+        most_listed: the most values that the lists of its state may have; None where it has none.
     """
 
     tells_certain_rows = True
@@ -483,6 +484,7 @@ class MergePlan(FoldedPlan):
     bars: ErrorBars = field(default_factory=ErrorBars)
     groups: GroupFacts = field(default_factory=GroupFacts)
     membership: MembershipRules = field(default_factory=MembershipRules)
+    most_listed: int | None = None
 
     @property
     def method(self) -> Method:

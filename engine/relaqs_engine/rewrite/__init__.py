@@ -57,7 +57,7 @@ from relaqs_engine.rewrite.sampling import (
     read_members_whole,
 )
 from relaqs_engine.rewrite.scans import hoist_statics
-from relaqs_engine.rewrite.unbounded import check_kept_values, say_what_is_unbounded
+from relaqs_engine.rewrite.unbounded import check_first_values, check_kept_values, say_what_is_unbounded
 
 Rule = Callable[[Draft], Draft]
 
@@ -80,7 +80,9 @@ AGGREGATING: tuple[Rule, ...] = (
     read_outliers_apart,
     read_heavy_groups,
     say_what_is_unbounded,
-    check_kept_values,
+    check_first_values,
 )
+# The same of what is estimated to its end, and never runs as a whole after a sample.
+ESTIMATED_TO_THE_END: tuple[Rule, ...] = (*AGGREGATING, check_kept_values)
 # What is read of the sample where the query has no aggregates.
 LISTING: tuple[Rule, ...] = (hoist_statics, rows_as_state)

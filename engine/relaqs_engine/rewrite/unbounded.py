@@ -30,14 +30,15 @@ order them:
 A group has its place for sure if LIMIT has room for all that may come before it: those that were seen, and
 those that were not. Groups that are ordered by estimates alone count as coming before each other.
 
-Last, `check_kept_values` asks that the values of medians and the like fit into the memory for merged
-states.
+Last, the values of medians and the like have to fit into the memory for merged states: those of all rows
+(`check_kept_values`), or, where the query may run as a whole after a sample, of one partition
+(`check_first_values`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -349,8 +350,36 @@ _VALUE_BYTES = 40
 _GROUP_BYTES = 300
 
 
+def most_listed(draft: Draft) -> int | None:
+    """Return the most values that all lists of the state may have; None where it has no lists.
+
+    >>> from relaqs_engine.planning.example import after
+    >>> most_listed(after(check_first_values, "SELECT median(price) FROM items"))
+    12500000
+    """
+    lists = sum(column.kind is Basis.VALUES for column in draft.basis)
+    if not lists:
+        return None
+    if draft.state_bytes is None:
+        return MOST_VALUES
+    left = draft.state_bytes - lists * draft.groups.expected * _GROUP_BYTES
+    return min(MOST_VALUES, max(0, left // _VALUE_BYTES))
+
+
+def check_first_values(draft: Draft) -> Draft:
+    """Return the draft unchanged. Raises NotOnlineError where one partition has more values than are kept.
+
+    >>> from relaqs_engine.planning.example import refusal
+    >>> refusal(check_first_values, "SELECT median(fare) FROM trips")
+    ''
+    """
+    return _with_few_values(draft, max)
+
+
 def check_kept_values(draft: Draft) -> Draft:
     """Return the draft unchanged. Raises NotOnlineError where too many values would be kept.
+
+    It is for what is estimated to its end. Other queries keep as many as they may, and then run as a whole.
 
     >>> from relaqs_engine.planning.example import refusal
     >>> refusal(check_kept_values, "SELECT median(price) FROM items")
@@ -358,21 +387,20 @@ def check_kept_values(draft: Draft) -> Draft:
     >>> refusal(check_kept_values, "SELECT median(fare) FROM trips")
     'it would keep 12,800,000 values; up to 12,500,000 are kept'
     """
-    lists = sum(column.kind is Basis.VALUES for column in draft.basis)
-    if not lists:
+    return _with_few_values(draft, sum)
+
+
+def _with_few_values(draft: Draft, of_partitions: Callable[[Iterable[int]], int]) -> Draft:
+    """Return the draft. of_partitions: which rows must have few values, those of all partitions or of one."""
+    most = most_listed(draft)
+    if most is None:
         return draft
-    rows = (
-        sum(each.row_count for each in s.layout.partitions) for s in draft.streams if s.layout is not None
-    )
-    values = lists * max(rows)
-    if values > MOST_VALUES:
-        raise NotOnlineError(f"it would keep {values:,} values; up to {MOST_VALUES:,} are kept")
-    taken = values * _VALUE_BYTES + lists * draft.groups.expected * _GROUP_BYTES
-    if draft.state_bytes is not None and taken > draft.state_bytes:
-        raise NotOnlineError(
-            f"it would keep {values:,} values in about {_mib(taken)}; the memory limit leaves "
-            f"{_mib(draft.state_bytes)} for them"
-        )
+    layouts = [source.layout for source in draft.streams if source.layout is not None]
+    rows = max(of_partitions(part.row_count for part in layout.partitions) for layout in layouts)
+    values = rows * sum(column.kind is Basis.VALUES for column in draft.basis)
+    if values > most:
+        memory = "" if most == MOST_VALUES else f" within {_mib(draft.state_bytes or 0)}"
+        raise NotOnlineError(f"it would keep {values:,} values; up to {most:,} are kept{memory}")
     return draft
 
 

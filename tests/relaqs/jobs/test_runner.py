@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -337,6 +338,38 @@ def test_another_job_takes_the_place_of_one_that_failed() -> None:
     assert (other.folded, asked) == ([(0, [5, 6])], [error])
     entered = [job for what, job, _ in executor.said if what == "enter"]
     assert (entered, executor.cancelled) == (["job", "other"], ["job", "other"])
+
+
+class ResigningJob(ToyJob):
+    """Gives up with each fold."""
+
+    why = DataError("more is not worth its cost")
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        return replace(super().fold(step, results), is_final=False, gives_up=self.why)
+
+
+def test_a_job_that_gives_up_is_replaced_once_its_report_was_taken() -> None:
+    executor, reports = ManualExecutor(), list[StepReport]()
+    asked: list[Exception] = []
+
+    def instead(failed: Exception) -> Successor:
+        asked.append(failed)
+        return Successor(ToyJob("other", [[Number(5)]]), JobDescription("other"))
+
+    listener = Listens(on_report=reports.append, instead=instead)
+    runner = JobRunner(
+        ResigningJob("job", [[Number(1)], [Number(2)], [Number(3)]]), executor, listener=listener
+    )
+    runner.start()
+    executor.wait_for_tasks(2)
+    executor.finish(0)
+    executor.wait_for_tasks(3)
+    executor.finish(2)
+    assert runner.wait(LONG_SECONDS)
+    assert (runner.state, runner.id, runner.error) == (RunState.EXACT, "other", None)
+    assert ([each.step for each in reports], asked) == ([0, 0], [ResigningJob.why])
+    assert len(executor.tasks) == 3, "nothing more of a job that gave up is run"
 
 
 def test_where_the_other_job_fails_too_the_run_has_failed(threads: ThreadExecutor) -> None:
