@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -32,6 +34,7 @@ from relaqs.rendering.view import doubts_said, not_judged_text
 from relaqs.serve.column_types import (
     BOOL,
     FLOAT8,
+    JSON,
     TEXT,
     UNKNOWN,
     ColumnType,
@@ -43,7 +46,7 @@ from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
-from relaqs.serve.statements import Request, Select, requests
+from relaqs.serve.statements import Explain, Request, Select, requests
 from relaqs.serve.values import AnswerRows, check_columns
 from relaqs.session import Session
 
@@ -159,8 +162,8 @@ class Answering:
 
         values: of its parameters, in order.
         """
-        if select.is_explained:
-            return (ReplyColumn(_EXPLAINED, TEXT),)
+        if select.explained is not None:
+            return (_explained_column(select.explained),)
         asker = _hinted(asker, select)
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
@@ -175,14 +178,32 @@ class Answering:
             RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
         """
         asker = _hinted(asker, select)
-        if select.is_explained:
-            text = await self.in_turn(asker, self._explained, select, values, asker)
-            return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
+        if select.explained is not None:
+            return await self._how_it_comes(select, select.explained, values, asker)
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self._about_the_server(rewritten, asker)
         async with asker.quota.running():
             return await self._about_tables(select, values, asker)
+
+    async def _how_it_comes(
+        self, select: Select, explained: Explain, values: Sequence[Any], asker: Asker
+    ) -> Reply:
+        """Return how the answer to a query comes. Where it is timed it runs, and its rows are counted."""
+        lines = (await self.in_turn(asker, self._explained, select, values, asker)).splitlines()
+        numbers: dict[str, float] = {}
+        if explained.is_timed:
+            begin = time.monotonic()
+            reply = await self.answer(replace(select, explained=None), values, asker)
+            milliseconds = round((time.monotonic() - begin) * 1000, 3)
+            numbers = {"Actual Rows": reply.table.num_rows, "Actual Total Time": milliseconds}
+            lines += ["", f"rows: {reply.table.num_rows}", f"Execution Time: {milliseconds:.3f} ms"]
+        if explained.is_json:
+            costs = {"Startup Cost": 0.0, "Total Cost": 0.0, "Plan Rows": 0, "Plan Width": 0}  # not known
+            plan = {"Node Type": lines[0], **costs, **numbers, "Details": lines[1:]}
+            timed = {"Execution Time": numbers["Actual Total Time"]} if numbers else {}
+            lines = [json.dumps([{"Plan": plan, **timed}], indent=2, ensure_ascii=False)]
+        return Reply((_explained_column(explained),), pa.table({_EXPLAINED: lines}))
 
     async def encoded(
         self, rows: AnswerRows, first_row: int, most_rows: int | None, asker: Asker
@@ -306,6 +327,10 @@ class Answering:
     def _meaning_of(self, sql: str, kinds: tuple[Kind | None, ...], is_estimated: bool) -> Meaning:
         meaning = meaning_of(sql, self._column_types, kinds, is_estimated=is_estimated)
         return replace(meaning, sql=with_moments(meaning.sql))
+
+
+def _explained_column(explained: Explain) -> ReplyColumn:
+    return ReplyColumn(_EXPLAINED, JSON if explained.is_json else TEXT)
 
 
 def _hinted(asker: Asker, select: Select) -> Asker:

@@ -113,6 +113,18 @@ _OF_DUCKDB = {
 }
 
 
+_OF_WORDS = {
+    **dict.fromkeys(("int", "serial"), INT4.oid),
+    **dict.fromkeys(("float", "double"), FLOAT8.oid),
+    **dict.fromkeys(("decimal", "dec"), NUMERIC.oid),
+    **dict.fromkeys(("char", "nchar"), BPCHAR.oid),
+    **dict.fromkeys(("string", "citext"), TEXT.oid),
+    "timestamp": TIMESTAMP.oid,
+    "time": TIME.oid,
+    "jsonb": JSON.oid,
+}
+
+
 def column_type(duckdb_type: str) -> ColumnType:
     """Return the type of Postgres for DuckDB's. Lists, structs and maps are JSON, all else unknown is text.
 
@@ -141,6 +153,21 @@ def parameter_oid(duckdb_type: str | None) -> int:
         element = column_type(duckdb_type.removesuffix("[]"))
         return next((oid for oid, kind in ARRAYS.items() if kind.oid == element.oid), TEXT.oid)
     return column_type(duckdb_type).oid
+
+
+def type_oid(written: str) -> int:
+    """Return the OID of a type as it is written in SQL, 0 for one that is not known here.
+
+    >>> type_oid("int"), type_oid("timestamp with time zone"), type_oid("text[]"), type_oid("money")
+    (23, 1184, 1009, 0)
+    """
+    name = re.sub(r"\s+", " ", re.sub(r"\([^)]*\)", "", written)).strip().lower()
+    element = name.removesuffix("[]").strip()
+    found = next((each.oid for each in TYPES if element in (each.name, each.sql_name)), None)
+    oid = found or _OF_WORDS.get(element, 0)
+    if not name.endswith("[]"):
+        return oid
+    return next((array for array, kind in ARRAYS.items() if kind.oid == oid), 0)
 
 
 def is_number(kind: ColumnType) -> bool:

@@ -45,7 +45,7 @@ from relaqs_engine.sql.parameters import parameter_count
 
 from relaqs.serve import values
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
-from relaqs.serve.column_types import BOOL, TEXT
+from relaqs.serve.column_types import BOOL, TEXT, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.cursors import Cursors
 from relaqs.serve.failures import (
@@ -62,7 +62,7 @@ from relaqs.serve.failures import (
     error_fields,
     notice_fields,
 )
-from relaqs.serve.parameters import parameter_value
+from relaqs.serve.parameters import parameter_value, written_value
 from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
 from relaqs.serve.quotas import STATEMENTS, VALUES
 from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
@@ -74,6 +74,8 @@ from relaqs.serve.statements import (
     Declare,
     Fetch,
     Nothing,
+    Perform,
+    Prepare,
     Request,
     Reset,
     Savepoint,
@@ -106,6 +108,7 @@ class Conversation:
         self._status = TransactionStatus.IDLE
         self._running: asyncio.Task[None] | None = None
         self._skips_to_sync = False
+        self._is_one_of_several = False  # statements of one message, which are a transaction
         self._reported = self._reportable()
 
     @property
@@ -218,16 +221,37 @@ class Conversation:
         found = await self._answering.requests(sql, self._asker)
         if not found:
             self._stream.send(EmptyQueryResponse())
+        if len(found) > 1 and self._status is TransactionStatus.IDLE:
+            await self._in_one_transaction(found)
+            return
         for request in found:
-            try:
-                if isinstance(request, Select) and request.sql and parameter_count(request.sql):
-                    raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
-                portal = Portal(Prepared(request), _NO_VALUES, ())
-                await self._execute(portal, 0, is_described=False)
-            except (SqlError, ExpressionError) as error:
-                if isinstance(request, Select):
-                    raise request.where.placed(error) from error
-                raise
+            await self._simple_request(request)
+
+    async def _in_one_transaction(self, found: Sequence[Request]) -> None:
+        """Answer several statements of one message: a transaction, where they begin none of their own."""
+        settings = self._asker.settings
+        settings.begin()
+        self._is_one_of_several = True
+        is_done = False
+        try:
+            for request in found:
+                await self._simple_request(request)
+            is_done = True
+        finally:
+            self._is_one_of_several = False
+            if self._status is TransactionStatus.IDLE:
+                settings.end(is_rolled_back=not is_done)
+
+    async def _simple_request(self, request: Request) -> None:
+        try:
+            if isinstance(request, Select) and request.sql and parameter_count(request.sql):
+                raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
+            portal = Portal(Prepared(request), _NO_VALUES, ())
+            await self._execute(portal, 0, is_described=False)
+        except (SqlError, ExpressionError) as error:
+            if isinstance(request, Select):
+                raise request.where.placed(error) from error
+            raise
 
     async def _extended(self, message: Parse | Bind | Describe | Execute | Close) -> None:
         match message:
@@ -248,10 +272,7 @@ class Conversation:
         found = await self._answering.requests(message.query, self._asker)
         if len(found) > 1:
             raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
-        if len(self._prepared) >= _MOST_PREPARED:
-            raise RefusedError(
-                FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
-            )
+        self._check_room()
         request = found[0] if found else None
         oids: tuple[int, ...] = ()
         if isinstance(request, Select | Declare | Copy):
@@ -260,6 +281,37 @@ class Conversation:
         holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
         self._prepared[message.statement] = Prepared(request, oids, holding=holding)
         self._stream.send(ParseComplete())
+
+    def _check_room(self) -> None:
+        if len(self._prepared) >= _MOST_PREPARED:
+            raise RefusedError(
+                FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
+            )
+
+    async def _prepare(self, request: Prepare) -> str:
+        """Keep a query by its name, as one of the protocol is kept; return the tag."""
+        if request.name in self._prepared:
+            raise RefusedError("42P05", f"there is a prepared statement {request.name!r} already")
+        self._check_room()
+        given = [type_oid(each) for each in request.types]
+        oids = await self._answering.parameter_oids(request.select, given, self._asker)
+        await self._answering.columns(request.select, (None,) * len(oids), self._asker)
+        holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(request.select.sql))
+        self._prepared[request.name] = Prepared(request.select, oids, holding=holding)
+        return "PREPARE"
+
+    def _performed(self, request: Perform) -> tuple[Request | None, tuple[Any, ...]]:
+        """Return what EXECUTE runs, and the values of its parameters."""
+        prepared = self._statement(request.name)
+        if len(request.given) != len(prepared.type_oids):
+            raise RefusedError(
+                SYNTAX_ERROR,
+                f"wrong number of parameters for prepared statement {request.name!r}: "
+                f"it takes {len(prepared.type_oids)}, and {len(request.given)} were given",
+            )
+        if sum(map(len, request.given)) > SHORT_CHARACTERS:
+            raise RefusedError(TOO_LONG, f"EXECUTE takes values of up to {SHORT_CHARACTERS:,} characters")
+        return prepared.request, tuple(map(written_value, request.given, prepared.type_oids))
 
     async def _bind(self, message: Bind) -> None:
         prepared = self._statement(message.statement)
@@ -302,7 +354,9 @@ class Conversation:
         self._stream.send(NoData() if columns is None else row_description(columns, portal.formats))
 
     async def _columns(self, portal: Portal) -> tuple[ReplyColumn, ...] | None:
-        request = portal.prepared.request
+        request, bound = portal.prepared.request, portal.bound
+        if isinstance(request, Perform):
+            request, bound = self._performed(request)
         if isinstance(request, Show):
             return self._shown(request).columns
         if isinstance(request, Fetch):
@@ -311,7 +365,7 @@ class Conversation:
             return _stopped(request, has_stopped=False).columns
         if not isinstance(request, Select):
             return None
-        columns = await self._answering.columns(request, portal.bound, self._asker)
+        columns = await self._answering.columns(request, bound, self._asker)
         portal.prepared.columns = columns
         return columns
 
@@ -353,8 +407,13 @@ class Conversation:
             case StopOther():
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
             case Set():
-                settings.set(request.name, request.value, is_local=request.is_local)
-                return "SET" if request.value is not None else "RESET"
+                return self._set(request)
+            case Prepare():
+                return await self._prepare(request)
+            case Perform():
+                performed, given = self._performed(request)
+                assert performed is not None, "an empty statement was prepared by a name"
+                return await self._answer_of(performed, given)
             case Reset():
                 settings.reset_all()
                 if request.tag == "DISCARD ALL":
@@ -366,7 +425,7 @@ class Conversation:
                 return self._savepoint(request)
             case Deallocate():
                 self._deallocate(request.name)
-                return "DEALLOCATE"
+                return "DEALLOCATE" if request.name is not None else "DEALLOCATE ALL"
             case Nothing():
                 return request.tag
 
@@ -415,6 +474,19 @@ class Conversation:
             return Reply(tuple(ReplyColumn(name, TEXT) for name in rows), pa.table(rows))
         value = pa.table({request.name: [settings.show(request.name)]})
         return Reply((ReplyColumn(request.name, TEXT),), value)
+
+    def _set(self, request: Set) -> str:
+        """Change a setting; return the tag. One that is local to no transaction stays as it was."""
+        settings = self._asker.settings
+        if not request.is_local or self._is_one_of_several or self._status is not TransactionStatus.IDLE:
+            settings.set(request.name, request.value, is_local=request.is_local)
+        else:
+            kept = settings.kept()
+            settings.set(request.name, request.value, is_local=True)  # what is wrong is told
+            settings.take_back(kept)
+            fields = notice_fields("SET LOCAL can only be used in transaction blocks", "WARNING", "25P01")
+            self._stream.send(NoticeResponse(fields))
+        return request.tag
 
     def _transaction(self, tag: str) -> str:
         if tag == "BEGIN":

@@ -26,7 +26,7 @@ from relaqs.queries.publisher import QueryTimeoutError
 
 SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P01", "42704", "26000"
 UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"
-DIVIDED_BY_ZERO = "22012"
+DIVIDED_BY_ZERO, BAD_TEXT, BAD_BYTES = "22012", "22P02", "22P03"
 BAD_VALUE, READ_ONLY, NOT_SUPPORTED, IN_FAILED_TRANSACTION = "22023", "25006", "0A000", "25P02"
 WRONG_PASSWORD, NOT_LET_IN, PROTOCOL_VIOLATION = "28P01", "28000", "08P01"
 FULL, TOO_LONG = "53000", "54000"
@@ -50,22 +50,43 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 _CODES_BY_WORDS = tuple(
     (re.compile(pattern), code)
     for pattern, code in (
-        (r"^there is no (table|relation)\b", UNKNOWN_TABLE),
+        (r"^there is no (?:table|relation)\b", UNKNOWN_TABLE),
         (
-            r"^there is no column\b|^Referenced (column|table)\b.* not found|does not have a column named",
-            "42703",
+            r"^Referenced table\b.* not found|^Cannot extract field .* because it is not a struct",
+            UNKNOWN_TABLE,
         ),
+        (r"^there is no column\b|^Referenced column\b.* not found|does not have a column named", "42703"),
+        (r"^Ambiguous reference to column", "42702"),
+        (
+            r"\bGROUP BY clause\b|\bcannot contain aggregates\b|aggregate function calls cannot be nested",
+            "42803",
+        ),
+        (r"^(?:ORDER|GROUP BY) term out of range", "42P10"),
         (
             r"^the function .* is not known|\bNo function matches\b|\bdoes not take\b|"
-            r"Function with name .* does not exist",
+            r"Function with name .* does not exist|^Cannot (?:compare values|concatenate types)\b",
             UNKNOWN_FUNCTION,
         ),
         (r"\b[Dd]ivision by zero\b", DIVIDED_BY_ZERO),
-        (r"\bCould not convert string\b", "22P02"),
-        (r"\bout of range\b|\bOut of Range Error\b", "22003"),
+        (r"\b(?:date|time|timestamp) field value out of range\b", "22008"),
+        (r"\binvalid (?:date|time|timestamp) field format\b|\bstring '.*' to INTERVAL\b", "22007"),
+        (
+            r"\bCould not convert string\b|\bMalformed JSON\b|\bcan't be cast to the destination type \w+\[",
+            BAD_TEXT,
+        ),
+        (r"\bout of range\b|\bOut of Range Error\b|\bOverflow in\b", "22003"),
+        (r"\bMore than one row returned by a subquery\b", "21000"),
+        (r"^LIMIT\b.* negative", "2201W"),
+        (r"^Type with name .* does not exist", "42704"),
     )
 )
 """Of errors in a statement and in its data, which tools tell apart by their codes."""
+
+
+_NOT_THERE = re.compile(
+    r"(?:there is no (?:table|relation|column)|Referenced (?:table|column)) [\"']?([\w.]+)"
+    r"|Table \S+ does not have a column named \"([^\"]+)\""
+)
 
 
 class RefusedError(RelaqsError):
@@ -97,17 +118,28 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
 
     >>> fields = error_fields(SqlError("there is no column faer", (1, 8), ("fare",)), "SELECT faer")
     >>> fields["C"], fields["M"], fields["H"], fields["P"]
-    ('42703', 'there is no column faer', "did you mean 'fare'?", '8')
+    ('42703', 'column "faer" does not exist', "did you mean 'fare'?", '8')
     """
     code = error.code if isinstance(error, RefusedError) else _code(error)
     severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
     fields = {"S": severity, "V": severity, "C": code, "M": _message(error)}
+    if (own := _in_words_of_postgres(fields["C"], fields["M"])) is not None:
+        fields |= {"M": own, "D": fields["M"]}
     if isinstance(error, SqlError) and error.candidates:
         fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
     if isinstance(error, SqlError | ExpressionError) and (place := error.position) is not None:
         offset = offset_of(sql, place)
         fields |= {} if offset is None else {"P": str(offset + 1)}  # Postgres counts characters from 1
     return {key: value.replace("\0", " ") for key, value in fields.items()}
+
+
+def _in_words_of_postgres(code: str, message: str) -> str | None:
+    """Return what Postgres says of what is not there: some tools look for its words."""
+    kind = {UNKNOWN_TABLE: "relation", "42703": "column"}.get(code)
+    found = _NOT_THERE.match(message) if kind else None
+    if found is None:
+        return None
+    return f'{kind} "{found[1] or found[2]}" does not exist'
 
 
 def notice_fields(message: str, severity: str = "NOTICE", code: str = "00000") -> dict[str, str]:

@@ -15,13 +15,18 @@ from relaqs_engine.duck import LocalMoment
 from relaqs.arguments import ArgumentError
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ARRAYS, ColumnType
-from relaqs.serve.values import BINARY
+from relaqs.serve.failures import BAD_BYTES, BAD_TEXT, RefusedError
+from relaqs.serve.values import BINARY, TEXT
 
 Decode: TypeAlias = Callable[[bytes], Any]
 
 _EPOCH = datetime(2000, 1, 1)
 _DATE_AND_MORE = re.compile(r"(\d{4}-\d\d-\d\d)[ T+Z-]")
 _ESCAPED = re.compile(r"\\(.)", re.S)
+_WRITTEN = re.compile(
+    r"(?:[a-z]\w*(?:\s[a-z]\w*)*\s*)?'((?:[^']|'')*)'(?:::.*)?|([+-]?[\d.]+(?:e[+-]?\d+)?|true|false|null)(?:::.*)?",
+    re.I | re.S,
+)
 _NAMES = {each.oid: each.name for each in types.TYPES}
 _TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
 
@@ -35,7 +40,8 @@ def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
         format_: TEXT or BINARY.
 
     Raises:
-        ArgumentError: the bytes are no value of the type.
+        ArgumentError: the type has no binary form here.
+        RefusedError: the bytes are no value of the type.
 
     >>> parameter_value(b"12", 23, 0), parameter_value(b"\\0\\0\\0\\x0c", 23, 1)
     (12, 12)
@@ -49,9 +55,30 @@ def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
         return _decoder(oid, format_)(raw)
     except (ValueError, ArithmeticError, InvalidOperation, struct.error, IndexError, KeyError) as error:
         shown = raw[:40] + (b"..." if len(raw) > 40 else b"")
-        raise ArgumentError(
-            f"a parameter is {shown!r}, which is no value of the type {_NAMES.get(oid, oid)}"
+        raise RefusedError(
+            BAD_BYTES if format_ == BINARY else BAD_TEXT,
+            f"a parameter is {shown!r}, which is no value of the type {_NAMES.get(oid, oid)}",
         ) from error
+
+
+def written_value(text: str, oid: int) -> Any:
+    """Return the value of a parameter that is written out in SQL, as EXECUTE has it.
+
+    Raises:
+        ArgumentError: it is no number, text or NULL.
+        RefusedError: it is no value of the type.
+
+    >>> written_value("-12", 23), written_value("'it''s'", 25), written_value("date '2024-01-01'", 1082)
+    (-12, "it's", datetime.date(2024, 1, 1))
+    """
+    if (found := _WRITTEN.fullmatch(text.strip())) is None:
+        raise ArgumentError(
+            f"{text[:60]!r} is no value that is written out; EXECUTE takes 12, 'a text', NULL and the like"
+        )
+    quoted, plain = found.groups()
+    if quoted is None and plain.lower() == "null":
+        return None
+    return parameter_value((plain if quoted is None else quoted.replace("''", "'")).encode(), oid, TEXT)
 
 
 def _decoder(oid: int, format_: int) -> Decode:

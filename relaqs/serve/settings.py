@@ -28,13 +28,15 @@ from typing import Any, cast, get_args
 from relaqs.arguments import ArgumentError, check_zone, relative_error, share_of_weight
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import ConfidenceFor
-from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
+from relaqs.serve.failures import BAD_VALUE, FULL, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"
 
 _HINT = re.compile(r"\+\s*relaqs\b(.*)", re.IGNORECASE | re.DOTALL)
 _HINTED = re.compile(r"[\s,]*(\w+)\s*=\s*('[^']*'|[^\s,]+)[\s,]*")
 _MOST_HINT_CHARACTERS = 500  # it is read on the server's loop
+_OF_OTHERS = re.compile(r"[a-z_]\w*\.\w+", re.IGNORECASE)
+_MOST_NOTES, _MOST_NOTE_CHARACTERS = 100, 1000
 _OFF = {"", "off", "none", "default", "0"}
 _HOURS_AHEAD = re.compile(
     r"([+-]?\d{1,2})(?:\.0*)?|interval\s*'([+-]?\d{1,2})(?::?00)?(?:\s*hours?)?'.*", re.IGNORECASE
@@ -265,12 +267,24 @@ class Settings:
         Raises:
             RefusedError: there is no such setting, or the value is not accepted.
         """
-        key = self._key(name)
-        if key in _FIXED:
-            raise RefusedError("55P02", f"{name} cannot be changed; it is {_FIXED[key]}")
-        self._now[key] = self._at_start[key] if value is None else _checked(name, value)
+        if _OF_OTHERS.fullmatch(name) and not name.lower().startswith("relaqs."):
+            key = name.lower()
+            self._set_of_others(key, value)
+        else:
+            key = self._key(name)
+            if key in _FIXED:
+                raise RefusedError("55P02", f"{name} cannot be changed; it is {_FIXED[key]}")
+            self._now[key] = self._at_start[key] if value is None else _checked(name, value)
         if not is_local:
             self._of_session[key] = self._now[key]
+
+    def _set_of_others(self, key: str, value: str | None) -> None:
+        """Keep a setting that means nothing here: a name with a dot, as tools keep notes of their own in."""
+        if value is not None and len(value) > _MOST_NOTE_CHARACTERS:
+            raise RefusedError(FULL, f"{key} may have up to {_MOST_NOTE_CHARACTERS:,} characters")
+        if key not in self._now and len(self._now) >= len(_CHANGEABLE) + _MOST_NOTES:
+            raise RefusedError(FULL, f"{_MOST_NOTES} settings of other names are set, the most allowed")
+        self._now[key] = "" if value is None else value
 
     def hinted(self, comments: Sequence[str]) -> Settings:
         """Return the settings of a statement with these comments, of which some may be hints.
@@ -307,7 +321,7 @@ class Settings:
     def show(self, name: str) -> str:
         """Return a setting's value. Raises RefusedError where there is no such setting."""
         key = self._key(name)
-        return _FIXED.get(key) or self._now[key]
+        return _FIXED[key] if key in _FIXED else self._now[key]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(sorted({**_FIXED, **self._now}.items()))
@@ -369,7 +383,7 @@ class Settings:
 
     def _key(self, name: str) -> str:
         key = name.lower()
-        if key in _FIXED or key in _CHANGEABLE:
+        if key in _FIXED or key in self._now:
             return key
         known = _OWN if key.startswith("relaqs.") else {**_FIXED, **_CHANGEABLE}
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)

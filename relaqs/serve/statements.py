@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from relaqs_engine.postgres.wording import between_commas
 from relaqs_engine.sql.read import Statement, statements_of
 
 from relaqs.serve.copy_out import CopyForm, copied
@@ -14,12 +15,20 @@ from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, Refuse
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """How an answer comes is asked for. is_json: as JSON. is_timed: the query is to run, and is timed."""
+
+    is_json: bool = False
+    is_timed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
-    """A query. where: its place in the text, for errors. is_explained: how it is answered is asked for."""
+    """A query. where: its place in the text, for errors. explained: set where how it is answered is asked."""
 
     sql: str
     where: Statement
-    is_explained: bool = False
+    explained: Explain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +41,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A setting's new value; None for the value at the start."""
+    """A setting's new value; None for the value at the start. tag: what the client is told at the end."""
 
     name: str
     value: str | None
     is_local: bool = False
+    tag: str = "SET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,23 @@ class Deallocate:
     """A prepared statement is not needed any more; None for all of them."""
 
     name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """A query that is kept by a name. types: those of its parameters, as they were written."""
+
+    name: str
+    types: tuple[str, ...]
+    select: Select
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """A prepared query is to run. given: the values of its parameters, as they were written."""
+
+    name: str
+    given: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +145,37 @@ class StopOther:
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
 _OfTransaction: TypeAlias = Transaction | Savepoint
 Request: TypeAlias = (
-    Select | Copy | _OfCursor | StopOther | Set | Reset | Show | _OfTransaction | Deallocate | Nothing
+    Select
+    | Copy
+    | _OfCursor
+    | StopOther
+    | Set
+    | Reset
+    | Show
+    | _OfTransaction
+    | Prepare
+    | Perform
+    | Deallocate
+    | Nothing
 )
 _Read: TypeAlias = Callable[[str, Statement], Request]
 
-_NAME = r'[\w.]+|"[^"]+"'
+_NAME = r'[\w.$]+|"(?:[^"]|"")+"'
 _SET = re.compile(rf"set\s+(?:(session|local)\s+)?({_NAME})\s*(?:=|\bto\b)\s*(.+)", re.I | re.S)
 _SET_ZONE = re.compile(r"set\s+(?:(session|local)\s+)?time\s+zone\s+(.+)", re.I | re.S)
 _SET_NAMES = re.compile(r"set\s+names\s+(.+)", re.I | re.S)
 _SET_TRANSACTION = re.compile(
     r"set\s+(?:(?:session|local)\s+)?(?:transaction|session\s+characteristics|constraints)\b", re.I
 )
-_EXPLAIN = re.compile(r"explain\s*(\([^)]*\)|(?:analyze|verbose)\b)?\s*(.*)", re.I | re.S)
+_SET_ROLE = re.compile(r"set\s+(?:(?:session|local)\s+)?(role|session\s+authorization)\s+(.+)", re.I | re.S)
+_EXPLAIN = re.compile(r"explain\b\s*(\([^)]*\)|(?:(?:analyze|verbose)\b\s*)*)\s*(.*)", re.I | re.S)
+_EXPLAIN_OPTION = re.compile(r"\s*(\w+)(?:\s+(\w+))?\s*", re.I)
+_EXPLAIN_WORDS = {
+    *("analyze", "verbose", "costs", "settings", "generic_plan", "buffers", "serialize", "wal", "timing"),
+    *("summary", "memory", "format"),
+}
+_PREPARE = re.compile(rf"prepare\s+({_NAME})\s*(\(.*?\))?\s+as\s+(.*)", re.I | re.S)
+_PERFORM = re.compile(rf"execute\s+({_NAME})\s*(\(.*\))?", re.I | re.S)
 _DECLARE = re.compile(
     rf"declare\s+({_NAME})\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+"
     r"(?:(with|without)\s+hold\s+)?for\s+(.*)",
@@ -156,7 +202,7 @@ _READ_ONLY_WORDS = (
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
 )
 _NOT_HERE = (
-    *("listen", "notify", "lock", "prepare", "execute", "call", "do"),
+    *("listen", "notify", "call", "do"),
     *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
 )
 
@@ -169,7 +215,7 @@ def requests(text: str) -> tuple[Request, ...]:
         RefusedError: a statement is one that this server has not.
 
     >>> requests("BEGIN; SET relaqs.target TO '5%'")
-    (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False))
+    (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False, tag='SET'))
     """
     return tuple(_request(each) for each in statements_of(text))
 
@@ -209,7 +255,7 @@ def _declare(sql: str, statement: Statement) -> Request:
             SYNTAX_ERROR, f"{sql[:80]!r} declares nothing; write DECLARE name CURSOR FOR SELECT …"
         )
     is_held = found[2] is not None and found[2].lower() == "with"
-    return Declare(found[1].strip('"'), Select(found[3], statement), is_held)
+    return Declare(_identifier(found[1]), Select(found[3], statement), is_held)
 
 
 def _fetch(sql: str, statement: Statement) -> Request:
@@ -219,21 +265,56 @@ def _fetch(sql: str, statement: Statement) -> Request:
         )
     is_all = found[3] is not None
     count = None if is_all else int(found[2] or 1)
-    return Fetch(found[4].strip('"'), count, is_sent=sql[:5].lower() == "fetch")
+    return Fetch(_identifier(found[4]), count, is_sent=sql[:5].lower() == "fetch")
 
 
 def _close_cursor(sql: str, statement: Statement) -> Request:
-    name = sql[len("close") :].strip().strip('"')
-    return CloseCursor(None if name.lower() == "all" else name)
+    name = sql[len("close") :].strip()
+    return CloseCursor(None if name.lower() == "all" else _identifier(name))
 
 
 def _explain(sql: str, statement: Statement) -> Select:
     how, query = _EXPLAIN.fullmatch(sql).groups()  # type: ignore[union-attr]  # it begins with the word
-    if how is not None and not re.fullmatch(r"\(\s*format\s+text\s*\)", how, re.I):
+    given = how.strip("() ").split(",") if how.startswith("(") else how.split()
+    options = dict[str, str]()
+    for each in filter(None, given):
+        found = _EXPLAIN_OPTION.fullmatch(each)
+        if found is None or (name := found[1].lower()) not in _EXPLAIN_WORDS:
+            raise RefusedError(
+                SYNTAX_ERROR, f"EXPLAIN does not take {each.strip()!r}; write EXPLAIN (FORMAT JSON) SELECT …"
+            )
+        options[name] = (found[2] or "on").lower()
+    form = options.get("format", "text")
+    if form not in ("text", "json"):
+        raise RefusedError(NOT_SUPPORTED, f"EXPLAIN (FORMAT {form.upper()}) is not served; take TEXT or JSON")
+    is_timed = options.get("analyze", "off") in ("on", "true", "1")
+    return Select(query, statement, Explain(is_json=form == "json", is_timed=is_timed))
+
+
+def _prepare(sql: str, statement: Statement) -> Request:
+    if (found := _PREPARE.fullmatch(sql)) is None:
         raise RefusedError(
-            NOT_SUPPORTED, f"EXPLAIN {how} is not served; EXPLAIN SELECT … says how it would be answered"
+            SYNTAX_ERROR, f"{sql[:80]!r} prepares nothing; write PREPARE name AS SELECT … $1 …"
         )
-    return Select(query, statement, is_explained=True)
+    word = (re.match(r"[\s(]*(\w*)", found[3]) or ["", ""])[1].lower()
+    if word not in ("select", "with", "values", "table", "from"):
+        raise RefusedError(
+            READ_ONLY if word in _READ_ONLY_WORDS else SYNTAX_ERROR,
+            f"{word.upper() or 'this'} cannot be prepared here; only a SELECT can",
+        )
+    return Prepare(_identifier(found[1]), between_commas(found[2]), Select(found[3], statement))
+
+
+def _perform(sql: str, statement: Statement) -> Request:
+    if (found := _PERFORM.fullmatch(sql)) is None:
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} runs nothing; write EXECUTE name (value, …)")
+    return Perform(_identifier(found[1]), between_commas(found[2]))
+
+
+def _identifier(text: str) -> str:
+    """Return a name as Postgres reads it: in lower case where it has no quotes."""
+    text = text.strip()
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text.lower()
 
 
 def _set(sql: str, statement: Statement) -> Request:
@@ -241,11 +322,20 @@ def _set(sql: str, statement: Statement) -> Request:
         return Nothing("SET")
     if (zone := _SET_ZONE.fullmatch(sql)) is not None:
         return Set("timezone", _value(zone[2]), is_local=_is_local(zone[1]))
+    if (role := _SET_ROLE.fullmatch(sql)) is not None and not re.match(r"to\b|=", role[2], re.I):
+        return _set_role("role" if role[1].lower() == "role" else "session_authorization", role[2])
     if (names := _SET_NAMES.fullmatch(sql)) is not None:
         return Set("client_encoding", _value(names[1]))
     if (found := _SET.fullmatch(sql)) is None:
         raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
     return Set(found[2].strip('"'), _value(found[3]), is_local=_is_local(found[1]))
+
+
+def _set_role(name: str, role: str) -> Request:
+    """Everybody stays who they are."""
+    if (value := _value(role)) is not None and (name, value.lower()) != ("role", "none"):
+        raise RefusedError("42501", f"nobody can become {value} here; connect as {value}")
+    return Set(name, None)
 
 
 def _is_local(scope: str | None) -> bool:
@@ -263,8 +353,10 @@ def _value(text: str) -> str | None:
 
 
 def _reset(sql: str, statement: Statement) -> Request:
-    name = sql[len("reset") :].strip().strip('"')
-    return Reset("RESET") if name.lower() == "all" else Set(name, None)
+    name = "_".join(sql[len("reset") :].strip().strip('"').split())
+    if name.lower() == "time_zone":
+        name = "timezone"
+    return Reset("RESET") if name.lower() == "all" else Set(name, None, tag="RESET")
 
 
 def _show(sql: str, statement: Statement) -> Request:
@@ -287,14 +379,13 @@ def _rollback(sql: str, statement: Statement) -> Request:
 def _savepoint(sql: str, statement: Statement) -> Request:
     if (found := _SAVEPOINT.fullmatch(sql)) is None:
         raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} names no savepoint; write SAVEPOINT name")
-    name = found[2].strip('"') if found[2].startswith('"') else found[2].lower()
     tag = found[1].split()[0].upper()
-    return Savepoint(name, "ROLLBACK" if tag == "ABORT" else tag)
+    return Savepoint(_identifier(found[2]), "ROLLBACK" if tag == "ABORT" else tag)
 
 
 def _deallocate(sql: str, statement: Statement) -> Request:
-    name = re.sub(r"^deallocate\s+(prepare\s+)?", "", sql, flags=re.I).strip().strip('"')
-    return Deallocate(None if name.lower() == "all" else name)
+    name = re.sub(r"^deallocate\s+(prepare\s+)?", "", sql, flags=re.I)
+    return Deallocate(None if name.strip().lower() == "all" else _identifier(name))
 
 
 def _discard(sql: str, statement: Statement) -> Request:
@@ -305,12 +396,22 @@ def _tagged(tag: str) -> _Read:
     return lambda sql, statement: Nothing(tag)
 
 
+def _lock(sql: str, statement: Statement) -> Request:
+    """Rows that only are read need no lock, and each transaction has the weakest one of each table."""
+    if re.search(r"\bin\s+(?!access\s+share\b)", sql, re.I) or not re.search(r"\bin\s", sql, re.I):
+        raise RefusedError(
+            READ_ONLY, f"{sql[:60]!r} would keep others from writing, and nobody writes; leave it out"
+        )
+    return Nothing("LOCK TABLE")
+
+
 def _commit(sql: str, statement: Statement) -> Request:
     return Transaction("COMMIT")
 
 
 _READERS: dict[str, _Read] = {
     "copy": _copy,
+    "lock": _lock,
     "explain": _explain,
     "set": _set,
     "reset": _reset,
@@ -323,6 +424,8 @@ _READERS: dict[str, _Read] = {
     "abort": _rollback,
     "savepoint": _savepoint,
     "release": _savepoint,
+    "prepare": _prepare,
+    "execute": _perform,
     "deallocate": _deallocate,
     "discard": _discard,
     "unlisten": _tagged("UNLISTEN"),

@@ -9,6 +9,7 @@ CREATE TABLE shown_column (
     table_oid BIGINT, position INTEGER, name VARCHAR, type_oid BIGINT, modifier INTEGER, sql_type VARCHAR
 );
 CREATE TABLE shown_type (oid BIGINT, name VARCHAR, sql_name VARCHAR, size INTEGER, array_oid BIGINT);
+CREATE TABLE shown_relation (oid BIGINT, name VARCHAR);  -- of Postgres itself, such as pg.pg_class
 CREATE TABLE shown_user (oid BIGINT, name VARCHAR);
 CREATE TABLE shown_setting (name VARCHAR, value VARCHAR);
 
@@ -79,7 +80,8 @@ FROM shown_user;
 CREATE VIEW pg.pg_settings AS
 SELECT name, if(name = 'timezone', current_setting('TimeZone'), value) AS setting, NULL::VARCHAR AS unit, '' AS category, '' AS short_desc, 'user' AS context,
     'string' AS vartype, 'default' AS source, NULL::VARCHAR AS min_val, NULL::VARCHAR AS max_val,
-    NULL::VARCHAR[] AS enumvals, value AS boot_val, value AS reset_val, false AS pending_restart
+    NULL::VARCHAR[] AS enumvals, value AS boot_val, value AS reset_val, NULL::VARCHAR AS sourcefile,
+    NULL::INTEGER AS sourceline, false AS pending_restart, NULL::VARCHAR AS extra_desc
 FROM shown_setting;
 
 CREATE VIEW pg.pg_tables AS
@@ -88,8 +90,12 @@ SELECT 'public' AS schemaname, name AS tablename, 'relaqs' AS tableowner, NULL::
 FROM shown_table;
 
 CREATE VIEW pg.pg_stat_user_tables AS
-SELECT oid AS relid, 'public' AS schemaname, name AS relname, row_count AS n_live_tup, 0 AS n_dead_tup,
-    0 AS seq_scan, 0 AS seq_tup_read, 0 AS idx_scan
+SELECT oid AS relid, 'public' AS schemaname, name AS relname, 0 AS seq_scan, 0 AS seq_tup_read, 0 AS idx_scan,
+    0 AS idx_tup_fetch, 0 AS n_tup_ins, 0 AS n_tup_upd, 0 AS n_tup_del, 0 AS n_tup_hot_upd,
+    row_count AS n_live_tup, 0 AS n_dead_tup, 0 AS n_mod_since_analyze, 0 AS n_ins_since_vacuum,
+    NULL::TIMESTAMPTZ AS last_vacuum, NULL::TIMESTAMPTZ AS last_autovacuum, NULL::TIMESTAMPTZ AS last_analyze,
+    NULL::TIMESTAMPTZ AS last_autoanalyze, 0 AS vacuum_count, 0 AS autovacuum_count, 0 AS analyze_count,
+    0 AS autoanalyze_count
 FROM shown_table;
 
 CREATE TABLE pg.pg_get_keywords AS
@@ -100,7 +106,9 @@ FROM duckdb_keywords();
 CREATE VIEW pg.pg_am AS SELECT 2 AS oid, 'heap' AS amname, '-' AS amhandler, 't' AS amtype;
 CREATE VIEW pg.pg_tablespace AS
 SELECT 1663 AS oid, 'pg_default' AS spcname, 10::BIGINT AS spcowner, NULL::VARCHAR[] AS spcacl, NULL::VARCHAR[] AS spcoptions;
-CREATE VIEW pg.pg_language AS SELECT 12 AS oid, 'internal' AS lanname;
+CREATE VIEW pg.pg_language AS
+SELECT 12 AS oid, 'internal' AS lanname, 10::BIGINT AS lanowner, false AS lanispl, false AS lanpltrusted,
+    0::BIGINT AS lanplcallfoid, 0::BIGINT AS laninline, 2246::BIGINT AS lanvalidator, NULL::VARCHAR[] AS lanacl;
 
 CREATE VIEW info.schemata AS
 SELECT 'relaqs' AS catalog_name, nspname AS schema_name, 'relaqs' AS schema_owner,
@@ -124,9 +132,15 @@ SELECT 'relaqs' AS table_catalog, 'public' AS table_schema, t.name AS table_name
     CASE WHEN y.name LIKE 'int_' THEN 2 WHEN y.name = 'numeric' THEN 10 END AS numeric_precision_radix,
     CASE WHEN c.modifier > 4 THEN (c.modifier - 4) & 65535 WHEN y.name LIKE 'int_' THEN 0 END AS numeric_scale,
     CASE WHEN y.name LIKE 'time%' THEN 6 END AS datetime_precision, NULL::VARCHAR AS interval_type,
-    NULL::VARCHAR AS character_set_name, NULL::VARCHAR AS collation_name, NULL::VARCHAR AS domain_name,
-    'relaqs' AS udt_catalog, 'pg_catalog' AS udt_schema, y.name AS udt_name, c.position::VARCHAR AS dtd_identifier,
-    'NO' AS is_self_referencing, 'NO' AS is_identity, NULL::VARCHAR AS identity_generation,
+    NULL::INTEGER AS interval_precision, NULL::VARCHAR AS character_set_catalog,
+    NULL::VARCHAR AS character_set_schema, NULL::VARCHAR AS character_set_name,
+    NULL::VARCHAR AS collation_catalog, NULL::VARCHAR AS collation_schema, NULL::VARCHAR AS collation_name,
+    NULL::VARCHAR AS domain_catalog, NULL::VARCHAR AS domain_schema, NULL::VARCHAR AS domain_name,
+    'relaqs' AS udt_catalog, 'pg_catalog' AS udt_schema, y.name AS udt_name, NULL::VARCHAR AS scope_catalog,
+    NULL::VARCHAR AS scope_schema, NULL::VARCHAR AS scope_name, NULL::INTEGER AS maximum_cardinality,
+    c.position::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing, 'NO' AS is_identity,
+    NULL::VARCHAR AS identity_generation, NULL::VARCHAR AS identity_start, NULL::VARCHAR AS identity_increment,
+    NULL::VARCHAR AS identity_maximum, NULL::VARCHAR AS identity_minimum, 'NO' AS identity_cycle,
     'NEVER' AS is_generated, NULL::VARCHAR AS generation_expression, 'NO' AS is_updatable
 FROM shown_column AS c JOIN shown_table AS t ON t.oid = c.table_oid JOIN shown_type AS y ON y.oid = c.type_oid;
 
@@ -151,6 +165,13 @@ CREATE MACRO pg_operator_is_visible(o) AS true;
 CREATE MACRO pg_collation_is_visible(o) AS true;
 CREATE MACRO pg_ts_config_is_visible(o) AS true;
 CREATE MACRO pg_conversion_is_visible(o) AS true;
+CREATE MACRO pg_opclass_is_visible(o) AS true;
+CREATE MACRO pg_opfamily_is_visible(o) AS true;
+CREATE MACRO pg_statistics_obj_is_visible(o) AS true;
+CREATE MACRO pg_ts_parser_is_visible(o) AS true;
+CREATE MACRO pg_ts_dict_is_visible(o) AS true;
+CREATE MACRO pg_ts_template_is_visible(o) AS true;
+CREATE MACRO getdatabaseencoding() AS 'UTF8';
 CREATE MACRO pg_get_function_sqlbody(o) AS NULL::VARCHAR;
 CREATE MACRO pg_is_in_recovery() AS false;
 CREATE MACRO pg_backend_pid() AS 0;
@@ -194,15 +215,26 @@ CREATE MACRO quote_ident(n) AS
 CREATE MACRO quote_literal(t) AS '''' || replace(t, '''', '''''') || '''';
 CREATE MACRO parse_ident(n) AS [replace(each, '"', '') FOR each IN string_split(n, '.')];
 CREATE MACRO to_regclass(n) AS (
-    SELECT max(oid) FROM shown_table WHERE lower(name) = lower(replace(replace(n, 'public.', ''), '"', ''))
+    SELECT max(oid) FROM (
+        SELECT oid, name FROM shown_table UNION ALL SELECT oid, regexp_replace(name, '^pg\.', '') FROM shown_relation
+    ) WHERE lower(name) = lower(regexp_replace(replace(n, '"', ''), '^(public|pg_catalog)\.', ''))
 );
+CREATE MACRO to_regrole(n) AS (SELECT max(oid) FROM shown_user WHERE name = n);
 CREATE MACRO to_regtype(n) AS (SELECT max(oid) FROM shown_type WHERE lower(n) IN (name, sql_name));
 CREATE MACRO to_regnamespace(n) AS (SELECT max(oid) FROM pg.pg_namespace WHERE nspname = n);
-CREATE MACRO name_of_class(o) AS (SELECT max(name) FROM shown_table WHERE oid = o);
+CREATE MACRO to_regproc(n) AS NULL::BIGINT;  -- functions are not listed
+CREATE MACRO name_of_function(o) AS CASE WHEN o::VARCHAR = '0' THEN '-' ELSE o::VARCHAR END;
+CREATE MACRO acldefault(k, o) AS NULL::VARCHAR[];
+CREATE MACRO name_of_class(o) AS (
+    SELECT max(name) FROM (
+        SELECT oid, name FROM shown_table UNION ALL SELECT oid, regexp_replace(name, '^pg\.', '') FROM shown_relation
+    ) WHERE oid = o
+);
 CREATE MACRO name_of_type(o) AS (SELECT max(sql_name) FROM shown_type WHERE oid = o);
 CREATE MACRO name_of_namespace(o) AS (SELECT max(nspname) FROM pg.pg_namespace WHERE oid = o);
 CREATE MACRO array_upper(l, d) AS nullif(len(l), 0);
 CREATE MACRO array_lower(l, d) AS CASE WHEN len(l) > 0 THEN 1 END;
+CREATE MACRO array_remove(l, v) AS list_filter(l, lambda each : each IS DISTINCT FROM v);
 CREATE MACRO pg_size_pretty(n) AS (n::VARCHAR) || ' bytes';
 CREATE MACRO pg_get_partition_constraintdef(o) AS NULL::VARCHAR;
 CREATE MACRO pg_stat_get_numscans(o) AS 0;

@@ -10,6 +10,7 @@ what could make anything of one row is guarded as in any query.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,12 @@ from sqlglot import exp
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
-from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions, guard_functions
+from relaqs_engine.sql.functions import (
+    VOLATILE_NAMES,
+    allowed_functions,
+    guard_functions,
+    is_array_of_query,
+)
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -52,15 +58,25 @@ _LOOKED_UP = {
     "regclass": ("to_regclass", "name_of_class"),
     "regtype": ("to_regtype", "name_of_type"),
     "regnamespace": ("to_regnamespace", "name_of_namespace"),
-    "regproc": ("", ""),
-    "regprocedure": ("", ""),
-    "regrole": ("", ""),
+    "regrole": ("to_regrole", "pg_get_userbyid"),
+    **dict.fromkeys(
+        ("regproc", "regprocedure", "regoper", "regoperator"), ("to_regproc", "name_of_function")
+    ),
 }
 _RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array"}
-_FUNCTION_COLUMNS = {"typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze"}
-"""Names of functions, "-" for none. Tools compare them with 0, as OIDs."""
+_SAYS_NOTHING = re.compile(r"pg_(?:stat_)?get_\w+|pg_\w+_size|pg_tablespace_databases")
+"""Functions about what is not here: relations without files, and objects that there are none of."""
 
-_PLAIN_TYPES = {"oid": "BIGINT", "name": "TEXT", "char": "TEXT", "int2vector": "BIGINT[]", "xid": "BIGINT"}
+_OF_TYPES = ("input", "output", "receive", "send", "modin", "modout", "analyze", "subscript")
+_OF_EACH_ROW = {"tableoid": None, "xmin": 3, "xmax": 0, "cmin": 0, "cmax": 0}
+"""Columns that all relations have beside their own: the relation's OID, and what wrote a row."""
+
+_PLAIN_TYPES = {
+    **dict.fromkeys(("oid", "xid"), "BIGINT"),
+    **dict.fromkeys(("name", "char", "regconfig", "regdictionary", "pg_lsn", "inet"), "TEXT"),
+    **dict.fromkeys(("int2vector", "oidvector", "oid[]", "int2[]", "xid[]"), "BIGINT[]"),
+    **dict.fromkeys(("name[]", "char[]", "regtype[]", "regclass[]", "aclitem[]"), "TEXT[]"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +131,9 @@ class Metadata:
         self._database = Database(limits)
         with_ddl = self._database.cursor()
         with_ddl.run(_resource("catalog.sql"))
-        for statement in _empty_relations():
-            with_ddl.run(statement)
+        empty = [each for each in _relations() if each.columns]
+        for each in empty:
+            with_ddl.run(f"CREATE TABLE {each.name} ({', '.join(map(_declared, each.columns))})")
         _fill(with_ddl, tables, types, users, settings)
         self._relations = frozenset(
             f"{schema}.{name}"
@@ -152,7 +169,7 @@ class Metadata:
             return None
         tree = trees[0]
         for table in list(tree.find_all(exp.Table)):
-            _as_relation(table)
+            _as_relation(table, self._relations)
         others = [table.name for table in _tables(tree) if not self._place(table)]
         reads_own = any("." in self._qualified(table) for table in _tables(tree))
         if not reads_own and (others or not self._calls_own(tree)):
@@ -197,6 +214,7 @@ class Metadata:
         return any(_looked_up(node) is not None for node in tree.find_all(exp.Cast))
 
     def _as_duckdb(self, tree: exp.Query, constant: Callable[[str, str], str | None]) -> exp.Expr:
+        self._fill_columns_of_each_row(tree)
         for table in list(_tables(tree)):
             schema, _, name = self._qualified(table).partition(".")
             alias = table.alias or table.name
@@ -204,17 +222,30 @@ class Metadata:
         whole = (
             tree.transform(_with_operators_of_postgres)
             .transform(_without_postgres_types)
-            .transform(lambda node: _constants(node, constant))
+            .transform(lambda node: _constants(node, constant, self._functions))
         )
         self._check_functions(whole)
         guard_functions(whole)
         return whole
 
+    def _fill_columns_of_each_row(self, tree: exp.Expr) -> None:
+        """Replace tableoid, xmin and the like by their values. In place."""
+        for column in list(tree.find_all(exp.Column)):
+            name = column.name.lower()
+            if name not in _OF_EACH_ROW or (table := _source(column)) is None:
+                continue
+            if not (relation := self._qualified(table)):
+                continue
+            value = _OF_EACH_ROW[name]
+            number = _oids().get(relation, 0) if value is None else value
+            literal = exp.Literal.number(number)
+            column.replace(exp.alias_(literal, name) if isinstance(column.parent, exp.Select) else literal)
+
     def _check_functions(self, tree: exp.Expr) -> None:
         for node in tree.find_all(exp.Func):
             if isinstance(node, _REFUSED):
                 raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
-            if isinstance(node, exp.Anonymous):
+            if isinstance(node, exp.Anonymous) and not is_array_of_query(node):
                 name = node.name.lower()
                 if name not in self._functions and name not in VOLATILE_NAMES:
                     raise SqlError(f"the function {name!r} is not known or not allowed in a query")
@@ -236,15 +267,31 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
             raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
 
 
-def _as_relation(table: exp.Table) -> None:
+def _source(column: exp.Expr) -> exp.Table | None:
+    """Return the table that a column is of, by its alias; of those without one, the first that is read."""
+    table = column.text("table").lower()
+    select = column.find_ancestor(exp.Select)
+    while select is not None:
+        begin = select.args.get("from_") or select.args.get("from")
+        sources = [begin.this] if begin is not None else []
+        sources += [join.this for each in (select, *sources) for join in each.args.get("joins") or ()]
+        for source in sources:
+            if table in ("", source.alias_or_name.lower()):
+                return source if isinstance(source, exp.Table) and not is_cte_reference(source) else None
+        select = select.find_ancestor(exp.Select)
+    return None
+
+
+def _as_relation(table: exp.Table, relations: Collection[str]) -> None:
     """Let a function that is read as a table be what DuckDB can read.
 
-    pg_get_keywords() is a relation here. A function of one value is a table of one row. The name behind
-    generate_series is also that of its column.
+    pg_get_keywords() is a relation here, and so are functions whose rows would be about what there is none
+    of. A function of one value is a table of one row. The name behind generate_series is also that of its
+    column.
     """
     function = table.this
-    if isinstance(function, exp.Anonymous) and function.name.lower() == "pg_get_keywords":
-        table.set("this", exp.to_identifier("pg_get_keywords"))
+    if isinstance(function, exp.Anonymous) and f"pg.{function.name.lower()}" in relations:
+        table.set("this", exp.to_identifier(function.name.lower()))
     elif isinstance(function, exp.Anonymous) and function.name.lower() == "string_to_array":
         name = table.alias or "string_to_array"
         one_row = exp.select(exp.alias_(function.copy(), name, quoted=True)).subquery(name)
@@ -280,7 +327,7 @@ def _with_operators_of_postgres(node: exp.Expr) -> exp.Expr:
         return exp.IntDiv(this=node.this, expression=node.expression)
     if (
         isinstance(node, exp.EQ | exp.NEQ)
-        and node.this.name.lower() in _FUNCTION_COLUMNS
+        and node.this.name.lower() in _function_columns()
         and _is_zero(node.expression)
     ):
         node.expression.replace(exp.Literal.string("-"))
@@ -307,8 +354,6 @@ def _without_postgres_types(node: exp.Expr) -> exp.Expr:
         return node
     from_name, from_oid = _LOOKED_UP[name]
     is_name = isinstance(node.this, exp.Literal) and node.this.is_string and not node.this.name.isdecimal()
-    if not from_name:
-        return exp.cast(node.this, "TEXT")
     if is_name or isinstance(node.this, exp.Literal):
         return exp.Anonymous(this=from_name, expressions=[node.this]) if is_name else node.this
     return exp.Anonymous(this=from_oid, expressions=[node.this])
@@ -331,8 +376,13 @@ def _is_whole(node: exp.Expr) -> bool:
     return isinstance(node, exp.Cast) and node.to.this in exp.DataType.INTEGER_TYPES
 
 
-def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> exp.Expr:
-    """Return what a function of the connection gives, in the place of its call."""
+def _constants(
+    node: exp.Expr, constant: Callable[[str, str], str | None], functions: Collection[str]
+) -> exp.Expr:
+    """Return what a function of the connection gives, in the place of its call.
+
+    functions: those that are called. One that would say something about what is not here is NULL.
+    """
     if isinstance(node, exp.CurrentSchemas):
         return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
     name = _OF_FUNCTIONS.get(type(node), "")
@@ -346,6 +396,11 @@ def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> ex
             return arguments[1] if len(arguments) > 1 else node
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
+        if name == "age" and len(arguments) == 1:  # of a transaction
+            return exp.Literal.number(1)
+        if name not in functions and _SAYS_NOTHING.fullmatch(name):
+            nothing = exp.null()
+            return exp.alias_(nothing, name) if isinstance(node.parent, exp.Select) else nothing
     if isinstance(node, exp.Column):
         name = {**_WORDS, "user": "current_user"}.get(_word(node), "")
     if name not in _OF_CONNECTION:
@@ -362,16 +417,43 @@ def _resource(name: str) -> str:
     return files("relaqs_engine.postgres").joinpath(name).read_text(encoding="utf-8")
 
 
-def _empty_relations() -> Iterator[str]:
-    """Yield the statements that make what is always empty. `#` marks numbers, `?` switches, `[]` lists."""
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """A relation of Postgres. columns: of one that is always empty; the others are in catalog.sql."""
+
+    name: str
+    oid: int
+    columns: tuple[str, ...]
+
+
+@cache
+def _relations() -> tuple[_Relation, ...]:
+    """Return the relations of the file: `schema.name@oid column column …`."""
+    found = []
     for line in _resource("empty_relations.txt").splitlines():
-        relation, *columns = line.split()
-        yield f"CREATE TABLE {relation} ({', '.join(map(_declared, columns))})"
+        first, *columns = line.split()
+        name, _, oid = first.partition("@")
+        found.append(_Relation(name, int(oid or 0), tuple(columns)))
+    return tuple(found)
+
+
+@cache
+def _oids() -> dict[str, int]:
+    return {each.name: each.oid for each in _relations()}
+
+
+@cache
+def _function_columns() -> frozenset[str]:
+    """Return the columns with names of functions, "-" for none. Tools compare them with 0, as OIDs."""
+    empty = {name[:-1] for each in _relations() for name in each.columns if name.endswith("!")}
+    return frozenset(empty | {"amhandler"} | {f"typ{end}" for end in _OF_TYPES})
 
 
 def _declared(column: str) -> str:
-    name = column.rstrip("[]#?")
-    kind = "BIGINT" if "#" in column else "BOOLEAN" if "?" in column else "VARCHAR"
+    """Return a column of a table. `#` marks numbers, `%` fractions, `?` switches, `~` moments, `[]` lists."""
+    name = column.rstrip("[]#?%~!")
+    marks = {"#": "BIGINT", "%": "DOUBLE", "?": "BOOLEAN", "~": "TIMESTAMPTZ"}
+    kind = next((kind for mark, kind in marks.items() if mark in column), "VARCHAR")
     return f"{quote_name(name)} {kind}{'[]' if column.endswith('[]') else ''}"
 
 
@@ -391,6 +473,7 @@ def _fill(
     ]
     _insert(cursor, "shown_column", columns)
     _insert(cursor, "shown_type", [(t.oid, t.name, t.sql_name, t.size, t.array_oid) for t in types])
+    _insert(cursor, "shown_relation", [(each.oid, each.name) for each in _relations() if each.oid])
     _insert(cursor, "shown_user", [(10 + i, name) for i, name in enumerate(users)])
     _insert(cursor, "shown_setting", list(settings.items()))
 

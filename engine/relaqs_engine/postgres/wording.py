@@ -18,7 +18,7 @@ _WORDS_AS_NAMES = {TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenTy
 _METADATA = re.compile(
     r"\b(pg_\w+|information_schema|current_(schema|schemas|database|catalog|user|role|setting)|session_user|"
     r"set_config|version|has_\w+_privilege|format_type|\w+_description|quote_ident|quote_literal|to_reg\w+|"
-    r"reg(class|type|proc|namespace))\b",
+    r"reg(class|type|proc|namespace|role)|getdatabaseencoding|acl(default|explode)|txid_current|inet_\w+)\b",
     re.IGNORECASE,
 )
 
@@ -111,6 +111,22 @@ def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], Token | 
         if depth == 1 and token.token_type is TokenType.COMMA:
             commas.append(token)
     return commas, None
+
+
+def between_commas(brackets: str | None) -> tuple[str, ...]:
+    """Return what stands between the commas of a list in brackets, as it was written. None has nothing.
+
+    >>> between_commas("(1, 'a,b', f(2, 3))")
+    ('1', "'a,b'", 'f(2, 3)')
+    """
+    if brackets is None or not brackets.strip()[1:-1].strip():
+        return ()
+    commas, closed = _commas(tokens_of(brackets), 0)
+    if closed is None:
+        return ()
+    ends = [*(each.start for each in commas), closed.start]
+    begins = [brackets.index("(") + 1, *(each.end + 1 for each in commas)]
+    return tuple(brackets[begin:end].strip() for begin, end in zip(begins, ends, strict=True))
 
 
 def without_postgres_words(sql: str) -> str:

@@ -106,12 +106,12 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("COPY trips FROM STDIN", "0A000", "none come in"),
         ("DECLARE c CURSOR FOR SELECT 1", "25P01", "a cursor needs a transaction"),
         ("SELECT nope FROM trips", "42703", "nope"),
-        ("SELECT * FROM nope", "42P01", "there is no table nope"),
+        ("SELECT * FROM nope", "42P01", 'relation "nope" does not exist'),
         ("SELECT * FROM read_csv('/etc/passwd')", "42601", "read_csv is not allowed"),
         ("SELECT * FROM trips, pg_class", "0A000", "ask one at a time"),
         ("SELECT 'x'::INTEGER", "22P02", "Conversion Error"),
         ("SELECT TIME WITH TIME ZONE '01:00:00+02' AS t", "0A000", "CAST(t AS VARCHAR)"),
-        ("EXPLAIN ANALYZE SELECT 1", "0A000", "EXPLAIN SELECT"),
+        ("EXPLAIN (FORMAT XML) SELECT 1", "0A000", "take TEXT or JSON"),
         ("SELECT 'open", "42601", "never closed"),
     ],
 )
@@ -479,3 +479,59 @@ def test_a_server_that_stops_tells_its_clients(inside: Inside) -> None:
     with pytest.raises(psycopg.errors.AdminShutdown, match="the server is stopping"):
         idle.execute("SELECT 1")
     until(lambda: inside.jobs() == 0)
+
+
+def test_a_statement_is_prepared_by_name_and_run(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        connection.execute(
+            "PREPARE Before (int, text) AS SELECT count(*) FROM trips WHERE zone < $1 AND driver < $2"
+        )
+        asked = "SELECT count(*) FROM trips WHERE zone < 3 AND driver < 'it''s'"
+        assert value(connection, "EXECUTE before(3, 'it''s')") == value(connection, asked)
+        assert value(connection, "EXECUTE before(NULL, 'a')") == 0
+        for sql, code in (
+            ("EXECUTE before(3)", "42601"),
+            ("EXECUTE before('x', 'a')", "22P02"),
+            ("EXECUTE before(1 + 1, 'a')", "22023"),
+            ("EXECUTE other", "26000"),
+            ("PREPARE before AS SELECT 1", "42P05"),
+            ("PREPARE other AS SELECT faer FROM trips", "42703"),
+            ("PREPARE other AS DELETE FROM trips", "25006"),
+        ):
+            with pytest.raises(psycopg.Error) as refused:
+                connection.execute(sql.encode())
+            assert refused.value.sqlstate == code, sql
+        assert connection.execute("DEALLOCATE before").statusmessage == "DEALLOCATE"
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            connection.execute("EXECUTE before(3, 'a')")
+
+
+def test_a_local_setting_holds_for_its_transaction_alone(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        warnings: list[str] = []
+        connection.add_notice_handler(lambda notice: warnings.append(notice.sqlstate))
+        connection.execute("SET LOCAL statement_timeout = 1000")
+        assert warnings == ["25P01"]
+        assert value(connection, "SHOW statement_timeout") == "0"
+        cursor = connection.execute("SET LOCAL statement_timeout = 2000; SHOW statement_timeout")
+        assert cursor.nextset()
+        assert cursor.fetchone() == ("2000",)
+        assert value(connection, "SHOW statement_timeout") == "0"
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute("SET statement_timeout = 3000; SELECT 1 / 0")
+        assert value(connection, "SHOW statement_timeout") == "0"
+        connection.execute("SET app.name = 'report'")
+        assert value(connection, "SHOW app.name") == "report"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SET ROLE postgres")
+
+
+def test_a_plan_is_told_as_json_and_with_its_time(connection: psycopg.Connection[Any]) -> None:
+    (plan,) = value(connection, "EXPLAIN (FORMAT JSON) SELECT count(*) FROM trips")
+    assert plan["Plan"]["Node Type"].startswith("mode: ")
+    assert "Execution Time" not in plan
+    (timed,) = value(connection, "EXPLAIN (ANALYZE, FORMAT JSON) SELECT zone FROM trips WHERE id < 7")
+    assert timed["Plan"]["Actual Rows"] == 7
+    assert timed["Execution Time"] > 0
+    lines = [line for (line,) in connection.execute("EXPLAIN ANALYZE SELECT count(*) FROM trips")]
+    assert lines[-1].startswith("Execution Time: ")

@@ -34,6 +34,19 @@ CODES = (
     ("SELECT nope(1)", "42883"),
     ("SELECT 'a'::int", "22P02"),
     ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
+    ("SELECT zone, count(*) FROM trips", "42803"),
+    ("SELECT count(*) FROM trips WHERE sum(zone) > 1", "42803"),
+    ("SELECT sum(count(*)) FROM trips", "42803"),
+    ("SELECT '2024-13-01'::date", "22008"),
+    ("SELECT 'x'::date", "22007"),
+    ("SELECT 'x'::interval", "22007"),
+    ("SELECT '{'::json", "22P02"),
+    ("SELECT id FROM trips AS a JOIN trips AS b ON true", "42702"),
+    ("SELECT x.id FROM trips", "42P01"),
+    ("SELECT id FROM trips ORDER BY 5", "42P10"),
+    ("SELECT (SELECT id FROM trips)", "21000"),
+    ("SELECT driver > 1 FROM trips", "42883"),
+    ("SELECT 'a'::nope", "42704"),
 )
 
 

@@ -246,3 +246,44 @@ def parts(command: list[str], questions: Any) -> list[list[str]]:
         else:
             answers[-1].append(line)
     return answers if answers[-1] else answers[:-1]
+
+
+PSQL = r"""
+\d|\d+ trips|\d *.*|\da|\dA+|\dAc|\dAf|\dAo|\dAp|\db+|\dc+|\dC+|\dd|\dD+|\ddp|\dE+|\des+|\det|\deu|\dew
+\df+|\dF+|\dFd|\dFp|\dFt|\dg+|\di+|\dl|\dL+|\dm+|\dn+|\do+|\dO+|\dp|\dP+|\drds|\dRp+|\dRs+|\ds+|\dS|\dS trips
+\dt+|\dT+|\dTS|\du+|\dv+|\dx+|\dX+|\dy+|\dconfig+|\l+|\lo_list|\z|\conninfo|\encoding|\dt public.*|\dx plpgsql
+"""
+
+
+def test_psql_describes_without_an_error(server: Running) -> None:
+    if shutil.which("psql") is None:
+        pytest.skip("there is no psql on this machine")
+    commands = [each for line in PSQL.strip().splitlines() for each in line.split("|")]
+    asked = [word for command in commands for word in ("-c", command)]
+    where = ["-h", server.host, "-p", str(server.port), "-U", "ana", "-X", "relaqs"]
+    said = subprocess.run(["psql", *where, *asked], capture_output=True, text=True, check=False)
+    assert not [line for line in said.stderr.splitlines() if "ERROR" in line or "FATAL" in line]
+    assert "public | trips | table" in said.stdout
+
+
+CATALOG = (
+    "SELECT n.oid, n.xmin, d.description FROM pg_namespace n LEFT JOIN pg_description d ON d.objoid = n.oid",
+    "SELECT tableoid, oid, extname FROM pg_extension",
+    "SELECT 'pg_class'::regclass::oid = max(tableoid) FROM pg_class",
+    "SELECT pg_stat_get_live_tuples(oid), pg_opfamily_is_visible(oid), age(xmin) FROM pg_class",
+    "SELECT t.typname FROM pg_type t WHERE t.typreceive <> 0 AND NOT (t.typmodin = 0 AND false)",
+    "SELECT (SELECT string_agg(option_name, ',') FROM pg_options_to_table(c.reloptions)) FROM pg_class c",
+    "SELECT relid, heap_blks_read FROM pg_statio_all_tables",
+    "SELECT name, statement FROM pg_prepared_statements UNION ALL SELECT name, statement FROM pg_cursors",
+    "SELECT * FROM information_schema.domains",
+    "SELECT catalog_name FROM information_schema.information_schema_catalog_name",
+    "SELECT pid, ssl FROM pg_stat_ssl",
+    "SELECT ARRAY(SELECT oid FROM pg_class WHERE false)",
+    "SELECT getdatabaseencoding(), acldefault('n', 10)",
+)
+
+
+@pytest.mark.parametrize("sql", CATALOG)
+def test_what_tools_ask_of_the_catalog_is_answered(engine: sqlalchemy.Engine, sql: str) -> None:
+    with engine.connect() as connection:
+        connection.execute(text(sql.replace(":", r"\:"))).fetchall()
