@@ -40,8 +40,7 @@ from rich.table import Table
 import relaqs
 from benchmarks import record
 from relaqs.executors.row_group_files import RowGroupFileSystem
-from relaqs.queries.checkpoint import Checkpoint
-from relaqs.queries.folded import SavedState
+from relaqs.queries.jobs import Checkpoint, SavedState
 from relaqs.training.rows import Rows
 from relaqs.training.spill import SpilledBlock, SpillFile, TornError
 

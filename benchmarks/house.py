@@ -34,7 +34,7 @@ FOLDERS = {
     "relaqs_dashboards": "dashboards",
 }
 # What runs a job for a user: between them, an event should have one listener with named methods.
-RUNS_A_JOB = ("session", "online_query", "publisher", "runner", "handle", "listener")
+RUNS_A_JOB = {"Session", "OnlineQuery", "Publisher", "JobRunner", "RunningJobs", "Handle", "RunListener"}
 KIND_FIELDS = {"around", "refinement", "returns_rows"}
 PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs.dbapi", "relaqs_bootstrap")
 PLAN_TYPES = {
@@ -165,10 +165,13 @@ def callbacks(tree: Tree) -> int:
     """Return the parameters that are functions, of what runs a job for a user."""
     found = 0
     for name, node in tree.nodes():
-        is_there = name.startswith("relaqs.") and name.rsplit(".", 1)[-1] in RUNS_A_JOB
-        if is_there and isinstance(node, ast.FunctionDef) and "training" not in name:
-            given = [*node.args.args, *node.args.kwonlyargs]
-            found += sum("Callable" in ast.unparse(each.annotation) for each in given if each.annotation)
+        if isinstance(node, ast.ClassDef) and node.name in RUNS_A_JOB and name.startswith("relaqs."):
+            for method in ast.walk(node):
+                if isinstance(method, ast.FunctionDef):
+                    given = [*method.args.args, *method.args.kwonlyargs]
+                    found += sum(
+                        "Callable" in ast.unparse(each.annotation) for each in given if each.annotation
+                    )
     return found
 
 

@@ -22,7 +22,7 @@ from statistics import median
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import Layout, read_manifest, shuffle
-from relaqs_engine.planning.layout_choice import LayoutChoice, best_first
+from relaqs_engine.planning.aggregate_plan import LayoutChoice, best_first
 from relaqs_engine.rewrite import READING, SAMPLING
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.binder import Binder

@@ -24,8 +24,13 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
-from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import leading_stream, outlier_sql, partial_sql, scheduled_batches
+from relaqs_engine.execution.state import (
+    GroupState,
+    leading_stream,
+    outlier_sql,
+    partial_sql,
+    scheduled_batches,
+)
 from relaqs_engine.layouts.row_groups import MOST_DRAWN
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from relaqs.plugins import MissingPackageError, PluginError
     from relaqs.policies import PolicyError
     from relaqs.prediction.ahead import Expected
-    from relaqs.queries.online_query import OnlineQuery
+    from relaqs.queries.online_query import OnlineQuery, QueryTimeoutError
     from relaqs.queries.options import QueryOptions
-    from relaqs.queries.publisher import QueryTimeoutError
     from relaqs.queries.snapshot import Snapshot
     from relaqs.queries.tables import LayoutProgress
     from relaqs.session import Session
@@ -126,7 +125,7 @@ _HOMES = {
     "PolicyError": "relaqs.policies",
     "QueryOptions": "relaqs.queries.options",
     "QueryPacer": "relaqs.pacing",
-    "QueryTimeoutError": "relaqs.queries.publisher",
+    "QueryTimeoutError": "relaqs.queries.online_query",
     "Session": "relaqs.session",
     "Snapshot": "relaqs.queries.snapshot",
     "TrainingRun": "relaqs.training",

@@ -16,8 +16,8 @@ from relaqs_engine.duck import CivilTime, ReadingDatabase
 from relaqs_engine.errors import naming
 from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.layouts.sources import TableSource, found_tables, is_warehouse
+from relaqs_engine.sql.parse import check_views
 from relaqs_engine.sql.statements import with_tables_shown
-from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds, check_zone
 from relaqs.executors import Executor, open_executor

@@ -16,30 +16,35 @@ from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
+from relaqs_engine.layouts.plain import all_measured
+from relaqs_engine.layouts.reads import read_of_table
 from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_engine.sql.edits import WrittenSql
+from relaqs_engine.sql.read import WrittenSql
 from relaqs_engine.sql.statements import with_pivot_values
 
 from relaqs.arguments import check_zone, relative_error, share_of_weight
 from relaqs.executors import Executor
+from relaqs.executors.duck_process import unchanged
+from relaqs.executors.files import check_unchanged
+from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
-from relaqs.jobs.threads import Stopwatch, background_thread
-from relaqs.pacing.paces_loops import PacesLoops
-from relaqs.queries.databases import Databases
-from relaqs.queries.holds_tables import HoldsTables
-from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.online_query import OnlineQuery, Witness
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
-from relaqs.queries.planner import Planner
 from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
-from relaqs.queries.start import assembled_query
-from relaqs.queries.tables import OpenTables, let_go
-from relaqs.queries.witness import Witness
+from relaqs.queries.start import Planner, assembled_query
+from relaqs.queries.tables import Databases, OpenTables, let_go
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
-    from relaqs_engine.sql.parameters import Parameters
+    from relaqs_engine.errors import RelaqsError
+    from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.sources import TableSource
+    from relaqs_engine.sql.binder import Parameters
 
+    from relaqs.pacing.pacer import Pacer
+    from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.queries.tables import LayoutProgress
     from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.goals import Batch, ParametersWord, StopWord
     from relaqs.training.parted.cut import ModelParts
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
-class Session(HoldsTables, PacesLoops):
+class Session:
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
@@ -62,8 +67,6 @@ class Session(HoldsTables, PacesLoops):
     ...     print(db)
     <Session of numbers: 1 thread in this process>
     """
-
-    _planner: Planner
 
     def __init__(
         self,
@@ -129,6 +132,128 @@ class Session(HoldsTables, PacesLoops):
         ['few']
         """
         return dict(self._views)
+
+    @property
+    def tables(self) -> Mapping[str, Layout]:
+        """The tables' layouts by name.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.tables["numbers"].row_count
+        1000
+        """
+        return self._catalog.tables
+
+    @property
+    def left_out(self) -> Mapping[str, RelaqsError]:
+        """Tables of the folder that could not be opened, by name, and why. The others can be asked.
+
+        >>> import duckdb, pathlib, relaqs
+        >>> pathlib.Path("mixed").mkdir()
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("mixed/numbers.parquet")
+        >>> _ = pathlib.Path("mixed/letters.parquet").write_text("no Parquet")
+        >>> db = relaqs.connect("mixed", threads=1)
+        >>> list(db.tables), list(db.left_out)
+        (['numbers'], ['letters'])
+        """
+        return dict(self._catalog.left_out)
+
+    def measured_tables(self) -> Mapping[str, Layout]:
+        """Return the tables' layouts by name, with the statistics of all columns.
+
+        Layouts have them. A plain table has none yet, and is read once to find them.
+
+        Raises:
+            DataError: a plain table's files changed since the session was opened, or cannot be read.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> db.measured_tables()["numbers"].column("x").maximum
+        8
+        """
+        plain = [read_of_table(table, None) for table in self.tables.values() if table.is_plain]
+        check_unchanged(plain)
+        with unchanged(plain):
+            return all_measured(self.tables, self._databases.whole.threads, self._planner.civil_time)
+
+    @property
+    def layout_progress(self) -> LayoutProgress | None:
+        """How far the layout is that is being made behind the questions, None where there is none.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> print(db.layout_progress)
+        None
+        """
+        return self._open_tables.progress
+
+    def lay_out(self, table: str) -> Layout:
+        """Lay a plain table out now, and return its layout. Later queries of this session sample it.
+
+        The layout is kept in the cache, where later sessions find it. A table that has a layout is returned
+        as it is.
+
+        Args:
+            table: its name.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files changed since the session was opened.
+            LayoutError: it cannot be written.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", cache_directory="cache", threads=1)
+        >>> db.lay_out("numbers").is_sampled
+        True
+        >>> db.plan("SELECT avg(x) AS mean FROM numbers").mode.value
+        'mergeable'
+        """
+        with naming("laying the table out"):
+            self._planner.check_open()
+            return self._open_tables.lay_out(table)
+
+    def refresh(self, table: str) -> Layout:
+        """Return a table as its files are now. Later queries of this session are about these rows.
+
+        Queries that run go on, and fail if they read a file that changed.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files cannot be read.
+            LayoutError: they are not there, or its layout is not.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> duckdb.sql("SELECT range AS x FROM range(7)").write_parquet("numbers.parquet")
+        >>> db.refresh("numbers").row_count
+        7
+        """
+        with naming("reading the table anew"):
+            self._planner.check_open()
+            return self._open_tables.refresh(table)
+
+    def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
+        """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
+
+        Args:
+            source: as `relaqs.append` takes it.
+            table: its name. Plain tables cannot be appended to.
+            batch: a name for these rows, which are appended only once under it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
+        1500
+        """
+        with naming("appending rows"):
+            self._planner.check_open()
+            return self._open_tables.append(table, source, batch)
 
     def online_sql(
         self,
@@ -435,6 +560,67 @@ class Session(HoldsTables, PacesLoops):
         run.start()
         return run
 
+    def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
+        """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.
+
+        Args:
+            priority: the loop's weight beside queries and training.
+            target_loss: the loss at which `report` says to stop.
+            name: for people.
+
+        Raises:
+            UnsupportedError: on a cluster, whose cores a loop of this process does not use.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> with db.pace(target_loss=0.3) as pacer:
+        ...     step = 1
+        ...     while pacer.report(1 / step):
+        ...         step += 1
+        >>> pacer.losses[-1] <= 0.3
+        True
+        """
+        from relaqs.pacing.pacer import Pacer
+
+        self._check_can_pace()
+        return Pacer(
+            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
+        )
+
+    def pace_query(
+        self,
+        columns: Sequence[str],
+        *,
+        priority: float = 1.0,
+        target: float | str | None = None,
+        name: str = "a query",
+    ) -> QueryPacer:
+        """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
+
+        Args:
+            columns: the approximate columns of its results that count.
+            priority: its weight beside other jobs.
+            target: the relative error at which `report_result` says to stop.
+            name: for people, such as the SQL.
+
+        Raises:
+            UnsupportedError: on a cluster, as `pace` does.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> with db.pace_query(["late"], target="5%") as pacer:
+        ...     pacer.report_result({"airport": ["JFK"], "late": [12.1]}, 0.1, error=0.2)
+        True
+        """
+        from relaqs.pacing.query_pacer import QueryPacer
+
+        self._check_can_pace()
+        return QueryPacer(
+            self._executor, columns, priority=priority, target=target, name=name, running=self._running
+        )
+
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
 
@@ -519,6 +705,16 @@ class Session(HoldsTables, PacesLoops):
         plan = self._planner.chosen(plan, options, self._exact_below_seconds)
         answer = self.start(plan, options, submitted_at=begun_at).result().estimate
         return [text for text in answer.column(0).to_pylist() if text is not None]
+
+    def _check_can_pace(self) -> None:
+        from relaqs.executors.threads import ThreadExecutor
+
+        self._planner.check_open()
+        if not isinstance(self._executor, ThreadExecutor):
+            raise UnsupportedError(
+                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
+                "session without a cluster"
+            )
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.

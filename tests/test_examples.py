@@ -66,7 +66,7 @@ ENGINE = (
     "sql.statements.columns_written_out",
     "sql.parse.check_expansion",
     "sql.functions.guard_functions",
-    "sql.columns_read.names_in",
+    "sql.columns.names_in",
     "sql.parse.parse_query",
 )
 

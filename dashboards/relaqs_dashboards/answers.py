@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from relaqs_engine.arrow_arrays import python_values
 
 from relaqs import Snapshot
-from relaqs.python_values import python_values
 from relaqs_dashboards.wire import Answer, AnswerColumn, Cell
 
 MOST_ROWS = 1_000

@@ -7,9 +7,9 @@ import io
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from relaqs_engine.arrow_arrays import python_values
 
 from relaqs import Snapshot
-from relaqs.python_values import python_values
 
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 

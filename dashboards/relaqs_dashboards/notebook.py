@@ -11,7 +11,7 @@ import anywidget
 import traitlets
 
 from relaqs import OnlineQuery, Snapshot
-from relaqs.jobs.threads import background_thread
+from relaqs.jobs.executor import background_thread
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.runs import failure_of
 from relaqs_dashboards.settings import PanelSettings, panel_of

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from relaqs.jobs.threads import background_thread
+from relaqs.jobs.executor import background_thread
 
 _Result = TypeVar("_Result")
 

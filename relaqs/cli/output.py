@@ -27,10 +27,10 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import pyarrow as pa
+from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.cli.destination import bytes_into, text_into
-from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.rounding import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text

@@ -7,7 +7,7 @@ from typing import Any
 
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.sql.parameters import Parameters
+from relaqs_engine.sql.binder import Parameters
 
 from relaqs.arguments import relative_error, seconds_in
 from relaqs.dbapi.cursor import Cursor

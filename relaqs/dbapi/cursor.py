@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from relaqs_engine.sql.parameters import Parameters
+from relaqs_engine.arrow_arrays import python_values
+from relaqs_engine.sql.binder import Parameters
 
 from relaqs.arguments import is_whole, relative_error, seconds_in
 from relaqs.dbapi.errors import InterfaceError, NotSupportedError, ProgrammingError, as_database_errors
 from relaqs.dbapi.types import type_name
-from relaqs.python_values import python_values
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.snapshot import Snapshot
 

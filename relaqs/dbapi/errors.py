@@ -18,7 +18,7 @@ from relaqs_engine.errors import DataError as UnreadableError
 from relaqs_engine.errors import InternalError as FaultError
 
 from relaqs.arguments import ArgumentError
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.online_query import QueryTimeoutError
 
 
 class Warning(RelaqsError):  # noqa: N818  # PEP 249 gives the name

@@ -43,7 +43,7 @@ from relaqs_engine.stores.mirror import Remote, hollow, in_use, make_room, note_
 from relaqs_engine.stores.objects import ObjectCopy, copy_at
 
 from relaqs.arguments import ArgumentError
-from relaqs.jobs.threads import background_thread
+from relaqs.jobs.executor import background_thread
 from relaqs.memory import amount_bytes
 
 FOLDER_VARIABLE = "RELAQS_SPILL_FOLDER"

@@ -12,9 +12,8 @@ from typing import Any, Generic
 
 from relaqs_engine.layouts.assignment import Item, Made
 
-from relaqs.jobs.executor import Executor
+from relaqs.jobs.executor import Executor, wait_pieces
 from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
-from relaqs.jobs.threads import wait_pieces
 from relaqs.sharing.view import Kind
 
 _AHEAD = 2

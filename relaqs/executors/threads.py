@@ -19,9 +19,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
-from relaqs.jobs.executor import Done, Stoppable, client_name, run_measured
+from relaqs.jobs.executor import Done, Stoppable, background_thread, client_name, run_measured
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task
-from relaqs.jobs.threads import background_thread
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
 from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, Grant

@@ -27,9 +27,8 @@ from enum import StrEnum
 from queue import SimpleQueue
 from typing import Protocol
 
-from relaqs.jobs.executor import Executor
+from relaqs.jobs.executor import Executor, background_thread, is_set_in_time
 from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
-from relaqs.jobs.threads import background_thread, is_set_in_time
 
 
 class RunState(StrEnum):

@@ -27,7 +27,7 @@ from relaqs.mcp.told import (
     told_error,
     told_tables,
 )
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.online_query import QueryTimeoutError
 from relaqs.rendering.view import heading
 from relaqs.session import Session
 

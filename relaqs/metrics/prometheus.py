@@ -16,7 +16,7 @@ from relaqs_engine.layouts.cache import Cache
 
 from relaqs.jobs.job import ClusterStatus, JobStatus
 from relaqs.plugins import needed
-from relaqs.queries.witness import Asking, QueryRecord, Witness
+from relaqs.queries.online_query import Asking, QueryRecord, Witness
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from relaqs.queries.witness import QueryRecord, Witness
+from relaqs.queries.online_query import QueryRecord, Witness
 
 logger = logging.getLogger("relaqs.metrics")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaqs.jobs.job import StepReport
-from relaqs.queries.witness import Asking, QueryRecord, Witness
+from relaqs.queries.online_query import Asking, QueryRecord, Witness
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from relaqs.jobs.executor import wait_pieces
 from relaqs.jobs.job import Metered, Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.threads import wait_pieces
 from relaqs.progress import LossDelta
 
 

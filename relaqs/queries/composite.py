@@ -23,13 +23,14 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.budgets import KNOWN_ROWS_PER_ROW, AroundBudget
 from relaqs_engine.execution.composite import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.refined import RefinedAnswer
-from relaqs_engine.execution.state import GroupCount
-from relaqs_engine.execution.tasks import (
+from relaqs_engine.execution.state import (
+    KNOWN_ROWS_PER_ROW,
+    AroundBudget,
+    GroupCount,
     fractions_after,
     kept_within,
     leading_stream,
@@ -43,7 +44,7 @@ from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.whole import Asked, Reporter, arrow_of, own_columns
+from relaqs.queries.jobs import Asked, Reporter, arrow_of, own_columns
 
 
 class PartJob(Protocol):

@@ -8,33 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.budgets import (
-    VALUES_DECIDED_AT,
-    DueEstimates,
-    ValueBudget,
-    Values,
-    values_in_all,
-)
 from relaqs_engine.execution.composite import PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
-from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import (
+from relaqs_engine.execution.state import (
+    VALUES_DECIDED_AT,
+    DueEstimates,
+    GroupState,
+    ValueBudget,
+    Values,
     batch_reads,
     batch_sqls,
     fractions_after,
     leading_stream,
     scheduled_batches,
+    values_in_all,
 )
 from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plans.aggregate import Basis, FoldedPlan, MergePlan, RowsPlan
@@ -42,7 +38,7 @@ from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.whole import Asked, Reporter, arrow_of, own_columns
+from relaqs.queries.jobs import Asked, Reporter, ResumableJob, SavedState, arrow_of, own_columns
 
 Answers = Estimator | RowsEstimator
 
@@ -50,16 +46,7 @@ BATCHES_AHEAD = 3
 """Mini-batches that are fetched from an object store before their turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
-    """Where a job stands. folded: mini-batches in it. rows: its partial rows. block_rows: shape (blocks,)."""
-
-    folded: int
-    rows: pa.Table
-    block_rows: NDArray[np.int64]
-
-
-class FoldedQueryJob:
+class FoldedQueryJob(ResumableJob):
     """Folds the partial results of growing mini-batches. Cost per row is constant; the end is exact.
 
     Args:

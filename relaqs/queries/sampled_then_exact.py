@@ -22,9 +22,8 @@ from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
-from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.state import GroupState, reads_outliers, scheduled_batches
 from relaqs_engine.execution.summary import summary_so_far
-from relaqs_engine.execution.tasks import reads_outliers, scheduled_batches
 from relaqs_engine.layouts.reads import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup
 from relaqs_engine.plans.plan import IntervalRequest
@@ -34,7 +33,7 @@ from relaqs_engine.plans.schedule import MiniBatch
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.folded import MergeableQueryJob
-from relaqs.queries.whole import Asked, Reporter, WholeQueryJob, arrow_of
+from relaqs.queries.jobs import Asked, Reporter, WholeQueryJob, arrow_of
 
 
 class FirstPartJob:

@@ -23,9 +23,8 @@ from relaqs_engine.postgres.meaning import Meaning, in_words_of_duckdb, meaning_
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
-from relaqs_engine.sql.edits import WrittenSql
-from relaqs_engine.sql.parameters import parameter_count, with_values
-from relaqs_engine.sql.read import check_text
+from relaqs_engine.sql.binder import parameter_count, with_values
+from relaqs_engine.sql.read import WrittenSql, check_text
 
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions

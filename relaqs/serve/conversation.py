@@ -41,7 +41,7 @@ from pygwire.messages import (
     Terminate,
 )
 from relaqs_engine.errors import ExpressionError, SqlError
-from relaqs_engine.sql.parameters import parameter_count
+from relaqs_engine.sql.binder import parameter_count
 
 from relaqs.serve import values
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn

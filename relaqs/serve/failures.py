@@ -19,10 +19,10 @@ from relaqs_engine.errors import (
     UnsupportedError,
 )
 from relaqs_engine.postgres.meaning import DIVISION_BY_ZERO
-from relaqs_engine.sql.edits import offset_of
+from relaqs_engine.sql.read import offset_of
 
 from relaqs.arguments import ArgumentError
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.online_query import QueryTimeoutError
 
 SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P01", "42704", "26000"
 UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"

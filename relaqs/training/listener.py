@@ -14,10 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from relaqs.jobs.executor import Stopwatch
 from relaqs.jobs.handle import RunListener
 from relaqs.jobs.job import Job, StepReport
 from relaqs.jobs.runner import RunningJobs
-from relaqs.jobs.threads import Stopwatch
 from relaqs.prediction.accuracy import accuracy_ahead
 from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.sharing.view import AccuracySoFar, Goals, Stop

@@ -8,11 +8,10 @@ from typing import Any, Literal
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_seconds
-from relaqs.jobs.executor import Executor
+from relaqs.jobs.executor import Executor, Stopwatch
 from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
-from relaqs.jobs.threads import Stopwatch
 from relaqs.progress import StopReason
 from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Journal

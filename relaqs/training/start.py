@@ -11,9 +11,8 @@ from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import HostsPeers
-from relaqs.jobs.executor import Executor
+from relaqs.jobs.executor import Executor, Stopwatch
 from relaqs.jobs.runner import RunningJobs
-from relaqs.jobs.threads import Stopwatch
 from relaqs.training.arguments import check_count, require
 from relaqs.training.elastic.course import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
 from relaqs.training.elastic.gang_executor import LeasesSlots

@@ -16,7 +16,7 @@ from relaqs_tpch.answers import difference
 
 import relaqs
 from benchmarks.replay import Replay, RowGroupReplay, Truth, cut_at, nearest_batches
-from relaqs.queries import planner
+from relaqs.queries import start
 from tests.engine.row_group_files import write_trips
 from tests.relaqs.sessions import every_snapshot
 
@@ -44,7 +44,7 @@ def test_a_replay_of_row_groups_is_what_a_session_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = RowGroupRules(1, 1e-5, FIRST_DRAWN + 1, 0.25)
-    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: rules)
+    monkeypatch.setattr(start, "RowGroupRules", lambda cores: rules)
     file = write_trips(tmp_path / "trips.parquet", rows=50_000, row_groups=100)
     sql = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone"
     how = Opening(CacheUse(Cache(tmp_path / "cache")))

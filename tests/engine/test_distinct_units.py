@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
+from relaqs_engine.execution.state import GroupState, batch_sqls, leading_stream, scheduled_batches
 from relaqs_engine.layouts import Layout, read_manifest, shuffling, statistics, verify
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest

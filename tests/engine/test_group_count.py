@@ -7,7 +7,7 @@ import pickle
 import pytest
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution import budgets
+from relaqs_engine.execution import state
 from relaqs_engine.execution.state import GroupCount, count_groups
 from relaqs_engine.plans.aggregate import MergePlan
 
@@ -18,13 +18,13 @@ MOST = "SELECT max(n) AS most FROM (SELECT l_partkey, count(*) AS n FROM lineite
 
 
 def test_few_groups_are_estimated_after_each_mini_batch(tpch: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "ALL_SECONDS", 0.0)
+    monkeypatch.setattr(state, "ALL_SECONDS", 0.0)
     assert len(list(tpch.estimates(tpch.plan(SHARES), batches=5))) == 5
 
 
 def test_more_groups_are_estimated_as_often_as_it_pays(tpch: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "ALL_SECONDS", 0.0)
-    monkeypatch.setattr(budgets, "FEW_ROWS", 100)
+    monkeypatch.setattr(state, "ALL_SECONDS", 0.0)
+    monkeypatch.setattr(state, "FEW_ROWS", 100)
     first, last = tpch.estimates(tpch.plan(MOST), batches=5)
     assert first.fraction == pytest.approx(0.2, abs=0.02)
     assert last.is_exact
@@ -34,7 +34,7 @@ def test_more_groups_are_estimated_as_often_as_it_pays(tpch: World, monkeypatch:
 def test_with_far_too_many_groups_it_ends_after_the_first_mini_batch(
     tpch: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budgets, "MOST_ROWS", 1_000)
+    monkeypatch.setattr(state, "MOST_ROWS", 1_000)
     with pytest.raises(TooManyGroupsError, match=r"about [\d,]+ groups.*fallback=\"exact\""):
         next(tpch.estimates(tpch.plan(MOST)))
 

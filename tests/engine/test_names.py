@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlglot
-from relaqs_engine.sql.columns_read import names_in, whole_row
+from relaqs_engine.sql.columns import names_in, whole_row
 from relaqs_engine.sql.parse import DIALECT
 
 

@@ -9,8 +9,8 @@ import pytest
 import sqlglot
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.sql.binder import check_reading
 from relaqs_engine.sql.dialect import DIALECT
-from relaqs_engine.sql.misread import check_reading
 
 from relaqs import connect
 from relaqs.session import Session

@@ -11,8 +11,8 @@ from relaqs_engine.plans.plan import Mode
 
 from relaqs.jobs.job import Step, TaskResult
 from relaqs.queries.composite import RefinedQueryJob
+from relaqs.queries.jobs import Asked
 from relaqs.queries.start import query_job
-from relaqs.queries.whole import Asked
 from tests.engine.world import World, own_columns
 
 ABOVE_MEAN = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.execution import estimator
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.tasks import (
+from relaqs_engine.execution.state import (
     VALUE_BYTES,
     result_bytes_per_partition,
     scan_order,

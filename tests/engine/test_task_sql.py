@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from relaqs_engine.execution.tasks import partial_sql, result_bytes_per_partition
+from relaqs_engine.execution.state import partial_sql, result_bytes_per_partition
 from relaqs_engine.plans.aggregate import StreamScan
 
 from tests.engine.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlglot
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.views import check_views, expand_views
+from relaqs_engine.sql.parse import check_views, expand_views
 
 VIEWS = {
     "late": "SELECT * FROM flights WHERE delay > 15",

@@ -21,12 +21,11 @@ from relaqs_engine.planning.exact import RowGroupRules, plan_whole
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.parameters import Parameters
+from relaqs_engine.sql.binder import Binder, Parameters
 
 from relaqs.jobs.job import TaskResult
+from relaqs.queries.jobs import Asked
 from relaqs.queries.start import query_job
-from relaqs.queries.whole import Asked
 from tests.conftest import Oracle
 from tests.engine.soundness import Tally, unsound
 from tests.rows import rows_of

@@ -18,11 +18,10 @@ from relaqs_engine.plans.plan import OutputColumn, OutputKind
 
 import relaqs
 from relaqs.executors import ThreadExecutor
+from relaqs.jobs.executor import Stopwatch
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.threads import Stopwatch
-from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.online_query import OnlineQuery, Publisher
 from relaqs.queries.options import QueryOptions, asking_user
-from relaqs.queries.publisher import Publisher
 from relaqs.queries.start import query_description
 from tests.relaqs.sessions import Connect
 

@@ -14,7 +14,7 @@ import pytest
 from relaqs_engine.errors import DataError, LayoutError
 
 import relaqs
-from relaqs.queries.checkpoint import query_identity
+from relaqs.queries.jobs import query_identity
 from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 from tests.turnstile import Turnstile

@@ -19,7 +19,7 @@ from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 import relaqs
 from benchmarks.server_process import serving
 from relaqs.cli import program
-from relaqs.queries import planner
+from relaqs.queries import start
 from tests.relaqs.sessions import Connect, exact_rows
 
 ROWS = 6_000
@@ -111,7 +111,7 @@ class United:
 def test_columns_are_united_by_name_plain_and_laid_out(
     connect: Connect, tmp_path: Path, kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
+    monkeypatch.setattr(start, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
     united = United(write_evolved(tmp_path / "lake" / "t", kinds), "UTC")
     open_lake = partial(connect, tmp_path / "lake", timezone="UTC", background_layouts=False)
     plain, laid_out = open_lake(), open_lake()

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from relaqs_engine.execution import budgets
+from relaqs_engine.execution import state
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 
@@ -95,7 +95,7 @@ def test_an_estimate_comes_after_each_of_so_many_mini_batches(db: Session) -> No
 @pytest.fixture
 def few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values may take 0.1 s of a core: 100,000 that are counted, or 330,000 in lists."""
-    monkeypatch.setattr(budgets, "ALL_SECONDS", 0.1)
+    monkeypatch.setattr(state, "ALL_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("few_seconds")

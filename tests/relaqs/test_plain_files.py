@@ -12,7 +12,7 @@ from relaqs_engine.plans.plan import WholePlan
 import relaqs
 from relaqs.executors import duck_process
 from relaqs.executors.files import UnseenFileError
-from relaqs.queries.checkpoint import query_identity
+from relaqs.queries.jobs import query_identity
 from tests.relaqs.plain_trips import BY_ZONE, write_trips
 from tests.relaqs.sessions import Connect, every_snapshot
 from tests.rows import rows_of

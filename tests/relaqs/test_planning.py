@@ -16,7 +16,7 @@ from relaqs_engine.layouts import shuffle
 from relaqs_engine.sql.binder import Binder
 
 import relaqs
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.online_query import QueryTimeoutError
 from relaqs.session import Session
 
 WIDE = "SELECT " + ", ".join(f"sum(x + {k}) AS s{k}" for k in range(200)) + " FROM t"

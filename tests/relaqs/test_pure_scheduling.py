@@ -14,7 +14,7 @@ RELAQS, LAB = ROOT / "relaqs", ROOT / "lab" / "relaqs_lab"
 MAY_IMPORT = {
     "progress.py": {
         "relaqs_bootstrap.arrays",
-        "relaqs.python_values",
+        "relaqs_engine.arrow_arrays",
         "relaqs_engine.execution.estimate",
     },
     "prediction": {"relaqs.prediction", "relaqs_bootstrap.arrays"},

@@ -15,7 +15,7 @@ from relaqs_engine.stores.folder import StoreFolder, store_folder
 from relaqs_engine.stores.objects import ObjectCopy
 
 import relaqs
-from relaqs.queries import planner
+from relaqs.queries import start
 from tests.store_server import Fault, StoreServer
 from tests.web_server import serving
 
@@ -190,7 +190,7 @@ def test_files_of_a_web_server(sends_parts: bool, store: StoreServer, tmp_path: 
 def test_row_groups_are_sampled_without_fetching_the_others(
     folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
+    monkeypatch.setattr(start, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
     file = io.BytesIO()
     pq.write_table(TRIPS, file, row_group_size=2_000)
     folder.put("trips.parquet", file.getvalue())

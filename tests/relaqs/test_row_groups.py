@@ -11,7 +11,7 @@ from relaqs_engine.errors import DataError
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
 
-from relaqs.queries import planner
+from relaqs.queries import start
 from tests.engine.row_group_files import write_trips
 from tests.relaqs.executors.clusters import eventually
 from tests.relaqs.sessions import Connect, threads_of
@@ -22,7 +22,7 @@ BY_ZONE = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zon
 @pytest.fixture
 def connect(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Connect:
     """Return `connect` for sessions that sample small files as well."""
-    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
+    monkeypatch.setattr(start, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
     return partial(connect, background_layouts=False)
 
 

@@ -24,8 +24,8 @@ from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.policies import Fifo, PolicyError
-from relaqs.queries import planner as planner_module
 from relaqs.queries import start
+from relaqs.queries import start as planner_module
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job

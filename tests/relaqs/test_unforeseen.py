@@ -25,7 +25,7 @@ from relaqs_engine.sql.binder import Binder
 
 import relaqs
 from relaqs.executors.duck_process import Runtime
-from relaqs.queries.publisher import Publisher
+from relaqs.queries.online_query import Publisher
 from relaqs.queries.tables import BackgroundLayouts
 from tests.few_and_many import few_and_many
 from tests.relaqs.injected import Injector, Place, drawn, in_time, injecting

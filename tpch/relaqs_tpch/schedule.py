@@ -16,8 +16,8 @@ from relaqs_lab.records.trace import Outcome, TraceTable
 from relaqs_lab.simulation.study import load, record_of
 
 from relaqs.executors import open_executor
+from relaqs.jobs.executor import background_thread
 from relaqs.jobs.job import ClusterStatus
-from relaqs.jobs.threads import background_thread
 from relaqs.policies import make_policy
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions

@@ -17,13 +17,12 @@ from relaqs_engine.advisor.imagined import gauges, is_static, table_of, with_fur
 from relaqs_engine.advisor.join_columns import JoinColumns, join_columns
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout, rows_in_words
-from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.aggregate_plan import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.normalize import flatten
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.misread import check_reading
+from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.stores.address import Address

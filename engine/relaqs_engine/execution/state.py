@@ -1,15 +1,32 @@
-"""The merged state of one query: partial rows for each group and replicate block.
+"""Partial aggregates: the tasks that make them, and the state of a query that they are merged into.
 
-A small state stays in Arrow, where appending costs nothing. A larger one moves to a DuckDB table that only
-the cursor sees. Beyond its memory limit, DuckDB spills it to its temporary folder.
+**Tasks.** A plan's streams are cut into mini-batches, and those into tasks (`scheduled_batches`). A task
+runs the plan's partial query, with its own files and numbers filled in (`partial_sql`). Rows of the
+outlier index and of heavy units are read by tasks of their own.
 
-`count_groups`: how many groups a state has, and about how many there will be at the end.
+**The state** of one query (`GroupState`) has partial rows for each group and replicate block. A small one
+stays in Arrow, where appending costs nothing. A larger one moves to a DuckDB table that only the cursor
+sees. Beyond its memory limit, DuckDB spills it to its temporary folder. `count_groups` says how many
+groups a state has, and about how many there will be at the end.
+
+**Estimates** are due by counts of rows and values, and by no clock:
+
+- `DueEstimates`: when the next estimate from a large state is due. An estimate merges all partial rows.
+  With 200,000 groups, one after each mini-batch took twice as long as reading the table did.
+- `AroundBudget`: how often the SQL around answers is computed.
+- `ValueBudget`: after which mini-batch a query with a state of values runs as a whole. COUNT(DISTINCT) and
+  aggregates that need all values, such as MEDIAN, have such a state. DuckDB keeps the values as well, but
+  moves and merges them once. Any prefix of the mini-batches is a sample: its values give estimates, and the
+  others are not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,22 +35,331 @@ from numpy.typing import NDArray
 from relaqs_bootstrap import unseen_groups
 
 from relaqs_engine.arrow_arrays import arrow, doubles
-from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.tasks import read_heavy, reads_outliers
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, parquet_rows
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    SOON_SECONDS,
+    Layout,
+    Partition,
+    counted_together,
+    scan_core_seconds,
+)
+from relaqs_engine.layouts.reads import LaidOutRead, read_of_copy, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.aggregate import (
     BLOCK,
     FAN_OUT,
     HEAVY,
     OUTLIER_BLOCK,
+    RANGE_HIGH,
+    RANGE_LOW,
     ROWS,
     STATE,
     VALUE,
     FoldedPlan,
     HeavyGroups,
     MergePlan,
+    ResultShape,
+    StreamScan,
 )
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.composite import OuterRows, Range
+from relaqs_engine.plans.plan import Method, Stream
+from relaqs_engine.plans.schedule import (
+    BATCH_SHARE,
+    BATCH_SHARE_OF_MANY_GROUPS,
+    BLOCK_SHARE,
+    BLOCKED_ROWS,
+    MANY_GROUPS,
+    MiniBatch,
+    mini_batches,
+    partition_order,
+)
+
+
+def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
+    """Return the partial query over the given partitions of every stream."""
+    partial = plan.partial
+    files = {
+        stream.token: parquet_rows(_paths(catalog.table(stream.table), partitions)) for stream in plan.streams
+    }
+    return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
+
+
+def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
+    """Return what the partial query over the given partitions reads of its streams."""
+    return tuple(
+        read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
+    )
+
+
+def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
+    """Return the SQL of each task of a mini-batch. Tasks that read an index of the plan come first."""
+    sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
+    if reads_outliers(plan, batch):
+        return (outlier_sql(plan, catalog), *sqls)
+    if (heavy := read_heavy(plan, batch)) is not None:
+        return (heavy_sql(plan, heavy, catalog), *sqls)
+    return tuple(sqls)
+
+
+def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[LaidOutRead, ...], ...]:
+    """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
+    reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
+    if reads_outliers(plan, batch):
+        (stream,) = plan.streams
+        return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+    if (heavy := read_heavy(plan, batch)) is not None:
+        return (_heavy_reads(plan, heavy, catalog), *reads)
+    return tuple(reads)
+
+
+def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
+    """Whether a mini-batch has a task that reads the outlier index: the first has, where there is one."""
+    return batch.index == 0 and bool(plan.partial.outlier_sql)
+
+
+def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
+    """Return the partial query over the outlier index."""
+    (stream,) = plan.streams
+    files = parquet_rows(catalog.table(stream.table).outlier_paths)
+    return _filled(plan.partial.outlier_sql, {stream.token: files})
+
+
+def read_heavy(plan: FoldedPlan, batch: MiniBatch) -> HeavyGroups | None:
+    """Return the heavy groups that a task of a mini-batch reads: the second has one, where there are any.
+
+    So the first estimate is there as early as it would be without them.
+    """
+    return plan.partial.heavy if batch.index == 1 else None
+
+
+def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
+    """Return the partial query over the heavy units alone, with how many static rows a row can meet."""
+    files = {}
+    for stream in plan.streams:
+        layout = catalog.table(stream.table)
+        rows = _rows_of_heavy(layout, heavy)
+        files[stream.token] = parquet_rows([layout.directory / each.file for each in rows.files])
+    return f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({_filled(plan.partial.sql, files)})"
+
+
+def _heavy_reads(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> tuple[LaidOutRead, ...]:
+    layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
+    return tuple(read_of_copy(layout, columns, _rows_of_heavy(layout, heavy)) for layout, columns in layouts)
+
+
+def _rows_of_heavy(layout: Layout, heavy: HeavyGroups) -> Partition:
+    rows = layout.rows_of_heavy(heavy.index)
+    assert rows is not None, f"{layout.table} has no copy of the rows of heavy units"
+    return rows
+
+
+def kept_within(outer: OuterRows, within: Range) -> MergePlan:
+    """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
+    kept, belonging = outer.kept, outer.belonging
+    if belonging is None or belonging.threshold is None or not within.decides:
+        return kept
+    ends = {_text(RANGE_LOW): _text(repr(within.low)), _text(RANGE_HIGH): _text(repr(within.high))}
+    partial = replace(
+        kept.partial,
+        sql=_filled(belonging.ranged_sql, ends),
+        by_block_sql=_filled(belonging.ranged_by_block_sql, ends),
+    )
+    return replace(kept, partial=partial)
+
+
+def _filled(sql: str, places: Mapping[str, str]) -> str:
+    """Return the SQL with a text in each place that stands for one. Every place has to occur."""
+    for place, text in places.items():
+        assert place in sql, f"{place} does not occur in {sql}"
+        sql = sql.replace(place, text)
+    return sql
+
+
+def _paths(layout: Layout, partitions: Sequence[int]) -> list[Path]:
+    return [path for i in partitions for path in layout.paths_of(i)]
+
+
+def _text(value: str) -> str:
+    return f"'{value}'"
+
+
+FEW_BLOCK_ROWS = 16_384  # groups times blocks that a task may return of any mini-batch
+VALUE_BYTES = 16  # of a column in a row of a partial result: a decimal, or a short text
+
+
+class BatchedPlan(Protocol):
+    """A plan that is answered in mini-batches: an aggregation, a list of rows, or a refined one."""
+
+    @property
+    def streams(self) -> tuple[Stream, ...]: ...
+
+    @property
+    def measured_by(self) -> tuple[str, ...]: ...
+
+    @property
+    def joined(self) -> tuple[str, ...]: ...
+
+    @property
+    def leaves_units_out(self) -> bool: ...
+
+    @property
+    def method(self) -> Method: ...
+
+    @property
+    def expected_groups(self) -> int: ...
+
+    @property
+    def task_plans(self) -> tuple[FoldedPlan, ...]:
+        """The plans with the partial queries that a mini-batch's tasks run."""
+        ...
+
+    @property
+    def result_shape(self) -> ResultShape | None:
+        """How large a partial result gets; None where a condition decides that."""
+        ...
+
+
+def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
+    """Return the layout with the rows that measure what was scanned: of several tables, counted together.
+
+    Where several tables are joined, its largest unit is as large as that of the joined rows can be: each row
+    of a unit may meet all others of it.
+    """
+    if plan.leaves_units_out:
+        return catalog.table(plan.measured_by[0]).without_outlier_units()
+    measured = counted_together([catalog.table(name) for name in plan.measured_by])
+    if len(plan.joined) < 2:
+        return measured
+    joined = [catalog.table(name) for name in plan.joined]
+    return replace(
+        measured,
+        max_unit_rows=prod(layout.max_unit_rows for layout in joined),
+        typical_unit_rows=prod(layout.typical_unit_rows for layout in joined),
+        unit_kurtosis_rows=prod(layout.unit_kurtosis_rows or layout.max_unit_rows for layout in joined),
+    )
+
+
+def scheduled_batches(
+    plan: BatchedPlan, catalog: Catalog, seed: int, batches: int | None = None
+) -> tuple[MiniBatch, ...]:
+    """Return the mini-batches of a query.
+
+    Args:
+        plan: how the query is answered.
+        catalog: the tables that it reads.
+        seed: of the order of partitions.
+        batches: this many equal ones, instead of growing ones.
+    """
+    return mini_batches(
+        scan_order(plan, catalog, seed),
+        used_bytes_per_partition(plan, catalog),
+        result_bytes=result_bytes_per_partition(plan, catalog),
+        batches=batches,
+        batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
+        block_share=block_share(plan, catalog),
+        soon_partitions=soon_partitions(plan, catalog),
+    )
+
+
+def batches_together(
+    plans: Sequence[BatchedPlan], catalog: Catalog, seed: int, batches: int | None = None
+) -> tuple[MiniBatch, ...]:
+    """Return mini-batches that several queries have in common, for layouts with equally many partitions.
+
+    They are those of a query that reads and returns the most that any of them does.
+    """
+    many_groups = any(plan.expected_groups > MANY_GROUPS for plan in plans)
+    return mini_batches(
+        _scan_order(plans, catalog, seed),
+        max(used_bytes_per_partition(plan, catalog) for plan in plans),
+        result_bytes=max(result_bytes_per_partition(plan, catalog) for plan in plans),
+        batches=batches,
+        batch_share=BATCH_SHARE_OF_MANY_GROUPS if many_groups else BATCH_SHARE,
+        block_share=max(BLOCK_SHARE, min(block_share(plan, catalog) for plan in plans)),
+        soon_partitions=min(soon_partitions(plan, catalog) for plan in plans),
+    )
+
+
+def fractions_after(batches: Sequence[MiniBatch], leading: Layout) -> tuple[float, ...]:
+    """Return the share of the leading rows that has been scanned after each mini-batch; the last is 1."""
+    rows = [sum(leading.partitions[i].row_count for i in batch.partitions) for batch in batches]
+    return tuple(done / max(sum(rows), 1) for done in accumulate(rows))
+
+
+def scan_order(plan: BatchedPlan, catalog: Catalog, seed: int) -> tuple[int, ...]:
+    """Return the partitions that hold rows, in the order in which the query takes them.
+
+    A cluster key of few values leaves partitions empty. One without rows that count gives no joined rows.
+    """
+    return _scan_order((plan,), catalog, seed)
+
+
+def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tuple[int, ...]:
+    """Return the partitions that hold rows of any plan. The first holds rows of each, where there is one.
+
+    From no rows nothing can be estimated. The others stay in the random order.
+    """
+    leading = [leading_stream(plan, catalog) for plan in plans]
+    order = partition_order(len(leading[0].partitions), seed)
+    held = {i: [each.partitions[i].row_count > 0 for each in leading] for i in order}
+    first = [i for i in order if all(held[i])][:1]
+    return (*first, *(i for i in order if any(held[i]) and i not in first))
+
+
+def block_share(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return the share of the table whose partial results are kept per block, 0 where bars need none."""
+    if plan.method is not Method.REPLICATES:
+        return 0.0
+    if plan.expected_groups * BLOCK_COUNT > FEW_BLOCK_ROWS:
+        return BLOCK_SHARE
+    return max(BLOCK_SHARE, min(1.0, BLOCKED_ROWS / max(leading_stream(plan, catalog).row_count, 1)))
+
+
+def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return of how many partitions one core reads what a task needs within SOON_SECONDS, by its size."""
+    core_seconds = max(
+        sum(_scan_core_seconds_per_partition(scan, catalog) for scan in each.partial.scans)
+        for each in plan.task_plans
+    )
+    return SOON_SECONDS / max(core_seconds, 1e-9)
+
+
+def _scan_core_seconds_per_partition(scan: StreamScan, catalog: Catalog) -> float:
+    layout = catalog.table(scan.table)
+    seconds = scan_core_seconds(layout.bytes_of(scan.columns), layout.row_count)
+    return scan.times * seconds / len(layout.partitions)
+
+
+def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return about how many compressed bytes a task reads in one partition of its streams.
+
+    Where the tasks of a mini-batch run several queries, the bytes of the largest.
+    """
+    return max(
+        sum(_bytes_per_partition(scan, catalog) for scan in each.partial.scans) for each in plan.task_plans
+    )
+
+
+def _bytes_per_partition(scan: StreamScan, catalog: Catalog) -> float:
+    """Return the bytes of the columns that are read, as often as the query reads the table."""
+    layout = catalog.table(scan.table)
+    return scan.times * layout.bytes_of(scan.columns) / len(layout.partitions)
+
+
+def result_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
+    """Return about how many bytes the partial result over one partition takes where rows are not filtered.
+
+    How many rows a condition lets through is not known; to take all for granted would cut selective queries
+    into tasks that are too small. 0 is returned then.
+    """
+    shape = plan.result_shape
+    if shape is None:
+        return 0.0
+    largest = max((catalog.table(each.table) for each in plan.streams), key=lambda layout: layout.row_count)
+    read = largest.row_count / len(largest.partitions)
+    rows = read if shape.most_rows is None else min(read, shape.most_rows)
+    return VALUE_BYTES * (read * shape.lists + rows * shape.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +539,195 @@ class GroupState:
 
 def _in_block(partial: pa.Table, block: int) -> pa.Table:
     return partial.append_column(BLOCK, arrow(np.full(partial.num_rows, block, dtype=np.int32)))
+
+
+# Measured: what a core takes for each partial row that an estimate is made from.
+ESTIMATED_ROW_SECONDS = 3e-7
+# From so few rows an estimate is always made: it takes about 15 ms.
+FEW_STATE_ROWS = 50_000
+# An estimate may take this share of what was read since the last one.
+READ_SHARE = 0.5
+# One that takes more is made once this many times as much was read as at the last one. That is nearly twice:
+# where mini-batches double the partitions, 1.99 times as many rows may be read.
+GROWTH = 1.95
+
+
+class DueEstimates:
+    """Says after which mini-batches a query makes an estimate.
+
+    scan_seconds: what reading its tables takes of a core.
+
+    >>> due = DueEstimates(scan_seconds=0.2)
+    >>> [due.now(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.0199, 0.03, 0.05)]
+    [True, False, True, False, True]
+    >>> [due.now(rows=10_000, fraction=fraction) for fraction in (0.06, 0.07)]
+    [True, True]
+    """
+
+    def __init__(self, scan_seconds: float) -> None:
+        self._scan_seconds = scan_seconds
+        self._last = 0.0
+
+    def now(self, rows: int, fraction: float) -> bool:
+        """Return whether an estimate is due. If so, it counts as made.
+
+        Args:
+            rows: the partial rows that it would be made from.
+            fraction: the share of the table that was read, above 0.
+        """
+        read_seconds = self._scan_seconds * (fraction - self._last)
+        is_cheap = rows <= FEW_STATE_ROWS or rows * ESTIMATED_ROW_SECONDS <= READ_SHARE * read_seconds
+        if not is_cheap and fraction < GROWTH * self._last:
+            return False
+        self._last = fraction
+        return True
+
+
+# Measured: what an estimate takes of a core for each row of the answers that it is computed from.
+ROW_SECONDS = 1e-5
+# What all estimates of a query may take together: so long, and this share of what its scan takes.
+ALL_SECONDS, ALL_SHARE = 1.0, 0.25
+# A row that is known exactly costs less: it is joined, and nothing is estimated for it.
+KNOWN_ROWS_PER_ROW = 5
+# With so few rows it is computed at each mini-batch: about 20 ms.
+FEW_ROWS = 2_000
+# With more rows the query runs as a whole, unless its scan takes so long that one estimate is little of it.
+MOST_ROWS = 100_000
+# The share of the rows after which it does not run as a whole any more: too much would be done twice.
+DECIDED_AT = 0.1
+
+
+class AroundBudget:
+    """Says when a query around answers is computed. scan_seconds: what reading its tables takes of a core.
+
+    >>> budget = AroundBudget(scan_seconds=0.4)   # 1.1 s for estimates
+    >>> [budget.allows(rows) for rows in (60_000, 60_000, 1_000)]
+    [True, False, True]
+    >>> budget.is_hopeless(400_000, fraction=0.01)
+    True
+    """
+
+    def __init__(self, scan_seconds: float) -> None:
+        self._seconds_left = ALL_SECONDS + ALL_SHARE * scan_seconds
+        self._most_rows = max(MOST_ROWS, round(ALL_SHARE * scan_seconds / ROW_SECONDS))
+        self._is_first = True
+
+    def allows(self, rows: int) -> bool:
+        """Return whether an estimate from so many rows is worth it. If so, it counts as made."""
+        cost = rows * ROW_SECONDS
+        if rows > FEW_ROWS and cost > self._seconds_left and not self._is_first:
+            return False
+        self._seconds_left -= cost
+        self._is_first = False
+        return True
+
+    def is_hopeless(self, rows_in_all: int, fraction: float = 0.0) -> bool:
+        """Return whether the query is better run as a whole, since its answers will have so many rows."""
+        is_early = self._is_first or fraction <= DECIDED_AT
+        return is_early and rows_in_all > self._most_rows
+
+
+# Measured: what a core takes, until the last answer is there, for each value of COUNT(DISTINCT) that a task
+# returns, and for each value in a list; and what a query as a whole takes for each value in a list.
+DISTINCT_SECONDS = 1e-6
+LISTED_SECONDS = 3e-7
+WHOLE_LISTED_SECONDS = 3e-8
+# What an estimate takes, of however few values.
+ESTIMATE_SECONDS = 0.015
+# What estimates from listed values may take, of what the whole query does.
+LISTED_SHARE = 0.25
+# The share of the rows after which a query does not run as a whole any more: too much would be done twice.
+# It is larger than that of `AroundBudget`, since a table of few partitions begins with much of its rows.
+VALUES_DECIDED_AT = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that an answer is computed from, at the end, about.
+
+    Attributes:
+        count: all of them.
+        distinct: those that tasks return for COUNT(DISTINCT).
+        listed: those in lists.
+    """
+
+    count: int
+    distinct: float = 0.0
+    listed: float = 0.0
+
+
+class ValueBudget:
+    """What values may cost: those of COUNT(DISTINCT) as much as estimates around answers may.
+
+    scan_seconds: what reading the tables takes of a core.
+
+    >>> budget = ValueBudget(scan_seconds=0.4)   # 1.1 s for distinct values
+    >>> budget.is_enough(distinct=1_000_000), budget.is_enough(distinct=1_200_000)
+    (True, False)
+    """
+
+    def __init__(self, scan_seconds: float) -> None:
+        self._scan_seconds = scan_seconds
+
+    def is_enough(self, distinct: float) -> bool:
+        """Return whether it is enough for so many values of COUNT(DISTINCT), of all tasks together."""
+        return distinct * DISTINCT_SECONDS <= ALL_SECONDS + ALL_SHARE * self._scan_seconds
+
+    def last_batch(self, fractions: Sequence[float], listed: float) -> int:
+        """Return the last mini-batch to estimate from, before the query runs as a whole.
+
+        It is the last of all where all values cost no more than the estimates before a whole query may.
+
+        Args:
+            fractions: the share of the rows that was scanned after each mini-batch.
+            listed: the values in lists at the end, about.
+
+        >>> budget, fractions = ValueBudget(scan_seconds=1.5), (0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
+        >>> [budget.last_batch(fractions, listed) for listed in (100_000, 6_000_000, 60_000_000)]
+        [5, 3, 1]
+        """
+        whole = self._scan_seconds + listed * WHOLE_LISTED_SECONDS
+        most = LISTED_SHARE * whole
+        if listed * LISTED_SECONDS <= most:
+            return len(fractions) - 1
+        each = self._scan_seconds + listed * LISTED_SECONDS
+        costs = [share * each + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
+        return max(0, sum(cost <= most for cost in costs) - 1)
+
+
+def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> float:
+    """Return about how many values of COUNT(DISTINCT) all tasks return. Each returns a value of a group once.
+
+    Args:
+        returned: how many they have returned so far.
+        fraction: the share of the rows that was scanned.
+        values: how many there are, of all groups.
+        tasks: how many the query has.
+
+    >>> distinct_in_all(2_500, 0.01, values=2_500, tasks=14)  # dates
+    35000.0
+    >>> distinct_in_all(12_000, 0.01, values=1_200_000, tasks=10)  # hardly one comes twice
+    1200000.0
+    """
+    return min(returned / fraction, float(values * tasks))
+
+
+def values_in_all(
+    plan: MergePlan, cursor: Cursor, *, returned: int, listed: int, fraction: float, tasks: int
+) -> Values:
+    """Return about how many values an answer is computed from.
+
+    Args:
+        plan: of the answer.
+        cursor: sees its state.
+        returned: the rows that tasks have returned so far.
+        listed: the values in lists that they have returned.
+        fraction: the share of the rows that was scanned.
+        tasks: how many the query has.
+    """
+    in_lists = listed / fraction
+    if not plan.columns.counts_distinct:
+        return Values(round(in_lists), listed=in_lists)
+    values = count_groups(plan, cursor, fraction, by_value=True).in_all
+    distinct = distinct_in_all(returned, fraction, values, tasks)
+    return Values(values + round(in_lists), distinct, in_lists)

@@ -87,7 +87,7 @@ def read_of_copy(layout: Layout, columns: tuple[str, ...], rows: Partition) -> T
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
-    """Return the read of the whole table. `names` are those in a query, see `sql/columns_read.py`."""
+    """Return the read of the whole table. `names` are those in a query, see `sql/columns.py`."""
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
         return PlainRead(layout.table, layout.states, columns_named(layout, names))

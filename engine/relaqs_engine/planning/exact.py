@@ -26,8 +26,7 @@ from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, scan_
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead, read_of_table
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
-from relaqs_engine.sql.columns_read import find_greatest_floats_in_rows, names_in, whole_table
-from relaqs_engine.sql.measures import measures
+from relaqs_engine.sql.columns import find_greatest_floats_in_rows, measures, names_in, whole_table
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 if TYPE_CHECKING:

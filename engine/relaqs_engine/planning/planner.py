@@ -11,9 +11,8 @@ from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.planning.exact import RowGroupRules, part_to_sample, whole_plan, why_as_it_lies
 from relaqs_engine.sql.aggregates import taken_in_order
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.columns_read import names_in, row_without_names, whole_row
-from relaqs_engine.sql.misread import check_reading
+from relaqs_engine.sql.binder import Binder, check_reading
+from relaqs_engine.sql.columns import names_in, row_without_names, whole_row
 from relaqs_engine.sql.parse import ParsedQuery, check_expansion, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.sql.statements import columns_written_out

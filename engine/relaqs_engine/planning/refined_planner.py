@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.planning.aggregate_plan import merge_plan
-from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.aggregate_plan import merge_plan, rows_to_wait_for
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.composite import RefinedPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError

@@ -12,9 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
-from relaqs_engine.planning.aggregate_plan import merge_plan, rows_plan
+from relaqs_engine.planning.aggregate_plan import LayoutChoice, best_first, merge_plan, rows_plan, why_chosen
 from relaqs_engine.planning.exact import RowGroupRules, is_summary, whole_plan
-from relaqs_engine.planning.layout_choice import LayoutChoice, best_first, why_chosen
 from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.rewrite import AGGREGATING, ESTIMATED_TO_THE_END, LISTING, READING, SAMPLING, Rule

@@ -15,7 +15,7 @@ from relaqs_engine.plans.aggregate import Basis, MergePlan
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, WholePlan, microseconds_sql
 from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.sql.columns_read import names_in
+from relaqs_engine.sql.columns import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, parse_query
 
 MOST_SHARE = 1 / 8

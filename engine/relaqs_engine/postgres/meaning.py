@@ -34,8 +34,7 @@ from relaqs_engine.postgres.kinds import (
 )
 from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none
 from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
-from relaqs_engine.sql.edits import offset_of, position_of
-from relaqs_engine.sql.read import Effort, read_statements
+from relaqs_engine.sql.read import Effort, offset_of, position_of, read_statements
 
 DIVISION_BY_ZERO = "division by zero"
 _DIGITS_BEHIND = (

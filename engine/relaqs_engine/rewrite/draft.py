@@ -88,7 +88,7 @@ class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
-    all (see `sql/columns_read.py`). state_bytes: what the merged state may take in memory, None for enough.
+    all (see `sql/columns.py`). state_bytes: what the merged state may take in memory, None for enough.
     is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/normalize.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:

@@ -258,7 +258,7 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
 
 
 def _found_in_rows(column: BasisColumn) -> BasisColumn:
-    """Return a column of which no MAX of floats is answered from footers (see `sql/columns_read.py`)."""
+    """Return a column of which no MAX of floats is answered from footers (see `sql/columns.py`)."""
     if column.kind is not Basis.MAX or column.type not in FLOATS:
         return column
     aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)

@@ -42,7 +42,7 @@ from relaqs_engine.rewrite.draft import (
     tables_in,
 )
 from relaqs_engine.rewrite.exists import ask_rows_by_key
-from relaqs_engine.sql.columns_read import find_greatest_floats_in_rows, rows_of, whole_table
+from relaqs_engine.sql.columns import find_greatest_floats_in_rows, rows_of, whole_table
 from relaqs_engine.sql.parse import DIALECT
 
 

@@ -29,16 +29,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 from relaqs_engine.duck import quote_text, syntax_error
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.dialect import DIALECT
-from relaqs_engine.sql.edits import (
+from relaqs_engine.sql.read import (
     Edit,
     WrittenSql,
+    check_text,
+    check_tokens,
     first_word,
     outside_brackets,
     statement_tokens,
     until_closed,
     verb_place,
 )
-from relaqs_engine.sql.read import check_text, check_tokens
 
 _OF_ANY_NUMBER = (exp.Coalesce, exp.Greatest, exp.Least)
 _OF_ANY_NUMBER_IN_A_LIST = (*_OF_ANY_NUMBER, exp.Anonymous, exp.Array, exp.Concat, exp.In)

@@ -40,9 +40,8 @@ from relaqs.executors.dask.messages import (
     job_of,
 )
 from relaqs.executors.files import UnseenFileError, use_folder_of_worker
-from relaqs.jobs.executor import Done, Stoppable, run_measured
+from relaqs.jobs.executor import Done, Stoppable, core_wanted_by, run_measured
 from relaqs.jobs.job import CommonWork, JobDescription, Task, TaskKey, TaskResult
-from relaqs.jobs.threads import core_wanted_by
 
 KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
 LEAST_COMMON_BYTES = 50_000  # less is sent with each task: a worker that fetches it takes milliseconds

@@ -20,7 +20,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
-from relaqs.jobs.threads import is_core_wanted
+from relaqs.jobs.executor import is_core_wanted
 from relaqs.training.elastic.course import TrainingCourse, subtrees
 from relaqs.training.elastic.exchange import Encryption, ExchangeBrokenError, SocketExchange, meet
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Lesson, Recipe

@@ -26,9 +26,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.executors.slot_desk import worker_of
-from relaqs.jobs.executor import Done
+from relaqs.jobs.executor import Done, background_thread, is_set_in_time
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.jobs.threads import background_thread, is_set_in_time
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
 from relaqs.training.elastic.journal import Journal

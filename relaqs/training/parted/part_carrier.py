@@ -31,9 +31,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.slot_desk import worker_of
-from relaqs.jobs.executor import Done, Executor, Stoppable
+from relaqs.jobs.executor import Done, Executor, Stoppable, background_thread
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.jobs.threads import background_thread
 from relaqs.parts.plan import PlacedPolicy
 from relaqs.training.elastic.gang_executor import Carrier, LeasesSlots
 from relaqs.training.elastic.membership import DismissWork, RankAddress

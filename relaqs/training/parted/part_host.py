@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relaqs.jobs.threads import is_core_wanted
+from relaqs.jobs.executor import is_core_wanted
 from relaqs.training.elastic.course import BatchRule, MiniBatch, Order, TrainingCourse, advanced, next_step
 from relaqs.training.elastic.exchange import ExchangeBrokenError
 from relaqs.training.elastic.lesson import PieceReader

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.planning.example import explained
-from relaqs_engine.planning.layout_choice import (
+from relaqs_engine.planning.aggregate_plan import (
     TimeToEstimate,
     rows_to_wait_for,
     share_to_read,
     time_to_estimate,
 )
+from relaqs_engine.planning.example import explained
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, WholePlan

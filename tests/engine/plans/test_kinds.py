@@ -13,8 +13,8 @@ from relaqs_engine.plans.plan import Mode, OnlinePlan, WholePlan
 import relaqs
 from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
 from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
+from relaqs.queries.jobs import Asked, WholeQueryJob
 from relaqs.queries.start import query_job
-from relaqs.queries.whole import Asked, WholeQueryJob
 from tests.engine.world import World
 
 MOST_FIELDS = 16

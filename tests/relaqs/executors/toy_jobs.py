@@ -15,8 +15,8 @@ from distributed import Status, get_worker
 from relaqs_engine.duck import DatabaseConfig
 
 from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.executor import is_core_wanted
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.jobs.threads import is_core_wanted
 
 LONG_SQL = "SELECT sum(a % 7) AS n FROM range(1_000_000_000_000_000) t(a)"  # takes days, and no memory
 DATABASE = DatabaseConfig(readable=(), memory_limit_bytes=256 << 20)

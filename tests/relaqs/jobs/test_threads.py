@@ -10,14 +10,14 @@ from weakref import WeakSet
 
 import pytest
 
-from relaqs.jobs import threads
-from relaqs.jobs.threads import background_thread, join_all
+from relaqs.jobs import executor
+from relaqs.jobs.executor import background_thread, join_all
 
 
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test waits for its own threads, and not for those of others that ran in its process before it."""
-    monkeypatch.setattr(threads, "_MADE", WeakSet())
+    monkeypatch.setattr(executor, "_MADE", WeakSet())
 
 
 @pytest.mark.usefixtures("own_threads")

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.execution import budgets
+from relaqs_engine.execution import state
 from relaqs_tpch.data import ORIGINALS
 
 from relaqs import RelaqsError
 from relaqs.opening import connect
-from relaqs.queries.checkpoint import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, query_identity
-from relaqs.queries.folded import SavedState
+from relaqs.queries.jobs import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, SavedState, query_identity
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
@@ -108,7 +107,7 @@ def test_a_query_goes_on_where_it_was_and_ends_exact(
 def test_it_goes_on_from_a_mini_batch_without_an_estimate_too(
     db: Session, tpch_oracle: Oracle, tmp_path: Path, turnstile: Turnstile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budgets, "FEW_STATE_ROWS", 0)
+    monkeypatch.setattr(state, "FEW_STATE_ROWS", 0)
     path = tmp_path / "kept.arrow"
     before = stopped_half_way(db, PAIRS, path, turnstile)
     again = start(db, PAIRS, path)
@@ -170,9 +169,9 @@ def test_a_query_survives_the_death_of_its_process(
 ) -> None:
     path = tmp_path / "kept.arrow"
     program = f"""
-import relaqs.queries.checkpoint, sys, threading
-relaqs.queries.checkpoint.SECONDS_BETWEEN = 0.0
-relaqs.queries.checkpoint.LARGEST_SHARE = 1.0
+import relaqs.queries.jobs, sys, threading
+relaqs.queries.jobs.SECONDS_BETWEEN = 0.0
+relaqs.queries.jobs.LARGEST_SHARE = 1.0
 from relaqs.opening import connect
 from relaqs.queries.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)
@@ -246,7 +245,7 @@ def test_a_file_of_an_older_version_is_as_none(db: Session, tmp_path: Path) -> N
 def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
     path, draws = tmp_path / "kept.arrow", random.Random(7)
     checkpoint = Checkpoint(path, "q")
-    checkpoint.save(state(pa.table({"k0": list(range(50))})), 5.0)
+    checkpoint.save(saved(pa.table({"k0": list(range(50))})), 5.0)
     kept = path.read_bytes()
     for _ in range(500):
         damaged = bytearray(kept)
@@ -268,7 +267,7 @@ def test_a_folder_that_is_not_there_is_refused(db: Session, tmp_path: Path) -> N
         start(db, FLAGS, tmp_path / "nowhere" / "kept.arrow")
 
 
-def state(rows: pa.Table) -> SavedState:
+def saved(rows: pa.Table) -> SavedState:
     return SavedState(3, rows, np.arange(4))
 
 
@@ -278,7 +277,7 @@ def test_a_state_is_kept_at_most_every_few_seconds(tmp_path: Path) -> None:
     assert not checkpoint.is_due()
     now += SECONDS_BETWEEN
     assert checkpoint.is_due()
-    checkpoint.save(state(pa.table({"k0": [1, 2]})), 5.0)
+    checkpoint.save(saved(pa.table({"k0": [1, 2]})), 5.0)
     assert not checkpoint.is_due()
     kept = checkpoint.load()
     assert kept is not None
@@ -290,7 +289,7 @@ def test_a_state_is_kept_at_most_every_few_seconds(tmp_path: Path) -> None:
 
 def test_a_state_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "kept.arrow"
-    Checkpoint(path, "q").save(state(pa.table({"k0": ["x" * (LARGEST_BYTES + 1)]})), 1.0)
+    Checkpoint(path, "q").save(saved(pa.table({"k0": ["x" * (LARGEST_BYTES + 1)]})), 1.0)
     assert not path.exists()
 
 

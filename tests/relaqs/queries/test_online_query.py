@@ -15,8 +15,7 @@ import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.progress import StopReason
-from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.online_query import OnlineQuery, QueryTimeoutError
 from relaqs.queries.snapshot import Snapshot
 
 STEPS = 40

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.jobs.threads import core_wanted_by
+from relaqs.jobs.executor import core_wanted_by
 from relaqs.training import Rows, TorchModule
 from relaqs.training.elastic.course import FixedBatch, MiniBatch, Order, first_course
 from relaqs.training.elastic.membership import RankAddress

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from relaqs.jobs.threads import core_wanted_by
+from relaqs.jobs.executor import core_wanted_by
 from relaqs.training.elastic.course import Order
 from relaqs.training.elastic.exchange import SocketExchange
 from relaqs.training.elastic.lesson import Lesson

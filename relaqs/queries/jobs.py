@@ -1,0 +1,367 @@
+"""What the jobs of all queries share, and the job of a query that runs as a whole.
+
+All jobs are asked for the same things (`Asked`), give results as Arrow, and report a fold alike
+(`Reporter`).
+
+| job | a step's tasks | fold | in |
+|---|---|---|---|
+| `WholeQueryJob` | the query itself, one task | its answer | this file |
+| `MergeableQueryJob` | the partial query over files | merged; estimates have error bars | `folded.py` |
+| `RowsQueryJob` | the query over files | rows are appended, up to the LIMIT | `folded.py` |
+| `AroundQueryJob`, `RefinedQueryJob` | those of other jobs | an outer query | `composite.py` |
+| `RowGroupQueryJob`, two more | a sample, then the query | the last is exact | `sampled_then_exact.py` |
+
+Each is in a module that is loaded with the first plan of its kind, so that an exact answer loads no
+estimator.
+
+**Checkpoints.** The state of a folded query can be kept in a file, so that it goes on from there after its
+process died. A file belongs to one query over one state of the data: what it was made for is in it, and
+anything else is not taken. It is written aside and renamed, so a crash leaves the old state or the new
+one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import DUCKDB_VERSION, DatabaseConfig
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
+from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
+
+from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.progress import ResultDelta, cells_of
+from relaqs.queries.options import QueryOptions
+
+MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a query's job is asked for.
+
+    Attributes:
+        database_config: of the database that its tasks run on.
+        request: which intervals.
+        seed: of the order of partitions.
+        batches: so many equal mini-batches, instead of growing ones.
+        watch: the columns whose error counts, None for all.
+        judge: how their cells' errors become one.
+        may_run_whole: whether it may give up after an estimate, where the whole query costs less than more.
+    """
+
+    database_config: DatabaseConfig
+    request: IntervalRequest = field(default_factory=IntervalRequest)
+    seed: int = 0
+    batches: int | None = None
+    watch: tuple[str, ...] | None = None
+    judge: Judge = DEFAULT_JUDGE
+    may_run_whole: bool = False
+
+
+def arrow_of(result: TaskResult) -> pa.Table:
+    assert isinstance(result.value, pa.Table), result
+    return result.value
+
+
+def own_columns(estimate: Estimate) -> pa.Table:
+    """Return the columns of the query, without those of its intervals."""
+    return estimate.table.select(list(range(len(estimate.columns))))
+
+
+class Reporter:
+    """Reports what a query's folds gave.
+
+    watch: the columns that define its error and its progress. judge: what makes one error of theirs.
+    """
+
+    def __init__(self, watch: tuple[str, ...] | None, judge: Judge = DEFAULT_JUDGE) -> None:
+        self._watch = watch
+        self._judge = judge
+        self._moved = ResultDelta()
+        self._quality = math.inf
+
+    def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
+        self._quality = self.error(estimate)
+        return StepReport(
+            step=step.index,
+            quality=self._quality,
+            work_done=estimate.fraction,
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=estimate.is_exact,
+            progress=self.progress(estimate),
+        )
+
+    def report_alone(self, step: Step, results: Sequence[TaskResult], fraction: float) -> StepReport:
+        """Report a fold after which no estimate was made: the error is still that of the last one."""
+        return StepReport(
+            step=step.index,
+            quality=self._quality,
+            work_done=fraction,
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=False,
+            progress=math.nan,
+        )
+
+    def error(self, estimate: Estimate) -> float:
+        return estimate.relative_error(self._watch, self._judge)
+
+    def progress(self, estimate: Estimate) -> float:
+        """Return how far the watched cells moved since the last estimate; call it once for each.
+
+        NaN where they are too many to follow, or none, and at the end, which is no estimate. While none is
+        certified, as in answers without error bars, all count.
+        """
+        if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
+            return math.nan
+        cells = cells_of(estimate, self._watch)
+        if not cells.counts.any():
+            cells = replace(cells, counts=np.isfinite(cells.values))
+        return self._moved.update(cells) if cells.counts.any() else math.nan
+
+
+class WholeQueryJob:
+    """Runs the query once, whole, as one task: for queries without a sound approximation."""
+
+    batch_count = 1
+    fractions = (1.0,)
+    gives_up = None
+
+    def __init__(
+        self,
+        id: str,
+        plan: WholePlan,
+        *,
+        database_config: DatabaseConfig,
+        step: int = 0,
+        core_seconds: float = math.inf,
+    ) -> None:
+        """Make a job.
+
+        Args:
+            id: its name.
+            plan: how the query is answered.
+            database_config: of the database that it runs in.
+            step: the index of its only step, where it ends a job that has others before it.
+            core_seconds: what reading its tables is predicted to take; inf: unknown.
+        """
+        self.id = id
+        self._step = step
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._config = database_config
+        self._core_seconds = core_seconds
+        self._is_issued = False
+
+    @property
+    def folded(self) -> int:
+        return 0 if self.latest is None else 1
+
+    def next_step(self) -> Step | None:
+        if self._is_issued:
+            return None
+        self._is_issued = True
+        work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
+        key, cores = TaskKey(self.id, self._step, 0), self._config.threads
+        return Step(self._step, (Task(key, work, cores, whole_seconds=self._core_seconds),))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self.fold_state(step, results)
+        assert self.latest is not None
+        return Reporter(None).report(step, results, self.latest)
+
+    def close(self) -> None:
+        """Do nothing: there is no state."""
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        self.latest = present_exact(self._plan, arrow_of(results[0]))
+        return True
+
+    @property
+    def population_rows(self) -> int:
+        return 0
+
+    def scanned_fraction(self) -> float:
+        return 1.0
+
+    def source(self) -> pa.Table:
+        assert self.latest is not None  # one step, which is the first of all parts'
+        return own_columns(self.latest)
+
+
+FORMAT = 2  # 2: a checksum before the state
+SECONDS_BETWEEN = 2.0
+LARGEST_BYTES = 64 << 20  # of partial rows: a larger state is not kept, reading again is about as fast
+LARGEST_SHARE = 0.05  # of a query's time that may go into keeping its state
+_KEY = b"relaqs"
+_MAGIC = b"relaqs checkpoint 2\n"
+_MAGIC_BEFORE = b"ARROW1"  # of format 1, without a checksum
+_BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the state, in the file
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """Where a job stands. folded: mini-batches in it. rows: its partial rows. block_rows: shape (blocks,)."""
+
+    folded: int
+    rows: pa.Table
+    block_rows: NDArray[np.int64]
+
+
+class ResumableJob(ABC):
+    """A job whose state can be kept in a file, so that another process goes on from it."""
+
+    @abstractmethod
+    def saved(self) -> SavedState | None:
+        """Return what `restore` goes on from; None before the first mini-batch and after the last."""
+
+    @abstractmethod
+    def restore(self, saved: SavedState) -> None:
+        """Go on from a state that a job of the same query over the same data saved. Only at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a checkpoint holds. elapsed_seconds: that the query had run."""
+
+    state: SavedState
+    elapsed_seconds: float
+
+
+class Checkpoint:
+    """Keeps the state of one query. identity: of the query and its data, see `query_identity`.
+
+    clock: in seconds. Used by one thread at a time.
+    """
+
+    def __init__(self, path: Path, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._identity = identity
+        self._clock = clock
+        self._due_seconds = clock() + SECONDS_BETWEEN
+
+    def load(self) -> Resumed | None:
+        """Return what was kept; None where nothing was, or it is of another query, data or version.
+
+        A damaged file is not taken either, and a warning names it.
+        """
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return None
+        if content.startswith(_MAGIC_BEFORE):
+            return None
+        if content[:_BEGIN] != _MAGIC + hashlib.sha256(content[_BEGIN:]).digest():
+            warnings.warn(f"{self._path} is a damaged checkpoint; the query begins anew", stacklevel=2)
+            return None
+        with pa.ipc.open_file(content[_BEGIN:]) as reader:
+            rows = reader.read_all()
+        entries = json.loads(rows.schema.metadata[_KEY])
+        if entries.get("format") != FORMAT or entries.get("identity") != self._identity:
+            return None
+        state = SavedState(
+            entries["folded"],
+            rows.replace_schema_metadata(None),
+            np.array(entries["block_rows"], dtype=np.int64),
+        )
+        return Resumed(state, entries["elapsed_seconds"])
+
+    def is_due(self) -> bool:
+        return self._clock() >= self._due_seconds
+
+    def save(self, state: SavedState | None, elapsed_seconds: float) -> None:
+        """Keep the state, unless there is none, it is too large, or the disk does not take it."""
+        if state is None or state.rows.nbytes > LARGEST_BYTES:
+            return
+        started = self._clock()
+        entries = {
+            "format": FORMAT,
+            "identity": self._identity,
+            "folded": state.folded,
+            "block_rows": state.block_rows.tolist(),
+            "elapsed_seconds": elapsed_seconds,
+        }
+        rows = state.rows.replace_schema_metadata({_KEY: json.dumps(entries).encode()})
+        draft = self._path.with_name(f".{self._path.name}-{os.getpid()}")
+        try:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, rows.schema) as writer:
+                writer.write_table(rows)
+            kept = sink.getvalue()
+            with draft.open("wb") as file:
+                file.writelines((_MAGIC, hashlib.sha256(kept).digest(), kept))
+            draft.replace(self._path)
+        except OSError:
+            draft.unlink(missing_ok=True)  # a query is not to fail because it cannot be saved
+        took = self._clock() - started
+        self._due_seconds = self._clock() + max(SECONDS_BETWEEN, took / LARGEST_SHARE)
+
+
+class Keeper:
+    """Keeps a job's state in a checkpoint while it runs; does nothing where there is no state or no file."""
+
+    def __init__(self, job: ResumableJob | None, checkpoint: Checkpoint | None) -> None:
+        self._job = job
+        self._checkpoint = checkpoint
+
+    @classmethod
+    def of(
+        cls, job: Job, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, path: str | Path | None
+    ) -> Keeper:
+        """Return the keeper of a job's state. Raises RelaqsError if the file's folder is not there."""
+        if path is None:
+            return cls(None, None)
+        if not isinstance(job, ResumableJob):
+            return cls(None, None)
+        identity = query_identity(plan, catalog, options.seed, options.batches)
+        return cls(job, Checkpoint(checked_path(path), identity))
+
+    def resume(self) -> float:
+        """Let the job go on from what was kept; return the seconds that it had run."""
+        if self._checkpoint is None or self._job is None or (kept := self._checkpoint.load()) is None:
+            return 0.0
+        self._job.restore(kept.state)
+        return kept.elapsed_seconds
+
+    def keep_if_due(self, elapsed_seconds: float) -> None:
+        if self._checkpoint is not None and self._checkpoint.is_due():
+            self.keep(elapsed_seconds)
+
+    def keep(self, elapsed_seconds: float) -> None:
+        if self._checkpoint is not None and self._job is not None:
+            with contextlib.suppress(RelaqsError):  # a query is not to fail because it cannot be saved
+                self._checkpoint.save(self._job.saved(), elapsed_seconds)
+
+
+def query_identity(plan: OnlinePlan, catalog: Catalog, seed: int, batches: int | None) -> str:
+    """Return what tells a query over this state of its data from any other.
+
+    The files of static tables are in the plan, in folders whose names are drawn anew at each write.
+    """
+    streams = sorted({stream.table for stream in plan.streams})
+    files = [(name, [each.contents for each in catalog.table(name).partitions]) for name in streams]
+    what = (replace(plan, sql=""), files, seed, batches, DUCKDB_VERSION)
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return the path. Raises RelaqsError if its folder is not there."""
+    chosen = Path(path)
+    if not chosen.parent.is_dir():
+        raise RelaqsError(f"there is no folder {chosen.parent} to keep a checkpoint in; make it first")
+    return chosen
