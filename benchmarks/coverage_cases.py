@@ -10,7 +10,7 @@ from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_tpch import query as tpch_query
 
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 
 PARTITIONS = 100
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs import Session, Snapshot, connect
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 from relaqs.prediction.ahead import Course, Seen, expected
 
 TARGETS = (0.2, 0.1, 0.05, 0.02, 0.01)

@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relaqs
-from relaqs.cli.progress import progress_bar
+from relaqs.cli.reading import progress_bar
 from relaqs.queries import tables
 
 SUM = "SELECT count(*) AS n, sum(fare) AS fare FROM trips"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

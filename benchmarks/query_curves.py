@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relaqs_tpch import generate
 from relaqs_tpch.data import ORIGINALS
 
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 from relaqs.progress import Cells, ResultDelta
 
 FloatArray = NDArray[np.float64]

@@ -11,7 +11,7 @@ from relaqs_tpch import generate
 
 from benchmarks.live import LiveJob
 from benchmarks.record import DATA
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.training import (

@@ -20,7 +20,7 @@ from hypothesis import settings
 from relaqs_tpch import generate
 from relaqs_tpch.data import ORIGINALS
 
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 from relaqs.executors.duck_process import QueryWork
 from tests.made_once import made_once
 from tests.store_server import StoreServer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
-from relaqs.cli.watching import watch, watching_options
+from relaqs.cli.serve import watch, watching_options
 
 if TYPE_CHECKING:
     from relaqs.queries.snapshot import ConfidenceFor, Interval

@@ -26,19 +26,19 @@ from relaqs.plugins import PluginError, Plugins
 # Our own commands → the module and the name in it, and what `relaqs --help` says of each without loading it.
 COMMANDS = {
     "sql": ("relaqs.cli.sql:sql", "Answer a SELECT: a first estimate at once, then better ones."),
-    "shell": ("relaqs.cli.shell:shell", "Ask one question after another at a prompt."),
-    "tables": ("relaqs.cli.tables:tables", "List the tables and their columns."),
+    "shell": ("relaqs.cli.sql:shell", "Ask one question after another at a prompt."),
+    "tables": ("relaqs.cli.explain:tables", "List the tables and their columns."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
-    "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
+    "advise": ("relaqs.cli.explain:advise", "Name the layouts that would help a SELECT."),
     "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),
-    "append": ("relaqs.cli.append:append", "Add rows to a table that was laid out."),
-    "compact": ("relaqs.cli.append:compact", "Make one file of the many that appends leave."),
+    "append": ("relaqs.cli.data:append", "Add rows to a table that was laid out."),
+    "compact": ("relaqs.cli.data:compact", "Make one file of the many that appends leave."),
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
     "serve": ("relaqs.cli.serve:serve", "Answer many users over the protocol of Postgres."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "doctor": ("relaqs.cli.doctor:doctor", "Look at the installation and the machine, and measure both."),
-    "sample": ("relaqs.cli.sample:sample", "Make tables to try things with."),
+    "sample": ("relaqs.cli.data:sample", "Make tables to try things with."),
     "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
 }
 SECTIONS = {  # of the help, in this order; what is in none comes last

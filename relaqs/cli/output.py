@@ -1,14 +1,6 @@
 """How snapshots leave the program: a table or Markdown for people; JSON lines, CSV or Parquet for programs.
 
-JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
-objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates
-are ISO 8601, decimals numbers, bytes hex; NULL, NaN and infinity are null, so `error` is null until something
-is certified. SQL from a file or from standard input may be several statements: `statement` is the number
-of each, from 1. Tables and CSV of several have an empty line between them.
-CSV: the rows of the last snapshot under one header, without intervals if it is exact; or of each, which then
-begin with its number and the share of rows read. NULL is an empty field.
-Parquet: the last snapshot's rows with their intervals. The file's metadata has `relaqs`, a JSON object with
-the answer's error and share of rows read.
+They go to standard output, or to a file that is there in full or not at all (`text_into`).
 """
 
 from __future__ import annotations
@@ -17,6 +9,7 @@ import csv
 import datetime
 import json
 import math
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,19 +17,72 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from decimal import Decimal
 from itertools import chain, count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import pyarrow as pa
 from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.errors import UnsupportedError
 
-from relaqs.cli.destination import bytes_into, text_into
+from relaqs.arguments import ArgumentError
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.rounding import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+STANDARD_OUTPUT = "-"
+_SUFFIXES = {".parquet": "parquet", ".md": "markdown", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+def format_by_name(path: str | None) -> str:
+    """Return the format that a file's name stands for, "table" where it says nothing.
+
+    >>> format_by_name("late.parquet"), format_by_name("late.txt")
+    ('parquet', 'table')
+    """
+    return _SUFFIXES.get(Path(path or "").suffix.lower(), "table")
+
+
+@contextmanager
+def text_into(path: str | None) -> Iterator[TextIO]:
+    """Yield a file to write text to. None and "-" are standard output."""
+    if path is None or path == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    with _finished(Path(path)) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+@contextmanager
+def bytes_into(path: str | None) -> Iterator[BinaryIO]:
+    """Yield a file to write bytes to. None and "-" are standard output."""
+    if path is None or path == STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        return
+    with _finished(Path(path)) as draft, draft.open("wb") as file:
+        yield file
+
+
+@contextmanager
+def _finished(path: Path) -> Iterator[Path]:
+    """Yield a draft that takes the file's place when the block ends well, and is removed when it does not."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe is written as it is
+        yield path
+        return
+    if not path.parent.is_dir():
+        raise ArgumentError(
+            f"there is no folder {path.parent} to write {path.name} into; make it, or name another"
+        )
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
 
 LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else
 FORMATS = ("table", "jsonl", "csv", "markdown", "parquet")
@@ -154,9 +200,9 @@ def as_text(snapshot: Snapshot, file: TextIO) -> str:
 
 
 def _as_markdown(snapshot: Snapshot, file: TextIO) -> str:
-    from relaqs.rendering.markdown import render
+    from relaqs.rendering.terminal import markdown_of
 
-    return render(snapshot).rstrip("\n")
+    return markdown_of(snapshot).rstrip("\n")
 
 
 def json_line(snapshot: Snapshot, number: int | None = None) -> str:

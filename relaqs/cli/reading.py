@@ -1,7 +1,7 @@
-"""What a terminal shows while files are read and there is no answer yet, and how ctrl-C ends that.
+"""What a terminal shows while there is no answer yet, and how ctrl-C ends that.
 
-On a pipe nothing is shown. The share of a text file that was read follows from what the system counts for
-this process. DuckDB has a figure of its own, which stays far behind where a query groups rows.
+Commands that take a while have a progress bar on standard error, where a person watches. While files are
+read for a first answer, a line says how far that is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.plain import PlainTable
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import Layout
@@ -26,6 +28,20 @@ if TYPE_CHECKING:
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.snapshot import Snapshot
     from relaqs.session import Session
+
+
+@contextmanager
+def progress_bar(*, is_measured: bool = True) -> Iterator[Callable[[float, str], None]]:
+    """Yield a function that shows which share of the whole, in 0..1, is done, and what is being done.
+
+    is_measured: whether the share is known. If not, the bar shows only that something is done.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0 if is_measured else None)
+        yield lambda share, doing: bar.update(task, description=doing, completed=share)
+
 
 _QUIET_SECONDS = 0.5  # what takes less time needs no bar
 _REDRAW_SECONDS = 0.1
@@ -88,7 +104,6 @@ def _draw(doing: str, byte_count: int, ended: threading.Event) -> None:
     begun = _bytes_read()
     if ended.wait(_QUIET_SECONDS):
         return
-    from relaqs.cli.progress import progress_bar  # a quick answer needs no bar
 
     with progress_bar(is_measured=byte_count > 0 and begun is not None) as show:
         while not ended.wait(_REDRAW_SECONDS):

@@ -1,14 +1,23 @@
-"""`relaqs sql`: run queries online and print their snapshots."""
+"""`relaqs sql` and `relaqs shell`: queries run online, from words, a file or a prompt.
+
+SQL comes from the command line, from a file or from standard input (`script_statements`). Errors say where
+in it they are. Each snapshot is printed as it comes, see `output.py`. The prompt itself is `prompt.py`,
+which is loaded when there is one.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from relaqs_engine.errors import ExpressionError, RelaqsError, SqlError
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 
+from relaqs.arguments import ArgumentError
 from relaqs.cli.parameters import (
     SqlCommand,
     cluster_option,
@@ -19,13 +28,53 @@ from relaqs.cli.parameters import (
     timezone_option,
     tls_options,
 )
-from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
 
 if TYPE_CHECKING:
     from relaqs_engine.execution.estimate import Weighting
+    from relaqs_engine.sql.read import Statement
 
     from relaqs.queries.options import Fallback
     from relaqs.queries.snapshot import ConfidenceFor, Interval
+
+STANDARD_INPUT = "-"
+
+
+def script_text(path: str) -> str:
+    """Return the text of a file, or of standard input where the path is "-"."""
+    try:
+        if path == STANDARD_INPUT:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SqlError(f"{_named(path)} is no text in UTF-8 ({error.reason}); save it as such") from error
+
+
+def script_statements(path: str) -> tuple[Statement, ...]:
+    """Return the statements of a file or of standard input. Raises SqlError where there is none."""
+    from relaqs_engine.sql.read import statements_of
+
+    found = statements_of(script_text(path))
+    if not found:
+        raise SqlError(f"{_named(path)} has no statement; give at least one SELECT")
+    return found
+
+
+@contextmanager
+def saying_which(statement: Statement, number: int, count: int) -> Iterator[None]:
+    """Let errors of a statement say which it is, and where in the whole text. number: from 1."""
+    which = f"statement {number} of {count}, which begins at line {statement.line}: " if count > 1 else ""
+    try:
+        yield
+    except (SqlError, ExpressionError) as error:
+        raise statement.placed(error, which) from error
+    except ArgumentError:  # an option is wrong, whatever the statement
+        raise
+    except RelaqsError as error:
+        raise RelaqsError(f"{which}{error}") from error
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == STANDARD_INPUT else path
 
 
 @click.command("sql", cls=SqlCommand)
@@ -143,8 +192,7 @@ def sql(
     With - in the place of SELECT, SQL is read from standard input. Several SELECTs of a file or of standard
     input are answered one after another. The first that fails ends the run.
     """
-    from relaqs.cli.destination import STANDARD_OUTPUT, format_by_name
-    from relaqs.cli.output import output_to
+    from relaqs.cli.output import STANDARD_OUTPUT, format_by_name, output_to
     from relaqs.cli.reading import opening_shown, shown_until_first
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
@@ -208,3 +256,31 @@ def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
         )
     if not is_file and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal; give --output FILE")
+
+
+@click.command("shell")
+@data_option
+@cluster_option
+@tls_options
+@timezone_option
+def shell(data: Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
+    """Answer SELECTs at a prompt. Each sharpens on screen until it is exact.
+
+    A semicolon ends a SELECT, which may have several lines. Ctrl-C stops a SELECT that runs, with its last
+    estimate on screen. Ctrl-D leaves. .help lists the commands of the prompt.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(
+            "a prompt needs a terminal; give --file FILE or - to `relaqs sql` to run SQL from elsewhere"
+        )
+    from relaqs.cli.prompt import Prompt
+    from relaqs.cli.reading import opening_shown
+    from relaqs.opening import connect
+
+    with opening_shown(data):
+        session = connect(
+            data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS, timezone=timezone
+        )
+    with session:
+        click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")
+        Prompt(session).run()

@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from relaqs.dbapi.connection import Connection, connect
-from relaqs.dbapi.constructors import (
+from relaqs.dbapi.connection import Connection, Cursor, connect
+from relaqs.dbapi.pep249 import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
     Binary,
-    Date,
-    DateFromTicks,
-    Time,
-    TimeFromTicks,
-    Timestamp,
-    TimestampFromTicks,
-)
-from relaqs.dbapi.cursor import Cursor
-from relaqs.dbapi.errors import (
     DatabaseError,
     DataError,
+    Date,
+    DateFromTicks,
     Error,
     IntegrityError,
     InterfaceError,
@@ -37,9 +35,12 @@ from relaqs.dbapi.errors import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
     Warning,
 )
-from relaqs.dbapi.types import BINARY, DATETIME, NUMBER, ROWID, STRING
 
 __all__ = [
     "BINARY",

@@ -1,17 +1,24 @@
-"""Connection: a session as PEP 249 has it. What its cursors start with stands here."""
+"""Connection and cursor: a session as PEP 249 has it.
+
+What the cursors of a connection start with stands in the connection. A cursor has one question at a time,
+and the rows of its answer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import pyarrow as pa
+from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.binder import Parameters
 
-from relaqs.arguments import relative_error, seconds_in
-from relaqs.dbapi.cursor import Cursor
-from relaqs.dbapi.errors import (
+from relaqs.arguments import is_whole, relative_error, seconds_in
+from relaqs.dbapi.pep249 import (
     DatabaseError,
     DataError,
     Error,
@@ -23,9 +30,202 @@ from relaqs.dbapi.errors import (
     ProgrammingError,
     Warning,
     as_database_errors,
+    type_name,
 )
 from relaqs.opening import connect as open_session
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
+
+if TYPE_CHECKING:
+    from relaqs.session import Session
+
+_AT_ONCE_ROWS = 4096  # so many become Python's values together
+
+FetchedRow: TypeAlias = tuple[Any, ...]
+ColumnDescription: TypeAlias = tuple[str, str, None, None, int | None, int | None, None]
+
+
+class CursorMaker(Protocol):
+    """What a cursor asks of its connection."""
+
+    @property
+    def session(self) -> Session: ...
+    @property
+    def target(self) -> float | None: ...
+    @property
+    def within(self) -> float | None: ...
+    @property
+    def intervals(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+
+
+class Cursor:
+    """Answers one SELECT after another, and gives the rows. An iterator and a context manager.
+
+    Attributes:
+        connection: where it asks.
+        arraysize: how many rows `fetchmany` returns where it is not told.
+        intervals: whether rows have `x_low`, `x_high` and `x_certified` for each approximate column `x`.
+        description: name, type, size, size, precision, scale and nullability of each column, as PEP 249 has
+            them. The type is DuckDB's name of it. None before the first `execute`.
+        rowcount: how many rows the answer has, -1 before the first `execute`.
+
+    >>> import duckdb, relaqs, relaqs.dbapi
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> cursor = relaqs.dbapi.connect("data", threads=1).cursor()
+    >>> cursor.target = "5%"
+    >>> cursor.execute("SELECT avg(x) AS mean FROM numbers").snapshot.error <= 0.05
+    True
+    """
+
+    def __init__(self, connection: CursorMaker) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self.intervals = connection.intervals
+        self.description: list[ColumnDescription] | None = None
+        self.rowcount = -1
+        self._target = connection.target
+        self._within = connection.within
+        self._snapshot: Snapshot | None = None
+        self._rows: Iterator[FetchedRow] | None = None
+        self._is_closed = False
+
+    @property
+    def target(self) -> float | None:
+        """The relative error that is good enough, such as 0.05 or "5%"; None for exact answers."""
+        return self._target
+
+    @target.setter
+    def target(self, target: float | str | None) -> None:
+        with as_database_errors():
+            self._target = relative_error(target)
+
+    @property
+    def within(self) -> float | None:
+        """The seconds after which the best answer so far is returned, such as 2 or "500ms"; or None."""
+        return self._within
+
+    @within.setter
+    def within(self, within: float | str | None) -> None:
+        with as_database_errors():
+            self._within = None if within is None else seconds_in("within", within)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The whole answer, with its intervals and its error. None before the first `execute`."""
+        return self._snapshot
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
+        """Answer one SELECT, and return the cursor.
+
+        Args:
+            operation: the SELECT.
+            parameters: values for `?` as a list, for `$name` as a dictionary; never read as SQL.
+
+        Raises:
+            ProgrammingError: the SQL is wrong.
+            NotSupportedError: the query is refused.
+            OperationalError: it failed, or there was no answer within the time.
+        """
+        self._check_open()
+        self._forget()
+        with as_database_errors(), self._started(operation, parameters) as query:
+            self._take(query.result(until=self._target))
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> None:
+        """Raise NotSupportedError: PEP 249 has this for writing, and nothing can be written."""
+        raise NotSupportedError(
+            "executemany is for writing, and nothing can be written here; call execute once for each SELECT"
+        )
+
+    def fetchone(self) -> FetchedRow | None:
+        """Return the next row, or None after the last."""
+        return next(self._left(), None)
+
+    def fetchmany(self, size: int | None = None) -> list[FetchedRow]:
+        """Return the next `size` rows, or `arraysize` of them; fewer at the end.
+
+        Raises:
+            ProgrammingError: the size is no whole number from 0 on.
+        """
+        name, most = ("arraysize", self.arraysize) if size is None else ("size", size)
+        if not is_whole(most) or most < 0:
+            raise ProgrammingError(f"{name} is {most!r}; it must be a whole number from 0 on")
+        return list(islice(self._left(), most))
+
+    def fetchall(self) -> list[FetchedRow]:
+        """Return all rows that were not fetched yet."""
+        return list(self._left())
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """Do nothing: values need no sizes."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing: columns need no sizes."""
+
+    def close(self) -> None:
+        """Let the rows go; the snapshot stays. The second call does nothing."""
+        self._rows = None
+        self._is_closed = True
+
+    def _started(self, operation: str, parameters: Parameters | None) -> OnlineQuery:
+        return self.connection.session.online_sql(
+            operation, params=parameters or None, target=self._target, timeout=self._within
+        )
+
+    def _take(self, snapshot: Snapshot) -> None:
+        table = snapshot.table if self.intervals else snapshot.estimate
+        self._snapshot = snapshot
+        self._rows = _rows_of(table)
+        self.rowcount = table.num_rows
+        self.description = [_described(field) for field in table.schema]
+
+    def _forget(self) -> None:
+        self._snapshot = self._rows = self.description = None
+        self.rowcount = -1
+
+    def _left(self) -> Iterator[FetchedRow]:
+        self._check_open()
+        if self._rows is None:
+            raise InterfaceError("there is no answer to fetch rows of; call execute first")
+        return self._rows
+
+    def _check_open(self) -> None:
+        if self._is_closed or self.connection.is_closed:
+            what = "cursor" if self._is_closed else "connection"
+            raise InterfaceError(f"the {what} is closed; make another")
+
+    def __iter__(self) -> Cursor:
+        return self
+
+    def __next__(self) -> FetchedRow:
+        return next(self._left())
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _rows_of(table: pa.Table) -> Iterator[FetchedRow]:
+    for start in range(0, table.num_rows, _AT_ONCE_ROWS):
+        some = table.slice(start, _AT_ONCE_ROWS)
+        yield from zip(*map(python_values, some.columns), strict=True)
+
+
+def _described(field: pa.Field) -> ColumnDescription:
+    is_decimal = pa.types.is_decimal(field.type)
+    precision, scale = (field.type.precision, field.type.scale) if is_decimal else (None, None)
+    return (field.name, type_name(field.type), None, None, precision, scale, None)
 
 
 class Connection:

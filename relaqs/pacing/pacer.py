@@ -7,8 +7,7 @@ from typing import Any, SupportsFloat
 from relaqs.arguments import ArgumentError, check_loss
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.runner import RunningJobs
-from relaqs.pacing.paced_job import Reported
-from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop, current_loop
+from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop, Reported, current_loop
 from relaqs.sharing.view import Kind
 
 

@@ -14,8 +14,7 @@ from relaqs_engine.arrow_arrays import doubles
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.runner import RunningJobs
-from relaqs.pacing.paced_job import Reported
-from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop
+from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop, Reported
 from relaqs.progress import Cells, ResultDelta
 from relaqs.sharing.view import Kind
 

@@ -1,10 +1,6 @@
-"""A snapshot on a terminal: a table, margins dimmed, each interval a bar on its column's common scale.
+"""A snapshot as text: on a terminal, and as Markdown for a report, a pull request, a message.
 
-A wide answer is folded into blocks that fit the width, with the exact columns repeated in each; a number
-is never cut. Without colours nothing is lost, and where only ASCII can be shown the signs are spelled in
-it. rich is loaded for a terminal, and to measure letters beyond ASCII. An answer on a pipe does without.
-
-The jobs that share some cores as a table for terminals: what each gets, uses, and how good it is.
+On a terminal it is a table. Margins are dimmed, and each interval is a bar on its column's common scale.
 """
 
 from __future__ import annotations
@@ -23,6 +19,37 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from relaqs.jobs.job import ClusterStatus, JobStatus
+
+
+def markdown_of(snapshot: DrawableAnswer) -> str:
+    """Return a table with all rows, its margins beside the values, the heading above and notes below."""
+    view = view_of(snapshot, max_rows=max(1, len(snapshot)))
+    rules = ["---:" if column.is_number else "---" for column in view.columns]
+    cells = [[_cell(cell) for cell in column.cells] for column in view.columns]
+    lines = [f"*{_plain(view.heading)}*", "", _line(list(map(_header, view.columns))), _line(rules)]
+    lines += [_line(row) for row in zip(*cells, strict=True)]
+    lines += [line for note in view.notes for line in ("", _plain(note))]
+    return "\n".join(lines) + "\n"
+
+
+def _header(column: Column) -> str:
+    return _plain(column.name)
+
+
+def _cell(cell: Shown) -> str:
+    return _plain(" ".join(filter(None, (cell.value, cell.margin, cell.mark))))
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """Return the text with a backslash before what Markdown would read as more than text."""
+    for sign in "\\|*_`[]<>":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("\n", " ")
+
 
 Line = tuple[tuple[str, str], ...]
 """Pieces of text, each with rich's name of its style, or ""."""

@@ -1,21 +1,119 @@
-"""The dialect: what SQLAlchemy asks of a database, answered by `relaqs.dbapi` and the session's tables."""
+"""The dialect: what SQLAlchemy asks of a database, answered by `relaqs.dbapi` and the session's tables.
+
+SQLAlchemy's expressions become DuckDB's SQL, as PostgreSQL's but where the two differ. Columns of tables
+get SQLAlchemy's types.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 from relaqs_engine.duck import quote_name
-from sqlalchemy import event, pool, util
+from sqlalchemy import event, pool, types, util
+from sqlalchemy.dialects.postgresql import INTERVAL
+from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer, PGTypeCompiler
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import ArgumentError, NoSuchTableError
+from sqlalchemy.sql import elements
+from sqlalchemy.types import TypeEngine
 
 import relaqs.dbapi
-from relaqs.sqlalchemy.column_types import column_type
-from relaqs.sqlalchemy.compiling import QueryCompiler, Quotes, TypeCompiler
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_TYPES: dict[str, types.TypeEngine[Any]] = {
+    "BOOLEAN": types.Boolean(),
+    "TINYINT": types.SmallInteger(),
+    "UTINYINT": types.SmallInteger(),
+    "SMALLINT": types.SmallInteger(),
+    "USMALLINT": types.Integer(),
+    "INTEGER": types.Integer(),
+    "UINTEGER": types.BigInteger(),
+    "BIGINT": types.BigInteger(),
+    "UBIGINT": types.Numeric(20, 0),
+    "HUGEINT": types.Numeric(38, 0),
+    "FLOAT": types.REAL(),
+    "DOUBLE": types.Float(53),
+    "VARCHAR": types.String(),
+    "UUID": types.String(),
+    "BLOB": types.LargeBinary(),
+    "DATE": types.Date(),
+    "TIME": types.Time(),
+    "TIMESTAMP": types.DateTime(),
+    "TIMESTAMP_S": types.DateTime(),
+    "TIMESTAMP_MS": types.DateTime(),
+    "TIMESTAMP_NS": types.DateTime(),
+    "TIMESTAMP WITH TIME ZONE": types.DateTime(timezone=True),
+    "INTERVAL": INTERVAL(),
+}
+
+
+def column_type(name: str) -> types.TypeEngine[Any]:
+    """Return SQLAlchemy's type for DuckDB's name of one, NullType where it has none.
+
+    >>> column_type("DECIMAL(10,2)"), column_type("BIGINT[]")
+    (Numeric(precision=10, scale=2), ARRAY(BigInteger()))
+    """
+    if name.endswith("[]"):
+        return types.ARRAY(column_type(name.removesuffix("[]")))
+    if decimal := _DECIMAL.fullmatch(name):
+        return types.Numeric(int(decimal[1]), int(decimal[2]))
+    if name.startswith("ENUM("):
+        return types.String()
+    return _TYPES.get(name, types.NullType())
+
+
+_DUCKDBS_OWN = {
+    *("describe", "lambda", "lateral", "pivot", "pivot_longer", "pivot_wider", "qualify", "show"),
+    *("summarize", "unpivot", "anti", "asof", "at", "by", "columns", "glob", "map", "positional", "semi"),
+}  # words that DuckDB reserves and PostgreSQL does not
+
+
+class QueryCompiler(PGCompiler):
+    """Makes SELECTs. PostgreSQL's `~` finds a pattern anywhere, and DuckDB's matches the whole text."""
+
+    def visit_regexp_match_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **kw: Any
+    ) -> str:
+        flags = binary.modifiers["flags"] if binary.modifiers else None
+        values = [binary.left, binary.right, *([] if flags is None else [elements.literal(flags)])]
+        return f"regexp_matches({', '.join(self.process(value, **kw) for value in values)})"
+
+    def visit_not_regexp_match_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **kw: Any
+    ) -> str:
+        return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
+
+    def visit_bitwise_xor_op_binary(
+        self, binary: elements.BinaryExpression[Any], operator: Any, **kw: Any
+    ) -> str:
+        return f"xor({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
+
+
+class TypeCompiler(PGTypeCompiler):
+    """Names types. DuckDB's FLOAT has 4 bytes, and its DECIMAL without digits rounds to three places."""
+
+    def visit_FLOAT(self, type_: TypeEngine[Any], **kw: Any) -> str:  # noqa: N802
+        return "DOUBLE"
+
+    def visit_NUMERIC(self, type_: Any, **kw: Any) -> str:  # noqa: N802
+        if type_.precision is None:
+            return "DOUBLE"
+        return f"DECIMAL({type_.precision}, {type_.scale or 0})"
+
+    def visit_DECIMAL(self, type_: Any, **kw: Any) -> str:  # noqa: N802
+        return self.visit_NUMERIC(type_, **kw)
+
+
+class Quotes(PGIdentifierPreparer):
+    """Quotes names that are words of DuckDB's SQL."""
+
+    reserved_words = PGIdentifierPreparer.reserved_words | _DUCKDBS_OWN
+
 
 _OF_A_CONNECTION = ("target", "within", "intervals")
 _OPTIONS = {

@@ -26,7 +26,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import relaqs
-from relaqs.cli import sample as flights
+from relaqs.cli import data as flights
 from tests.docs.pages import ROOT, Block, all_pages, blocks_of
 
 PAGES = {str(page.relative_to(ROOT / "docs")): page for page in all_pages()}

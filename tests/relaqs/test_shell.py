@@ -30,8 +30,7 @@ from rich.console import Console
 
 import relaqs
 from relaqs.cli import program
-from relaqs.cli.completion import SqlCompleter
-from relaqs.cli.prompt import Prompt, kept_history
+from relaqs.cli.prompt import Prompt, SqlCompleter, kept_history
 
 ENTER, CTRL_C, CTRL_D = "\r", "\x03", "\x04"
 # 600 million joined rows: a first estimate comes at once, the last long after it was stopped.

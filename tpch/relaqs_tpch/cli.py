@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.cli.parameters import format_option
-from relaqs.cli.progress import progress_bar
+from relaqs.cli.reading import progress_bar
 from relaqs_tpch.cli_report import report_command
 from relaqs_tpch.cli_run import run_command
 from relaqs_tpch.cli_schedule import schedule_command

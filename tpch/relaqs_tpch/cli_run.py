@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from relaqs.cli.parameters import command_words, format_option
-from relaqs.cli.progress import progress_bar
+from relaqs.cli.reading import progress_bar
 from relaqs.executors.threads import usable_cores
 from relaqs.sharing.view import Kind
 from relaqs_tpch.parameters import algorithms, out_option, query_numbers

@@ -118,7 +118,7 @@ class Milestones:
 
 
 def _make_data(folder: Path, scale: float) -> None:
-    from relaqs.cli.progress import progress_bar
+    from relaqs.cli.reading import progress_bar
     from relaqs_tpch.data import generate
 
     is_new = not folder.exists()

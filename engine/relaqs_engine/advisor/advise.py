@@ -1,22 +1,23 @@
 """Which further layouts would help a query, found by planning over layouts that do not exist.
 
-Nothing is read but the catalog. One table or two at a time are given layouts that they do not have. Then the
-planner's result for the query is compared with its result for the tables as they are.
+1. `JoinColumns`: which columns a query equates or groups by. Another layout could be clustered by them.
+2. `Gauge`: such a layout, with what its manifest would say.
+3. `advise`: the query is planned over each of them. What gets estimates, or gets them sooner, is told.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from relaqs_engine.advisor.imagined import gauges, is_static, table_of, with_further
-from relaqs_engine.advisor.join_columns import JoinColumns, join_columns
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Layout, rows_in_words
+from relaqs_engine.layouts.assignment import HASH_SCHEME
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, Partition, rows_in_words
 from relaqs_engine.planning.aggregate_plan import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import Mode, OnlinePlan
@@ -26,6 +27,206 @@ from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.stores.address import Address
+
+TableColumn = tuple[str, str]  # table and column, as the catalog spells them
+
+
+@dataclass(frozen=True, slots=True)
+class JoinColumns:
+    """The columns that another layout could be clustered by.
+
+    Attributes:
+        equated: pairs that the query holds equal, also of one table with itself.
+        grouped: the keys of GROUP BY.
+    """
+
+    equated: tuple[tuple[TableColumn, TableColumn], ...]
+    grouped: tuple[TableColumn, ...]
+
+    @property
+    def columns(self) -> tuple[TableColumn, ...]:
+        """Return every column found, once, in the order of the query."""
+        found = [column for pair in self.equated for column in pair]
+        return tuple(dict.fromkeys([*found, *self.grouped]))
+
+
+def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
+    """Return the columns that a qualified query equates (by =, or by IN with a subquery) and groups by.
+
+    An alias that means one table here and another there may be resolved to either. So what is found is to be
+    tried out, not relied upon.
+
+    `tables` are those that the query reads.
+    """
+    resolver = _Resolver(tree, tables)
+    pairs = [*_equalities(tree), *_memberships(tree)]
+    equated = [tuple(map(resolver.origin, pair)) for pair in pairs]
+    keys = [key for group in tree.find_all(exp.Group) for key in group.expressions]
+    grouped = [resolver.origin(key) for key in keys if isinstance(key, exp.Column)]
+    return JoinColumns(
+        equated=tuple(dict.fromkeys((a, b) for a, b in equated if a is not None and b is not None)),
+        grouped=tuple(dict.fromkeys(column for column in grouped if column is not None)),
+    )
+
+
+class _Resolver:
+    """Finds the table's column behind a column, through the derived tables that hand it on."""
+
+    def __init__(self, tree: exp.Query, tables: Mapping[str, Layout]) -> None:
+        names = {name.lower(): name for name in tables}
+        self._columns: dict[tuple[str, str], TableColumn] = {}
+        for table in tree.find_all(exp.Table):
+            name = names.get(table.name.lower())
+            for column in tables[name].columns if name is not None else ():
+                self._columns[table.alias_or_name.lower(), column.name.lower()] = (name or "", column.name)
+        self._derived = {
+            node.alias.lower(): node.this
+            for node in tree.find_all(exp.Subquery)
+            if node.alias and isinstance(node.this, exp.Select)
+        }
+
+    def origin(self, column: exp.Column) -> TableColumn | None:
+        """Return the table and its column, None where the column is computed."""
+        for _ in range(len(self._derived) + 1):  # at most once through each
+            alias = column.table.lower()
+            if (found := self._columns.get((alias, column.name.lower()))) is not None:
+                return found
+            derived = self._derived.get(alias)
+            behind = None if derived is None else _output(derived, column.name)
+            if behind is None:
+                return None
+            column = behind
+        return None
+
+
+def _output(select: exp.Select, name: str) -> exp.Column | None:
+    """Return the column that is the output of this name, None where the output is computed."""
+    for item in select.expressions:
+        value = item.unalias()
+        if item.alias_or_name.lower() == name.lower() and isinstance(value, exp.Column):
+            return value
+    return None
+
+
+def _equalities(tree: exp.Query) -> Iterator[tuple[exp.Column, exp.Column]]:
+    for equality in tree.find_all(exp.EQ):
+        left, right = equality.left.unnest(), equality.right.unnest()
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            yield left, right
+
+
+def _memberships(tree: exp.Query) -> Iterator[tuple[exp.Column, exp.Column]]:
+    """Yield both columns of `outer IN (SELECT inner …)`."""
+    for membership in tree.find_all(exp.In):
+        query = membership.args.get("query")
+        select = query.unnest() if query is not None else None
+        if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+            continue
+        outer, inner = membership.this.unnest(), select.expressions[0].unalias()
+        if isinstance(outer, exp.Column) and isinstance(inner, exp.Column):
+            yield outer, inner
+
+
+FEWEST_UNITS_A_PARTITION = 20  # with fewer distinct keys, one partition says little about the others
+DEFAULT_PARTITIONS = 100
+ROWS = "rows"  # names the layout whose sampling units are rows
+
+_NO_PARTITION = Partition((), 0, 0)  # planning counts partitions and never looks into one
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """What layouts must share, beside the key, so that they meet partition by partition."""
+
+    partitions: int
+    seed: int
+    hash_scheme: str
+    hash_probe: str
+
+    @classmethod
+    def of(cls, layout: Layout) -> Gauge:
+        return cls(len(layout.partitions), layout.seed, layout.hash_scheme, layout.hash_probe)
+
+    def rows_of(self, catalog: Catalog, table: str) -> Layout | None:
+        """Return the table as it would be with rows as sampling units, None where it has too few rows."""
+        if catalog.table(table).row_count < FEWEST_UNITS_A_PARTITION * self.partitions:
+            return None
+        return self._layout(catalog, table, ROWS, ())
+
+    def clustered(self, catalog: Catalog, column: TableColumn) -> Layout | None:
+        """Return the table as if clustered by the column, None where it already is, or would be no sample."""
+        table, name = column
+        key = catalog.table(table).column(name)
+        few = key.distinct_count < FEWEST_UNITS_A_PARTITION * self.partitions
+        nulls_fill_a_partition = key.null_count * self.partitions > catalog.table(table).row_count
+        is_there = any(
+            layout.cluster_key == (key.name,) and Gauge.of(layout) == self
+            for layout in layouts_of(catalog, table)
+        )
+        if few or nulls_fill_a_partition or is_there:
+            return None
+        return self._layout(catalog, table, key.name, (key.name,))
+
+    def _layout(self, catalog: Catalog, table: str, wanted: str, cluster_key: tuple[str, ...]) -> Layout:
+        first = catalog.table(table)
+        name = _free_name(f"{table}{LAYOUT_MARK}{wanted.replace('/', '_')}", catalog)
+        return replace(
+            first,
+            table=name,
+            directory=first.directory.with_name(name),
+            kind="sampled",
+            cluster_key=cluster_key,
+            partitions=(_NO_PARTITION,) * self.partitions,
+            seed=self.seed,
+            hash_scheme=self.hash_scheme,
+            hash_probe=self.hash_probe,
+            heavy=None,
+            companions=(),
+        )
+
+
+def is_static(catalog: Catalog, table: str) -> bool:
+    """Return whether no layout of the table is a sample."""
+    return not any(layout.is_sampled for layout in layouts_of(catalog, table))
+
+
+def layouts_of(catalog: Catalog, table: str) -> Iterator[Layout]:
+    """Yield all layouts of a table."""
+    return (layout for layout in catalog.layouts if table_of(layout) == table)
+
+
+def table_of(layout: Layout) -> str:
+    """Return the name that queries use for the table of this layout."""
+    return layout.table.partition(LAYOUT_MARK)[0]
+
+
+def gauges(catalog: Catalog, tables: Collection[str]) -> list[Gauge]:
+    """Return what new layouts could share with existing ones: with the query's, or else with any table's."""
+
+    def of(layouts: Iterable[Layout]) -> list[Gauge]:
+        usable = [layout for layout in layouts if layout.is_sampled and layout.hash_scheme == HASH_SCHEME]
+        largest_first = sorted(usable, key=lambda layout: layout.row_count, reverse=True)
+        return list(dict.fromkeys(map(Gauge.of, largest_first)))
+
+    own = of(layout for layout in catalog.layouts if table_of(layout) in tables)
+    return own or of(catalog.layouts)[:1] or [Gauge(DEFAULT_PARTITIONS, 0, HASH_SCHEME, "")]
+
+
+def with_further(catalog: Catalog, further: Sequence[Layout]) -> Catalog:
+    """Return the catalog with these layouts in the place of all other layouts of their tables."""
+    changed = {table_of(layout) for layout in further}
+    kept = (layout for layout in catalog.layouts if table_of(layout) not in changed)
+    return Catalog((*kept, *further))
+
+
+def _free_name(name: str, catalog: Catalog) -> str:
+    taken = {layout.table.lower() for layout in catalog.layouts}
+    number, free = 1, name
+    while free.lower() in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
 
 FEWEST_ROWS = 10_000  # a table with fewer rows is read whole within milliseconds
 NOTABLE_SHARE = 0.1  # of the query's rows: to wait for that many less is worth a layout

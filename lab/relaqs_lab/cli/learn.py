@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from relaqs_engine.errors import DataError
 
-from relaqs.cli.destination import bytes_into
-from relaqs.cli.progress import progress_bar
+from relaqs.cli.output import bytes_into
+from relaqs.cli.reading import progress_bar
 
 UPDATES = 12
 SEED_MOST, UPDATES_MOST = 999, 1000  # of larger ones the arrivals of lessons and of checks would be the same

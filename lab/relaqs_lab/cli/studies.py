@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, cast, get_args
 import click
 
 from relaqs.cli.parameters import command_words
-from relaqs.cli.progress import progress_bar
+from relaqs.cli.reading import progress_bar
 from relaqs.executors.threads import usable_cores
 from relaqs_lab.cli.policy_tables import console, plain, print_json, tables, title_of
 from relaqs_lab.records import RecordFile, ScheduleRun, circumstances

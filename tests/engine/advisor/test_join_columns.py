@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.advisor.join_columns import JoinColumns, join_columns
+from relaqs_engine.advisor.advise import JoinColumns, join_columns
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from relaqs import dbapi
-from relaqs.sqlalchemy.compiling import Quotes
+from relaqs.sqlalchemy.dialect import Quotes
 from tests.relaqs.doors.questions import QUESTIONS, assert_same, duckdbs_answer
 
 ROOT = Path(__file__).resolve().parents[3]
