@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.plans.plan import IntervalRequest
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 from rich.table import Table
 
 from benchmarks import record, tpch

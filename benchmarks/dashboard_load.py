@@ -25,8 +25,7 @@ from typing import Any
 
 import psutil
 from relaqs_dashboards.dashboard import Dashboard
-from relaqs_dashboards.page_file import write_page
-from relaqs_dashboards.page_list import PageList
+from relaqs_dashboards.pages import PageList, write_page
 from relaqs_dashboards.server import DashboardServer
 from relaqs_dashboards.settings import PageSettings
 

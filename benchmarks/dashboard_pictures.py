@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from relaqs_dashboards.access import Limits
 from relaqs_dashboards.dashboard import Dashboard
-from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.server import DashboardServer
 
 from benchmarks.tpch import warehouse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_tpch.queries import query
+from relaqs_tpch.warehouse import query
 
 from benchmarks.live import Driver, LiveJob
 from relaqs.executors.threads import usable_cores

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from relaqs_tpch.queries import query
+from relaqs_tpch.warehouse import query
 from rich.console import Console
 from rich.table import Table
 

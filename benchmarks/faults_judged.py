@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from relaqs_tpch.answers import difference
-from relaqs_tpch.queries import query
+from relaqs_tpch.exact import difference
+from relaqs_tpch.warehouse import query
 from rich.table import Table
 
 import relaqs

@@ -24,8 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_lab.cli.policy_tables import policy_label, signed
-from relaqs_lab.cli.studies import run_cases
+from relaqs_lab.cli.studies import policy_label, run_cases, signed
 from relaqs_lab.records.comparison import REFERENCE, Figure, compare, seconds_to
 from relaqs_lab.records.schedule_run import REDUCTIONS, ScheduleRun
 from relaqs_lab.simulation.bound import least_mean_seconds, least_weighted_seconds

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relaqs_lab.cli.policy_tables import both_parts
-from relaqs_lab.cli.studies import kept_or_computed
+from relaqs_lab.cli.studies import both_parts, kept_or_computed
 from relaqs_lab.records.comparison import policy_rows
-from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun, relative, share_within
+from relaqs_lab.records.simulated_runs import GANG_MEASURES, GangRun, relative, share_within
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import GangCase, Table2, run_gang_case
 from relaqs_lab.simulation.machines.simulator import Timing

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from relaqs_lab.cli.policy_tables import both_parts
-from relaqs_lab.records.gang_run import relative, wilcoxon_p
+from relaqs_lab.cli.studies import both_parts
+from relaqs_lab.records.simulated_runs import relative, wilcoxon_p
 from relaqs_lab.simulation.machines.gang_study import Table2
 from relaqs_lab.simulation.machines.table2 import ONES_LESS_THAN, PUBLISHED
 from rich.box import SIMPLE_HEAD

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.cli.studies import both_parts
 from relaqs_lab.records.comparison import policy_rows
-from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun
+from relaqs_lab.records.simulated_runs import GANG_MEASURES, GangRun
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import KnownPasses, Table2
 from relaqs_lab.simulation.machines.table2 import ARRIVAL_SECONDS

@@ -24,7 +24,7 @@ from math import ceil
 from pathlib import Path
 from typing import get_args
 
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 
 from benchmarks import record
 from benchmarks.gate_data import TABLES, Table

@@ -22,9 +22,8 @@ from dataclasses import replace
 
 import numpy as np
 from relaqs_lab.group_policies.arrangement import Arrangement
-from relaqs_lab.group_policies.considered import considered
 from relaqs_lab.group_policies.group_model import Bound, GroupModel
-from relaqs_lab.group_policies.harmony import Harmony
+from relaqs_lab.group_policies.harmony import Harmony, considered
 from relaqs_lab.group_policies.prefixes import PrefixSearch, Refinement
 from relaqs_lab.groups import Fleet, GroupPlan, GroupView, Subtasks, SubtaskTimes, TurnTaking
 from relaqs_lab.simulation.grouped.queries import EndlessQueries

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from relaqs_engine.catalog import Catalog
-from relaqs_lab.cli.policy_tables import console
-from relaqs_tpch.answers import difference
+from relaqs_lab.cli.studies import console
+from relaqs_tpch.exact import difference
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 

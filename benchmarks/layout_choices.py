@@ -27,7 +27,7 @@ from relaqs_engine.rewrite import READING, SAMPLING
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import parse_query
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD
 from rich.table import Table

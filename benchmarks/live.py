@@ -18,7 +18,7 @@ from typing import Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
-from relaqs_tpch.noted import NotedPolicy, Planned
+from relaqs_tpch.measuring import NotedPolicy, Planned
 
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.executor import Done

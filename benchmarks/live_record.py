@@ -10,8 +10,7 @@ from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_lab.records.schedule_run import ScheduleRun
 from relaqs_lab.records.trace import Decisions, Outcome, Trace, TraceTable
 from relaqs_lab.simulation.study import load, record_of
-from relaqs_tpch.metered_executor import StepMeter
-from relaqs_tpch.steps import steps_of_query
+from relaqs_tpch.measuring import StepMeter, steps_of_query
 from relaqs_tpch.truth import Truth
 
 from benchmarks.live import Finished, FloatArray, LiveRun

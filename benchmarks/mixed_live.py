@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from relaqs_lab.records.comparison import Figure
 from relaqs_lab.simulation.workload import poisson_arrivals
-from relaqs_tpch.queries import query
-from relaqs_tpch.training import ALGORITHMS, training_job
+from relaqs_tpch.warehouse import ALGORITHMS, query, training_job
 from rich.console import Console
 from rich.table import Table
 

@@ -35,7 +35,7 @@ import numpy as np
 from distributed import Client
 from relaqs_engine.catalog import Catalog
 from relaqs_lab.records.comparison import Figure
-from relaqs_tpch.queries import query
+from relaqs_tpch.warehouse import query
 from rich.console import Console
 from rich.table import Table
 

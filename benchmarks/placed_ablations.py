@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from relaqs_lab.cli.placed import scenario_of
-from relaqs_lab.cli.policy_tables import both_parts
-from relaqs_lab.cli.studies import kept_or_computed
+from relaqs_lab.cli.machines import scenario_of
+from relaqs_lab.cli.studies import both_parts, kept_or_computed
 from relaqs_lab.records.comparison import over_seeds
-from relaqs_lab.records.placed_run import PLACED_MEASURES, PlacedRun
+from relaqs_lab.records.simulated_runs import PLACED_MEASURES, PlacedRun
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
 from rich.console import Console
 from rich.table import Table

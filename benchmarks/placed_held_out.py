@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from relaqs_lab.cli.policy_tables import both_parts
+from relaqs_lab.cli.studies import both_parts
 from relaqs_lab.learning.lessons import Lessons, learn
 from relaqs_lab.records.comparison import over_seeds
-from relaqs_lab.records.placed_run import PLACED_MEASURES
+from relaqs_lab.records.simulated_runs import PLACED_MEASURES
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
 from relaqs_lab.simulation.placed.workload import ALGORITHMS, Algorithm, Scenario
 from relaqs_lab.simulation.workload import EarlyStops

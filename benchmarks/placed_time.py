@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from relaqs_lab.cli.placed import scenario_of
+from relaqs_lab.cli.machines import scenario_of
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
 from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from relaqs_lab.cli.policy_tables import tables
+from relaqs_lab.cli.studies import tables
 from relaqs_lab.records.schedule_run import ScheduleRun
 from relaqs_lab.simulation.workload import poisson_arrivals
-from relaqs_tpch.queries import QUERIES, query
+from relaqs_tpch.warehouse import QUERIES, query
 from rich.console import Console
 
 from benchmarks.live import Driver, LiveJob

@@ -12,8 +12,8 @@ import argparse
 import time
 from pathlib import Path
 
-from relaqs_lab.simulation.machines.adaptdl import read_workload
 from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
+from relaqs_lab.simulation.machines.workloads import read_workload
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table

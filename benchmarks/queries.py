@@ -22,9 +22,9 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import Mode
 from relaqs_engine.sql.binder import Binder
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 from relaqs_tpch import QUERIES, query
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import psycopg
 import pyarrow as pa
 from relaqs_engine.layouts.manifest import SOON_SECONDS
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 
 import relaqs
 from benchmarks.first_questions import TPCH as QUESTIONS

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 from rich.console import Console
 from rich.table import Table
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 
 from benchmarks.coverage_suite import sampled_of
 from benchmarks.held import without_limit

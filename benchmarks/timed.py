@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_tpch.metered_executor import MeteredExecutor
+from relaqs_tpch.measuring import MeteredExecutor
 
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors import ThreadExecutor

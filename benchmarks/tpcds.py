@@ -29,7 +29,7 @@ from pathlib import Path
 import duckdb
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from relaqs_lab.cli.policy_tables import console
+from relaqs_lab.cli.studies import console
 from relaqs_lab.records.store import RecordFile
 from rich.box import SIMPLE_HEAD
 from rich.table import Table

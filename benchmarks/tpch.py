@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relaqs_tpch import generate
-from relaqs_tpch.data import ORIGINALS
-from relaqs_tpch.generator import write_tables
+from relaqs_tpch.data import ORIGINALS, write_tables
 
 from benchmarks.record import DATA
 

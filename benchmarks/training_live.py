@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from relaqs_lab.cli.policy_tables import tables
+from relaqs_lab.cli.studies import tables
 from relaqs_lab.records.schedule_run import ScheduleRun
 from relaqs_lab.records.store import RecordFile
 from relaqs_lab.simulation.workload import poisson_arrivals

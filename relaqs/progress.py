@@ -27,8 +27,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.execution.estimate import Estimate
+
+from relaqs.python_values import python_values
 
 PIXEL = 1.0  # of a chart: a smaller change nobody sees
 STEADY_STEPS = 3  # of a loss curve, all below a pixel: one small step may be a pause

@@ -22,7 +22,7 @@ from benchmarks.house import (
 # From the ground up. A room may import those on lower floors, and no other on its own.
 FLOORS = {
     "relaqs": (
-        {"arguments", "gangs", "laying_out", "parts", "plugins"},
+        {"arguments", "gangs", "laying_out", "parts", "plugins", "python_values"},
         {"memory", "prediction", "progress"},
         {"sharing"},
         {"jobs", "policies"},

@@ -1,27 +1,220 @@
-"""Who may come in: a start-up token once, then a cookie; only from this server's own address and pages.
+"""Who may come in, and how much of the server one may take.
 
-Every request passes `Gate` first. What it lets through has a user; nothing behind it asks again.
+A start-up token is taken once, then a cookie; and requests come only from this server's own address and
+pages. Every request passes `Gate` first. What it lets through has a user; nothing behind it asks again.
+
+Connections are held by strangers or by users. One is a stranger's until a request over it shows a user's
+cookie. Strangers get few for some seconds, users get many, and none gets all. `Limits` has the numbers, of
+messages too.
+
+What is refused comes with what happened and what to do, as a page to browsers and as text to others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import html
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from relaqs_dashboards.connections import ADMIT
-from relaqs_dashboards.limits import TokenBucket
-from relaqs_dashboards.refusals import refused
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one user, or one page, may take of the server.
+
+    Attributes:
+        running_queries: how many queries of one user run at once. Further ones wait.
+        plans: how many queries are planned for one user at once.
+        answer_bytes: what one user's answers may take together, in memory.
+        run_seconds: how long a query may run.
+        grace_seconds: how long a query goes on after its last viewer has left.
+        messages_per_second: how many messages one page may send, on average.
+        burst_messages: how many messages one page may send at once.
+        connections: how many connections one user may have.
+        strangers: how many connections may be open that have not shown a cookie yet.
+        request_seconds: how long a whole request may take to arrive. It counts from the connection, or from
+            the last answer over it.
+    """
+
+    running_queries: int = 32
+    plans: int = 2
+    answer_bytes: int = 256 << 20
+    run_seconds: float = 1800.0
+    grace_seconds: float = 30.0
+    messages_per_second: float = 20.0
+    burst_messages: int = 60
+    pages_open: int = 16
+    connections: int = 64
+    strangers: int = 128
+    request_seconds: float = 5.0
+
+
+class TokenBucket:
+    """Lets so many through at once, and then so many a second. clock: in seconds."""
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._clock = clock
+        self._tokens = float(burst)
+        self._seen = clock()
+
+    def take(self) -> bool:
+        """Return whether one more may pass now."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._seen) * self._per_second)
+        self._seen = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+ADMIT = "relaqs.admit"  # in a scope's state: the function that makes its connection a user's
+
+
+class Connections:
+    """The open connections of one server, all on its event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._strangers: dict[asyncio.Transport, asyncio.TimerHandle] = {}  # the oldest first
+        self._idle: dict[asyncio.Transport, asyncio.TimerHandle] = {}  # users', between two requests
+        self._of_users: dict[str, set[asyncio.Transport]] = {}
+
+    def enter(self, transport: asyncio.Transport) -> None:
+        """Give a stranger some seconds. Where they are too many, one of them goes."""
+        self._strangers[transport] = self._later(self._drop, transport)
+        if len(self._strangers) > self._limits.strangers:
+            self._drop(self._first_to_go())
+
+    def admit(self, transport: asyncio.Transport, user: str) -> bool:
+        """Return whether the connection is the user's from now on; one has so many and no more."""
+        held = {each for each in self._of_users.get(user, ()) if not each.is_closing()} | {transport}
+        if len(held) > self._limits.connections:
+            return False
+        self._of_users[user] = held
+        self.leave(transport)
+        return True
+
+    def answered(self, transport: asyncio.Transport) -> None:
+        """Give a user some seconds for the next request. What is still being sent is sent."""
+        if transport not in self._strangers:
+            self.leave(transport)
+            self._idle[transport] = self._later(transport.close)
+
+    def leave(self, transport: asyncio.Transport) -> None:
+        """Wait no longer for a request."""
+        for waiting in (self._strangers, self._idle):
+            if (timer := waiting.pop(transport, None)) is not None:
+                timer.cancel()
+
+    def _drop(self, transport: asyncio.Transport) -> None:
+        self.leave(transport)
+        transport.abort()
+
+    def _first_to_go(self) -> asyncio.Transport:
+        """Return the oldest stranger of the address that has most of them."""
+        crowd, _ = Counter(map(_peer, self._strangers)).most_common(1)[0]
+        return next(each for each in self._strangers if _peer(each) == crowd)
+
+    def _later(self, act: Any, *of: Any) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._limits.request_seconds, act, *of)
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection over HTTP, which tells `Connections` when it comes, has answered, and goes.
+
+    A WebSocket goes on over the same transport, without this object.
+    """
+
+    def __init__(self, connections: Connections, **entries: Any) -> None:
+        super().__init__(**entries)
+        self._all = connections
+        self.app_state = {**self.app_state, ADMIT: self._admit}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._all.enter(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.leave(self.transport)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._all.answered(self.transport)
+        super().on_response_complete()
+
+    def _admit(self, user: str) -> bool:
+        return self._all.admit(self.transport, user)
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if name else ""
+
+
+_HEADINGS = {
+    403: "This browser was not let in",
+    404: "There is nothing here",
+    405: "This cannot be done here",
+    421: "This is not the server's name",
+    503: "Too many connections",
+}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{heading} · ReLAQS</title>
+<link rel="icon" href="data:,">
+<style nonce="{nonce}">
+body {{ max-width: 34rem; margin: 15vh auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif }}
+h1 {{ font-size: 1.4rem }}
+</style>
+</head>
+<body>
+<main>
+<h1>{heading}</h1>
+<p>{said}</p>
+{link}</main>
+</body>
+</html>
+"""
+_LINK = '<p><a href="/">Go to the first page</a></p>\n'
+
+
+def refused(
+    said: str, status: int, asked: Headers, nonce: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the answer to a request that is not served.
+
+    Args:
+        asked: its headers.
+        headers: of the answer.
+    """
+    if "text/html" not in asked.get("accept", ""):
+        return PlainTextResponse(said, status, headers)
+    values = {"heading": _HEADINGS[status], "said": said, "nonce": nonce}
+    page = {name: html.escape(value) for name, value in values.items()}
+    return HTMLResponse(_PAGE.format(**page, link=_LINK if status == 404 else ""), status, headers)
+
 
 COOKIE_SECONDS = 7 * 24 * 3600
 SECRET_BYTES = 32

@@ -1,18 +1,29 @@
-"""From a snapshot to what a page shows of it: rows of cells, as many as a person can use."""
+"""What a page shows of a query's answer, and the file that it can be saved as.
+
+- `answer_of`: rows of cells, as many as a person can use, come of a snapshot.
+- `panel_update`: how a query stands comes of its state and its newest snapshot, as an update of a panel.
+- An export is CSV or Parquet, with the columns of the intervals.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import io
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
-from relaqs_engine.arrow_arrays import python_values
+import pyarrow.csv
+import pyarrow.parquet
 
 from relaqs import Snapshot
-from relaqs_dashboards.wire import Answer, AnswerColumn, Cell
+from relaqs.prediction.ahead import fraction_at
+from relaqs.python_values import python_values
+from relaqs.rendering.view import doubts_said, not_judged_text
+from relaqs_dashboards.settings import PanelSettings
+from relaqs_dashboards.wire import Answer, AnswerColumn, Cell, Change, Failure, PanelState, PanelUpdate
 
 MOST_ROWS = 1_000
 LONGEST_TEXT = 500
@@ -71,3 +82,120 @@ def _cell(value: Any) -> Cell:
         return value.isoformat()
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+
+
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+
+
+def exported(snapshot: Snapshot, kind: str) -> bytes:
+    """Return the whole snapshot in the format: "csv" or "parquet"."""
+    sink = io.BytesIO()
+    table = with_unique_names(snapshot.table)
+    if kind == "csv":
+        pa.csv.write_csv(_flat(table), sink)
+    else:
+        pa.parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def with_unique_names(table: pa.Table) -> pa.Table:
+    """Return the table with names that a file can have: a query may give two columns one name."""
+    names: list[str] = []
+    for name in table.column_names:
+        taken, number = set(names), 2
+        free = name
+        while free in taken:
+            free, number = f"{name}_{number}", number + 1
+        names.append(free)
+    return table.rename_columns(names)
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Return the table with what CSV has no form for as text."""
+    columns = [
+        column
+        if not pa.types.is_nested(column.type) and not pa.types.is_interval(column.type)
+        else pa.array([None if value is None else str(value) for value in python_values(column)], pa.string())
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def is_met(snapshot: Snapshot | None, target: float | None) -> bool:
+    """Whether an answer is good enough."""
+    return snapshot is not None and target is not None and snapshot.error <= target
+
+
+def shown_state(state: str, snapshot: Snapshot | None, target: float | None) -> PanelState:
+    """Return the state of a panel. state: of its query, as `OnlineQuery.state`."""
+    if state in ("paused", "stopped", "failed"):
+        return cast(PanelState, state)
+    if state == "exact":
+        return "empty" if snapshot is not None and not len(snapshot) else "exact"
+    if snapshot is None:
+        return "waiting"
+    return "target_met" if is_met(snapshot, target) else "refining"
+
+
+def _remarks(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what the reader should know, the columns first that the error says nothing of."""
+    left_out = (not_judged_text(snapshot.not_judged),) if snapshot.not_judged else ()
+    return (*left_out, *snapshot.warnings, *doubts_said(snapshot))
+
+
+def panel_update(
+    settings: PanelSettings,
+    state: PanelState,
+    snapshot: Snapshot | None,
+    *,
+    mode: str,
+    confidence: float,
+    interval: str,
+    confidence_for: str,
+    run: int = 1,
+    reason: str | None = None,
+    failure: Failure | None = None,
+    rows_total: int | None = None,
+    cores: float = 0.0,
+    kept: bool = True,
+    viewers: int = 1,
+    changed_by: Change | None = None,
+    brushes: tuple[str, ...] = (),
+    filters: tuple[str, ...] = (),
+    unfiltered: str | None = None,
+) -> PanelUpdate:
+    """Return all that a page shows of a panel but its answer."""
+    fraction = snapshot.fraction if snapshot is not None else 0.0
+    met_at = seconds = None
+    if snapshot is not None and settings.target is not None and not is_met(snapshot, settings.target):
+        met_at = fraction_at(settings.target, snapshot.error, fraction)
+        if met_at is not None and snapshot.course is not None:
+            seconds = snapshot.expected(settings.target).seconds
+    return PanelUpdate(
+        state=state,
+        reason=reason,
+        run=run,
+        rows_read=None if rows_total is None else round(fraction * rows_total),
+        rows_total=rows_total,
+        fraction=fraction,
+        elapsed_seconds=round(snapshot.elapsed_seconds, 3) if snapshot is not None else 0.0,
+        cores=round(cores, 2),
+        error=snapshot.error if snapshot is not None and math.isfinite(snapshot.error) else None,
+        target=settings.target,
+        priority=settings.priority,
+        target_fraction=met_at,
+        seconds_to_target=seconds,
+        unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
+        warnings=_remarks(snapshot) if snapshot is not None else (),
+        confidence=confidence,
+        interval=interval,
+        confidence_for=confidence_for,
+        mode=mode,
+        kept=kept,
+        viewers=viewers,
+        changed_by=changed_by,
+        failure=failure,
+        brushes=brushes,
+        filters=filters,
+        unfiltered=unfiltered,
+    )

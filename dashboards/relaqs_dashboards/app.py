@@ -16,12 +16,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from relaqs_dashboards.access import Gate, Keys
+from relaqs_dashboards.access import Gate, Keys, refused
+from relaqs_dashboards.answers import MEDIA_TYPES, exported
 from relaqs_dashboards.dashboard import Dashboard
-from relaqs_dashboards.export import MEDIA_TYPES, exported
-from relaqs_dashboards.refusals import refused
+from relaqs_dashboards.runs import Threads
 from relaqs_dashboards.settings import PageError
-from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 
 _TYPES = {

@@ -1,29 +1,82 @@
-"""One dashboard: its session, its pages and who looks at them. What the server's routes ask things of."""
+"""One dashboard: its session, its pages and who looks at them. What the server's routes ask things of.
+
+Who asked what is in the audit log, one JSON object a line, in a file that does not grow without end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaqs import RelaqsError, Session
 from relaqs.queries.snapshot import ConfidenceFor, Interval
-from relaqs_dashboards.audit import AuditLog
+from relaqs_dashboards.access import Limits
 from relaqs_dashboards.board import Board
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
-from relaqs_dashboards.limits import Limits
-from relaqs_dashboards.page_list import PageList
-from relaqs_dashboards.runs import Run, Runs
+from relaqs_dashboards.pages import PageList
+from relaqs_dashboards.runs import Run, Runs, Threads
 from relaqs_dashboards.settings import CHARTS, PageSettings
-from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 from relaqs_dashboards.wire import ShownFilter, encoded
 
 if TYPE_CHECKING:
     from relaqs.jobs.job import ClusterStatus
+
+LARGEST_BYTES = 8 << 20
+KEPT_FILES = 3
+LONGEST_VALUE = 2_000
+
+
+class AuditLog:
+    """Appends entries to a file; once it is full it becomes `.1`, that `.2`, and the oldest goes.
+
+    clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, path: Path, *, largest_bytes: int = LARGEST_BYTES, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path = path
+        self._largest_bytes = largest_bytes
+        self._clock = clock
+        self._file = path.open("a", encoding="utf-8")
+        path.chmod(0o600)  # it holds every query that anybody asked
+
+    def note(self, what: str, user: str | None, **circumstances: Any) -> None:
+        """Write one entry, on disk at once. Long texts are cut."""
+        entry = {"at": round(self._clock(), 3), "what": what, "user": user}
+        entry |= {name: _short(value) for name, value in circumstances.items()}
+        self._file.write(json.dumps(entry, default=str) + "\n")
+        self._file.flush()
+        if self._file.tell() >= self._largest_bytes:
+            self._rotate()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        for number in range(KEPT_FILES, 0, -1):
+            older = self._numbered(number - 1)
+            if older.exists():
+                older.replace(self._numbered(number))
+        self._file = self._path.open("a", encoding="utf-8")
+        self._path.chmod(0o600)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return value[:LONGEST_VALUE] + "…"
+    return value
+
 
 SAMPLE_SECONDS = 0.5  # between two looks at the cluster
 KEPT_CHECKPOINTS = 200

@@ -12,10 +12,9 @@ import traitlets
 
 from relaqs import OnlineQuery, Snapshot
 from relaqs.jobs.executor import background_thread
-from relaqs_dashboards.answers import answer_of
+from relaqs_dashboards.answers import answer_of, panel_update, shown_state
 from relaqs_dashboards.runs import failure_of
 from relaqs_dashboards.settings import PanelSettings, panel_of
-from relaqs_dashboards.standing import panel_update, shown_state
 from relaqs_dashboards.wire import Failure, encoded
 
 SECONDS_BETWEEN_UPDATES = 0.2  # five a second; people see no more

@@ -1,14 +1,17 @@
 """Runs: the queries behind the panels. Identical queries share one, which ends after its last viewer.
 
 All of this lives on the server's event loop. Planning and starting, which may take tens of milliseconds,
-happen on threads; what queries say comes back through their own feeds.
+happen on threads (`Threads`): the event loop goes on, one user takes no other's, and the end waits for
+none. What queries say comes back through their own feeds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,15 +19,50 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
+from relaqs.jobs.executor import background_thread
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
+from relaqs_dashboards.access import Limits
 from relaqs_dashboards.answers import answer_of
-from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.settings import Params
-from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
 
 _Result = TypeVar("_Result")
+
+
+class Threads:
+    """Runs calls on threads of their own, so many of one user at once; further ones wait their turn.
+
+    A call keeps its place until it ends, even if its caller has gone, because no thread can be stopped.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._free: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+
+    async def run(self, user: str, call: Callable[[], _Result]) -> _Result:
+        """Return what the call returns, or raise what it raises."""
+        free = self._free[user]
+        await free.acquire()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[_Result] = loop.create_future()
+        ended.add_done_callback(lambda _: free.release())
+
+        def work() -> None:
+            try:
+                settle = partial(ended.set_result, call())
+            except BaseException as error:
+                settle = partial(ended.set_exception, error)
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and its callers have gone
+                loop.call_soon_threadsafe(settle)
+
+        try:
+            background_thread(work, self._name).start()
+        except RuntimeError as error:  # the machine has no thread left
+            ended.set_exception(error)
+        return await asyncio.shield(ended)
+
+
 _SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
 _STARTS = 4  # of one user at once
 PLAN_SECONDS = 10.0  # for a plan: DuckDB alone takes a second for the largest query that is accepted

@@ -15,9 +15,8 @@ from types import FrameType, TracebackType
 import uvicorn
 
 from relaqs import RelaqsError
-from relaqs_dashboards.access import Keys, kept_secret
+from relaqs_dashboards.access import Connection, Connections, Keys, kept_secret
 from relaqs_dashboards.app import create_app
-from relaqs_dashboards.connections import Connection, Connections
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.requests import LONGEST_BYTES
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from relaqs_dashboards.access import Limits, TokenBucket
 from relaqs_dashboards.board import LOG_LINES, Board
-from relaqs_dashboards.limits import Limits, TokenBucket
 from relaqs_dashboards.requests import LONGEST_BYTES, Ack, parse_request
 from relaqs_dashboards.runs import Run
 from relaqs_dashboards.settings import PageError

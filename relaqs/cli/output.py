@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import pyarrow as pa
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.arguments import ArgumentError
+from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.rounding import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text

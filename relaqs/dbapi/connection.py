@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.binder import Parameters
@@ -33,6 +32,7 @@ from relaqs.dbapi.pep249 import (
     type_name,
 )
 from relaqs.opening import connect as open_session
+from relaqs.python_values import python_values
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.errors import shortened
 from relaqs_engine.layouts.manifest import Layout
 
 from relaqs.cli.output import plain
+from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.rounding import show_percent
 from relaqs.rendering.view import heading, view_of

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_engine.arrow_arrays import arrow_booleans, python_values
+from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
 from relaqs.plugins import needed
 from relaqs.prediction.ahead import REACHED, Course, Expected, expected
+from relaqs.python_values import python_values
 
 if TYPE_CHECKING:
     import pandas

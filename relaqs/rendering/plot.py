@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import needed
+from relaqs.python_values import python_values
 from relaqs.rendering.rounding import show_value
 from relaqs.rendering.view import DrawableAnswer, heading
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import pyarrow as pa
 from relaqs_bootstrap.arrays import IntArray
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.execution.estimate import ApproximateColumn
 
+from relaqs.python_values import python_values
 from relaqs.rendering.rounding import (
     UNKNOWN,
     Cell,

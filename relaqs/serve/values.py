@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.arrow_arrays import nested_values, python_values
 from relaqs_engine.duck import in_zone
 from relaqs_engine.errors import UnsupportedError
 
+from relaqs.python_values import nested_values, python_values
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from relaqs_tpch.queries import query
+from relaqs_tpch.warehouse import query
 
 from benchmarks import mixed_live, record
 from benchmarks.live import Clock, Driver, LiveJob, LiveRun

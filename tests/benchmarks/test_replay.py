@@ -12,7 +12,7 @@ from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN
 from relaqs_engine.plans.schedule import MiniBatch
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 
 import relaqs
 from benchmarks.replay import Replay, RowGroupReplay, Truth, cut_at, nearest_batches

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from relaqs_dashboards.access import Limits
 from relaqs_dashboards.dashboard import Dashboard
-from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.server import DashboardServer
 from websockets.sync.client import ClientConnection, connect
 

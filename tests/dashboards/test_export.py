@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
-from relaqs_dashboards.export import exported, with_unique_names
+from relaqs_dashboards.answers import exported, with_unique_names
 
 from tests.dashboards.conftest import Serve, panel
 from tests.dashboards.test_live import FLAGS

@@ -8,8 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from relaqs_dashboards.filters import Brush, Filter, FilterError, filtered, reading_of
-from relaqs_dashboards.selections import condition_of
+from relaqs_dashboards.filters import Brush, Filter, FilterError, condition_of, filtered, reading_of
 
 from tests.dashboards.conftest import Page, Serve, panel
 from tests.turnstile import Turnstile

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_dashboards.dashboard import Dashboard
-from relaqs_dashboards.generated import page_of_table
-from relaqs_dashboards.page_file import page_text, parse_page, read_page, write_page
-from relaqs_dashboards.page_list import PageList
+from relaqs_dashboards.pages import PageList, page_of_table, page_text, parse_page, read_page, write_page
 from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings
 
 import relaqs

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relaqs_dashboards.answers import LONGEST_TEXT, answer_of
-from relaqs_dashboards.audit import KEPT_FILES, AuditLog
+from relaqs_dashboards.access import TokenBucket
+from relaqs_dashboards.answers import LONGEST_TEXT, answer_of, panel_update
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
-from relaqs_dashboards.limits import TokenBucket
+from relaqs_dashboards.dashboard import KEPT_FILES, AuditLog
 from relaqs_dashboards.settings import PanelSettings
-from relaqs_dashboards.standing import panel_update
 from relaqs_dashboards.wire import PanelUpdate, encoded
 
 from relaqs.jobs.job import ClusterStatus, JobStatus

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_dashboards.page_file import read_page, write_page
-from relaqs_dashboards.page_list import PageList
+from relaqs_dashboards.pages import PageList, read_page, write_page
 
 import relaqs
 from tests.dashboards.conftest import Serve, Served, panel

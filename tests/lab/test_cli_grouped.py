@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from relaqs_lab.records.grouped_run import QUERY_NUMBERS, GroupedRun
+from relaqs_lab.records.simulated_runs import QUERY_NUMBERS, GroupedRun
 from relaqs_lab.records.store import RecordFile
 from relaqs_lab.simulation.grouped.studies import (
     STUDIES,

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from relaqs_engine.layouts import read_manifest, verify
 
-from relaqs.cli import program
 from relaqs.cli import data as flights
+from relaqs.cli import program
 from relaqs.plugins import MissingPackageError
 
 

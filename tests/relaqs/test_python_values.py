@@ -7,8 +7,8 @@ import datetime as dt
 import duckdb
 import pyarrow as pa
 import pytest
-from relaqs_engine.arrow_arrays import python_values
 
+from relaqs.python_values import python_values
 from relaqs.rendering.rounding import show_value
 
 NANOSECONDS = [0, 999_999_999_999_999_000, -1_000, None]

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from distributed import Client, Nanny, Scheduler, SpecCluster
-from relaqs_engine.arrow_arrays import python_values
 from relaqs_engine.catalog import Catalog
 
 import relaqs
 from benchmarks.server_process import serving
 from relaqs.cli import program
+from relaqs.python_values import python_values
 from relaqs.queries.jobs import query_identity
 from relaqs.rendering.rounding import microseconds_between
 from relaqs.training import LinearRegression

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from relaqs_tpch.answers import difference
+from relaqs_tpch.exact import difference
 
 EXPECTED = pa.table(
     {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from relaqs_tpch import QUERIES, query
-from relaqs_tpch.tables import SECOND_LAYOUTS, TABLES
+from relaqs_tpch.data import SECOND_LAYOUTS, TABLES
 
 from relaqs.cli import program
 

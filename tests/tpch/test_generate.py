@@ -14,9 +14,8 @@ import psutil
 import pytest
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, read_manifest
-from relaqs_tpch import data, generate, generator
-from relaqs_tpch.data import ORIGINALS
-from relaqs_tpch.tables import TABLES
+from relaqs_tpch import data, generate
+from relaqs_tpch.data import ORIGINALS, TABLES
 
 TINY = 0.001  # 6,005 rows of lineitem
 ROWS = {
@@ -186,15 +185,15 @@ def test_a_disk_that_is_too_small_is_noticed_first(tmp_path: Path, monkeypatch: 
 
 def test_the_generators_own_words_are_passed_on(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tpchgen-cli could not make nosuch at scale 1 \(exit 2\): .*nosuch"):
-        generator.write_tables(["nosuch"], 1, tmp_path)
+        data.write_tables(["nosuch"], 1, tmp_path)
 
 
 def test_a_missing_generator_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "_installed_files", list)
-    monkeypatch.setattr(generator.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(data, "_installed_files", list)
+    monkeypatch.setattr(data.sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(DataError, match=r"pip install 'relaqs\[demo\]'"):
-        generator.find_program()
+        data.find_program()
 
 
 def test_progress_rises_to_the_end(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from relaqs_engine.layouts.checksums import SEAL, seal
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_lab.simulation.study import agreement
-from relaqs_tpch.metered_executor import MeteredExecutor
-from relaqs_tpch.mix import arrivals, in_words
+from relaqs_tpch.measuring import MeteredExecutor
+from relaqs_tpch.schedule import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse
 from rich.console import Console
 
@@ -189,7 +189,7 @@ def test_a_meter_adds_up_what_tasks_took(tpch_warehouse: Path) -> None:
 
 
 def test_the_live_view_is_drawn_only_where_a_terminal_can() -> None:
-    from relaqs_tpch.live_view import drawing, live_view
+    from relaqs_tpch.cli_schedule import drawing, live_view
 
     from relaqs.jobs.job import ClusterStatus
 

@@ -12,8 +12,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts import Layout, read_manifest
 from relaqs_tpch import data, generate
-from relaqs_tpch.data import ORIGINALS
-from relaqs_tpch.tables import SECOND_LAYOUTS, TABLES, layouts_at
+from relaqs_tpch.data import ORIGINALS, SECOND_LAYOUTS, TABLES, layouts_at
 
 from tests.conftest import Oracle
 

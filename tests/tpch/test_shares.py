@@ -8,8 +8,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_lab.records.trace import Decisions, Outcome
 from relaqs_lab.simulation import Options, synthetic_workload
 from relaqs_lab.simulation.simulator import simulate
-from relaqs_tpch.metered_executor import Held
-from relaqs_tpch.shares import SPAN_SECONDS, cores_in, decisions_of
+from relaqs_tpch.measuring import SPAN_SECONDS, Held, cores_in, decisions_of
 
 from relaqs.policies import Fair
 

@@ -5,6 +5,6 @@ parameters, but nothing here is audited: no figure made with it is comparable to
 """
 
 from relaqs_tpch.data import generate
-from relaqs_tpch.queries import QUERIES, query
+from relaqs_tpch.warehouse import QUERIES, query
 
 __all__ = ["QUERIES", "generate", "query"]

@@ -1,4 +1,7 @@
-"""The commands under `relaqs tpch`. Imported by the program only when one of them is asked for."""
+"""The commands under `relaqs tpch`. Imported by the program only when one of them is asked for.
+
+`run` and `schedule` are in modules of their own. `report` makes figures and a page of records.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,31 @@ from rich.table import Table
 
 from relaqs.cli.parameters import format_option
 from relaqs.cli.reading import progress_bar
-from relaqs_tpch.cli_report import report_command
 from relaqs_tpch.cli_run import run_command
 from relaqs_tpch.cli_schedule import schedule_command
 from relaqs_tpch.data import generate
-from relaqs_tpch.queries import QUERIES, query
+from relaqs_tpch.warehouse import DEFAULT_OUT, QUERIES, query
+
+
+@click.command("report", short_help="Draw figures and a page from what was measured.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_OUT,
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the records; the page goes there.",
+)
+def report_command(out: Path) -> None:
+    """Draw the figures of the ReLAQS thesis and of SLAQ from the records in OUT, and put them in a page.
+
+    Writes OUT/report.html, which needs nothing else, each figure as SVG and PNG to OUT/figures, and the
+    records as Parquet. What `relaqs simulate --out OUT` computed is drawn, too. Needs matplotlib:
+    pip install 'relaqs[tpch]'.
+    """
+    from relaqs_lab.report.write import write_report
+
+    click.echo(f"Wrote {write_report(out)}")
 
 
 @click.group("tpch", short_help="TPC-H: data, queries, measurements.")

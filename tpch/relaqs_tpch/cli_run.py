@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 from relaqs_engine.errors import DataError
-from relaqs_lab.cli.policy_tables import console, print_json
-from relaqs_lab.cli.studies import said_if_stopped
+from relaqs_lab.cli.studies import console, print_json, said_if_stopped
 from relaqs_lab.records import QueryRun, RecordFile, circumstances
 from relaqs_lab.records.store import RUNS
 from rich.box import SIMPLE_HEAD
@@ -21,10 +20,8 @@ from relaqs.cli.parameters import command_words, format_option
 from relaqs.cli.reading import progress_bar
 from relaqs.executors.threads import usable_cores
 from relaqs.sharing.view import Kind
-from relaqs_tpch.parameters import algorithms, out_option, query_numbers
-from relaqs_tpch.queries import QUERIES
 from relaqs_tpch.run import Bench, Measurement
-from relaqs_tpch.warehouse import Warehouse
+from relaqs_tpch.warehouse import QUERIES, Warehouse, algorithms, out_option, query_numbers
 
 NOT_OFFICIAL = "Unaudited: no figure here is comparable to an official TPC-H result."
 CAPTION = (

@@ -54,8 +54,7 @@ def demo(data: Path, scale: float) -> None:
     """
     from relaqs.executors.threads import usable_cores
     from relaqs.opening import connect
-    from relaqs_tpch.answers import difference
-    from relaqs_tpch.exact import ExactDuckDB
+    from relaqs_tpch.exact import ExactDuckDB, difference
 
     _make_data(data, scale)
     click.echo(f"{QUERY}\n")

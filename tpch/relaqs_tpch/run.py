@@ -14,14 +14,10 @@ from relaqs.executors import ThreadExecutor
 from relaqs.queries.options import QueryOptions
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
-from relaqs_tpch.answers import difference
-from relaqs_tpch.exact import ExactDuckDB
-from relaqs_tpch.metered_executor import MeteredExecutor
-from relaqs_tpch.queries import query
-from relaqs_tpch.steps import steps_of_query, steps_of_training
-from relaqs_tpch.training import MOST_STEPS, training_job
+from relaqs_tpch.exact import ExactDuckDB, difference
+from relaqs_tpch.measuring import MeteredExecutor, steps_of_query, steps_of_training
 from relaqs_tpch.truth import Truth
-from relaqs_tpch.warehouse import Warehouse
+from relaqs_tpch.warehouse import MOST_STEPS, Warehouse, query, training_job
 
 
 class WrongAnswerError(RelaqsError):

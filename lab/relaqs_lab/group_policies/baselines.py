@@ -15,8 +15,8 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs_lab.group_policies.arrangement import least_machines
-from relaqs_lab.group_policies.considered import QueueOrder, considered
 from relaqs_lab.group_policies.group_model import GroupModel
+from relaqs_lab.group_policies.harmony import QueueOrder, considered
 from relaqs_lab.groups import Fleet, Group, GroupPlan, GroupView, Subtasks, TurnTaking
 
 

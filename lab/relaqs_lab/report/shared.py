@@ -13,7 +13,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.policies import POLICIES
-from relaqs_lab.cli.policy_tables import CAPTION, HEADINGS, cells, either, policy_label, signed, title_of
+from relaqs_lab.cli.studies import CAPTION, HEADINGS, cells, either, policy_label, signed, title_of
 from relaqs_lab.records import ScheduleRun
 from relaqs_lab.records.comparison import REFERENCE, Row, compare, settings
 from relaqs_lab.records.trace import GROUPS, LEVELS

@@ -18,7 +18,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs_lab.cli.simulate import RECORDS as SIMULATIONS
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
-from relaqs_lab.records.gang_run import GangRun
+from relaqs_lab.records.simulated_runs import GangRun
 from relaqs_lab.records.store import RUNS, SCHEDULES
 from relaqs_lab.report.alone import alone
 from relaqs_lab.report.exhibit import (
@@ -31,10 +31,9 @@ from relaqs_lab.report.exhibit import (
     PolicyTables,
     css_variables,
 )
-from relaqs_lab.report.gangs import gangs
+from relaqs_lab.report.exhibits_of_training import gangs, training_schedules
 from relaqs_lab.report.predicted import predicted
 from relaqs_lab.report.shared import shared
-from relaqs_lab.report.trained import training_schedules
 
 STYLE = """
 *{box-sizing:border-box}

@@ -25,8 +25,8 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.policies.registry import make_policy
 from relaqs.sharing.view import MOST_URGENCY, Kind
-from relaqs_lab.records.goal_run import GoalRun
 from relaqs_lab.records.schedule_run import JobTimes, RunSeries, ScheduleRun
+from relaqs_lab.records.simulated_runs import GoalRun
 from relaqs_lab.records.trace import LEVELS, Outcome, Trace
 from relaqs_lab.simulation.simulator import Options, Run, simulate
 from relaqs_lab.simulation.workload import (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_lab.group_policies.arrangement import least_machines, spilled_shares
-from relaqs_lab.group_policies.considered import considered
 from relaqs_lab.group_policies.group_model import GroupModel, group_counts
+from relaqs_lab.group_policies.harmony import considered
 from relaqs_lab.group_policies.prefixes import PrefixSearch, Ratio, apportioned, exchanged, filled
 from relaqs_lab.groups import Fleet, Phase, Subtasks, SubtaskTimes
 from scipy.optimize import linprog

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from relaqs_lab.group_policies.harmony import Harmony
+from relaqs_lab.group_policies.harmony import Harmony, Regrouping, arrangement_of
 from relaqs_lab.group_policies.prefixes import PrefixSearch
-from relaqs_lab.group_policies.regroup import Regrouping, arrangement_of
 from relaqs_lab.groups import Fleet, Group, GroupView, Lost, Phase, Subtasks, SubtaskTimes
 
 from tests.lab.group_policies.made_up import random_subtasks

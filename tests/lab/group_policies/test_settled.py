@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from relaqs_lab.group_policies.considered import Settled
-from relaqs_lab.group_policies.harmony import Harmony
+from relaqs_lab.group_policies.harmony import Harmony, Settled
 from relaqs_lab.groups import Fleet, GroupPlan, GroupView, Lost, Phase
 
 from tests.lab.group_policies.made_up import random_subtasks

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from relaqs_engine.layouts.checksums import SEAL, seal
-from relaqs_lab.cli.policy_tables import HEADINGS, cells
+from relaqs_lab.cli.studies import HEADINGS, cells
 from relaqs_lab.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_lab.records.comparison import compare, settings
-from relaqs_lab.records.gang_run import GangRun, relative
+from relaqs_lab.records.simulated_runs import GangRun, relative
 from relaqs_lab.report.alone import rank_correlation
 from relaqs_lab.report.exhibit import COLOURS, NOT_GIVEN, Exhibit, Finding, Part, PolicyTables, picture
-from relaqs_lab.report.gangs import gangs
+from relaqs_lab.report.exhibits_of_training import gangs
 from relaqs_lab.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
 from relaqs_lab.report.shared import in_order, shared, styles
 from relaqs_lab.simulation import Options

@@ -15,7 +15,7 @@ from relaqs.policies.registry import policy_in_words
 from relaqs_lab.group_policies.registry import make_group_policy
 from relaqs_lab.groups import GroupPolicy
 from relaqs_lab.records.comparison import Figure, over_seeds
-from relaqs_lab.records.grouped_run import GROUPED_MEASURES, GroupedRun, gain
+from relaqs_lab.records.simulated_runs import GROUPED_MEASURES, GroupedRun, gain
 from relaqs_lab.simulation.grouped.queries import QueryLoad
 from relaqs_lab.simulation.grouped.simulator import GroupedOutcome, GroupedRules, simulate_groups
 from relaqs_lab.simulation.grouped.workload import (

@@ -21,8 +21,7 @@ from relaqs.gangs.view import Gangs, Nodes
 from relaqs.policies.registry import policy_in_words
 from relaqs.slot_policies.ones.evolution import Draws
 from relaqs.slot_policies.registry import make_slot_policy
-from relaqs_lab.records.gang_run import GangRun, GangTimes, SlotSeries
-from relaqs_lab.simulation.machines.adaptdl import read_workload
+from relaqs_lab.records.simulated_runs import GangRun, GangTimes, SlotSeries
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.table2 import (
@@ -31,7 +30,7 @@ from relaqs_lab.simulation.machines.table2 import (
     TABLE2_NAME,
     table2_workload,
 )
-from relaqs_lab.simulation.machines.workloads import GangWorkload
+from relaqs_lab.simulation.machines.workloads import GangWorkload, read_workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,32 @@
 """Elastic jobs for the simulator: what each trains, when it comes, and what its user asked for.
 
-How far rows of training bring a job, by the batch they came in.
+How long a step takes on the slots that a job holds, and how far rows of training bring it by the batch
+they came in, are true here. A policy only measures them.
 
-How long a step takes on the slots that a job holds is the true time, which a policy only measures.
+**The traces of AdaptDL's simulator**, for whoever has their folder. Six models were measured on up to 16
+machines with 4 GPUs each. For every model there are the seconds of a step by placement and local batch
+(`placements.csv`, `scalability.csv`), and training runs with fixed batches (`validation-B.csv`). Eight
+workloads say when 160 jobs arrive and what their users ask for.
+
+Source: Qiao et al., Pollux, OSDI 2021, and the branch osdi21-artifact of AdaptDL, Apache-2.0.
 """
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_engine.errors import DataError
 
 from relaqs.gangs.speed import compute_seconds, efficiency, step_seconds
+from relaqs.plugins import needed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,3 +209,148 @@ class GangWorkload:
 
     def __iter__(self) -> Iterator[ElasticJob]:
         return iter(self.jobs)
+
+
+STAGES = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
+SLOT_ROWS_MOST = {"yolov3": 8.0}  # where memory allows fewer rows than were measured
+ONE_SLOT_ROWS = {"ncf": 32768.0}  # trains on one slot with this batch alone
+NODES_MEASURED = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRates:
+    """Seconds of steps as they were measured, interpolated by rows, and where needed by slots and nodes.
+
+    Attributes:
+        by_placement: for each placement in its smallest rotation, rows of (slot_rows, step, sync).
+        everything: rows of (nodes, slots, slot_rows, step, sync) over all placements.
+    """
+
+    by_placement: Mapping[tuple[int, ...], FloatArray]
+    everything: FloatArray
+    _known: dict[tuple[tuple[int, ...], float], tuple[float, float]]
+    _between: list[Any]
+
+    @classmethod
+    def of(cls, placements: FloatArray, scalability: FloatArray) -> MeasuredRates:
+        """Return the rates of two files' rows: (placement, slot_rows, step, sync), (nodes, slots, …)."""
+        names = [tuple(map(int, str(int(name)))) for name in placements[:, 0]]
+        by_placement = {
+            name: placements[[each == name for each in names], 1:] for name in dict.fromkeys(names)
+        }
+        sizes = np.array([(len(name), sum(name)) for name in names], dtype=np.float64)
+        keys, inverse = np.unique(np.column_stack([sizes, placements[:, 1]]), axis=0, return_inverse=True)
+        count = np.bincount(inverse.ravel())
+        means = [np.bincount(inverse.ravel(), weights=placements[:, column]) / count for column in (2, 3)]
+        everything = np.concatenate([np.column_stack([keys, *means]), scalability])
+        return cls(by_placement, everything, {}, [])
+
+    def step_and_compute(self, placement: tuple[int, ...], slot_rows: float) -> tuple[float, float]:
+        key = (placement, slot_rows)
+        if key not in self._known:
+            step, sync = self._measured(placement, slot_rows)
+            self._known[key] = step, step - sync
+        return self._known[key]
+
+    def _measured(self, placement: tuple[int, ...], slot_rows: float) -> tuple[float, float]:
+        rotation = min(placement[i:] + placement[:i] for i in range(len(placement)))
+        if rotation in self.by_placement:
+            table = self.by_placement[rotation]
+            return tuple(float(np.interp(slot_rows, table[:, 0], table[:, i])) for i in (1, 2))  # type: ignore[return-value]
+        point = [min(len(placement), NODES_MEASURED), sum(placement), slot_rows]
+        step, sync = self._interpolator()(np.array([point], dtype=np.float64))[0]
+        if not np.isfinite(step):
+            raise DataError(
+                f"{sum(placement)} slots on {len(placement)} nodes with {slot_rows:g} rows each are beyond "
+                "what AdaptDL measured; simulate at most 16 nodes of 4 slots"
+            )
+        return float(step), float(sync)
+
+    def _interpolator(self) -> Any:
+        if not self._between:
+            try:
+                from scipy.interpolate import LinearNDInterpolator
+            except ModuleNotFoundError as error:
+                raise needed("scipy", "a model whose speed was measured", "lab") from error
+
+            self._between.append(LinearNDInterpolator(self.everything[:, :3], self.everything[:, 3:]))
+        return self._between[0]
+
+
+@cache
+def read_trainable(folder: Path, name: str) -> Trainable:
+    """Return one of the models, from the folder `traces` of the simulator."""
+    home = folder / name
+    placements = _table(home / "placements.csv", ("placement", "local_bsz", "step_time", "sync_time"))
+    scalability = _table(
+        home / "scalability.csv", ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
+    )
+    runs = {int(path.stem.split("-")[1]): path for path in home.glob("validation-*.csv")}
+    if not runs:
+        raise DataError(f"{home} has no files validation-B.csv; give the folder `simulator` of AdaptDL")
+    columns = ("progress", "iteration", "metric", "grad_sqr", "grad_var")
+    tables = [_table(runs[rows], columns)[: STAGES[name]] for rows in sorted(runs)]
+    start, most = float(min(runs)), float(max(runs))
+    if name in ONE_SLOT_ROWS:
+        most = ONE_SLOT_ROWS[name]
+    convergence = Convergence(
+        start_rows=start,
+        stage_ends=np.min([table[:, 0] for table in tables], axis=0) * start,
+        batch_rows=np.array(sorted(runs), dtype=np.float64),
+        gradient_square=np.array([table[:, 3] for table in tables]),
+        gradient_variance=np.array([table[:, 4] for table in tables]),
+        quality=_rising(tables[0][:, 2]),
+    )
+    return Trainable(
+        name=name,
+        pass_rows=float(convergence.stage_ends[0]),
+        rates=MeasuredRates.of(placements, scalability),
+        convergence=convergence,
+        slot_rows_least=ONE_SLOT_ROWS.get(name, float(placements[:, 1].min())),
+        slot_rows_most=SLOT_ROWS_MOST.get(name, float(placements[:, 1].max())),
+        rows_most=most,
+    )
+
+
+def read_workload(folder: Path, file: str) -> GangWorkload:
+    """Return a workload, such as `workloads/workload-6.csv`, of the folder `simulator`.
+
+    Raises:
+        DataError: a file is missing, or is not as in AdaptDL's artifact.
+    """
+    path = folder / file
+    jobs = []
+    for row in _rows(path):
+        try:
+            name, application = row["name"], row["application"]
+            seconds, slots, rows = float(row["time"]), int(row["num_replicas"]), float(row["batch_size"])
+        except (KeyError, ValueError) as error:
+            raise DataError(f"{path}: {row} is no job of an AdaptDL workload ({error})") from error
+        if application not in STAGES:
+            raise DataError(f"{path}: there are no traces of {application!r}; known are {', '.join(STAGES)}")
+        jobs.append(ElasticJob(name, read_trainable(folder / "traces", application), seconds, slots, rows))
+    return GangWorkload(f"AdaptDL {path.stem}", tuple(jobs))
+
+
+def _rising(metric: FloatArray) -> FloatArray:
+    """Return a metric as a quality from 0 to 1 that grows, whichever way the metric goes."""
+    best = np.maximum.accumulate(metric) if metric[-1] >= metric[0] else -np.minimum.accumulate(metric)
+    return np.asarray((best - best[0] + 1e-9) / (best[-1] - best[0] + 1e-9))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); give the folder `simulator` of AdaptDL's artifact, "
+            "with `traces` and `workloads` in it"
+        ) from error
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> FloatArray:
+    try:
+        return np.array([[float(row[name]) for name in columns] for row in _rows(path)], dtype=np.float64)
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path} has not the columns {', '.join(columns)} as numbers ({error})") from error

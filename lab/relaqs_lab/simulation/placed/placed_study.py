@@ -16,7 +16,7 @@ from relaqs.parts.view import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.policies.registry import policy_in_words
-from relaqs_lab.records.placed_run import PlacedRun, PlacedTimes
+from relaqs_lab.records.simulated_runs import PlacedRun, PlacedTimes
 from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
 from relaqs_lab.simulation.workload import EarlyStops

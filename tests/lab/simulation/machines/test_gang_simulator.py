@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_lab.simulation.machines.adaptdl import MeasuredRates, read_workload
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import (
     Convergence,
     ElasticJob,
     FittedRates,
     GangWorkload,
+    MeasuredRates,
     Trainable,
+    read_workload,
 )
 
 from relaqs.gangs.view import Nodes

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from relaqs_lab.records import RecordFile
 from relaqs_lab.records.comparison import by_setting, policy_rows
-from relaqs_lab.records.gang_run import GANG_MEASURES, GangRun, relative
+from relaqs_lab.records.simulated_runs import GANG_MEASURES, GangRun, relative
 from relaqs_lab.records.store import json_value
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import GangCase, KnownPasses, Table2, run_gang_case
