@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from relaqs_engine.execution import budgets
+from relaqs_engine.execution import state
 
 import relaqs
 from relaqs.session import Session
@@ -37,7 +37,7 @@ SQL = "SELECT a, quantile_disc(b, 0.5) AS m, count(*) AS n FROM t GROUP BY a"
 def test_a_state_beyond_the_limit_ends_in_a_run_of_the_whole(
     db: Session, long_texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budgets, "LISTED_SECONDS", 0.0)  # else it would end with a sample of the values
+    monkeypatch.setattr(state, "LISTED_SECONDS", 0.0)  # else it would end with a sample of the values
     snapshots = list(query := db.online_sql(SQL))
     last = snapshots[-1]
     plain = duckdb.sql(SQL.replace("FROM t", f"FROM '{long_texts}/t.parquet'")).fetchall()
