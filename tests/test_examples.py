@@ -48,7 +48,6 @@ REWRITER = (
     "uncertain_rows.is_key",
     "uncertain_rows.refine_rows",
     "render.render",
-    "smoothness.rounded",
     "scalar_subqueries.share_values",
     "normalize.shared_columns_as_left",
     "aggregates.first_or_last",
@@ -57,7 +56,8 @@ REWRITER = (
     "eager_aggregation.below_union",
 )
 ENGINE = (
-    "bounds.value_bounds",
+    "sql.expressions.Ranges",
+    "sql.expressions.rounded",
     "catalog.Catalog",
     "layouts.sampled.shuffle",
     "layouts.build.add_static",

@@ -23,18 +23,15 @@ Bounds(lowest=1.0, highest=None)
 
 The result may be wider than what can really happen, never narrower. `x − x` with x in [0, 1] gives [−1,
 1], because the two are not known to be the same x. A square is known, so `x * x` is treated as a power
-(`bounds.py`). Wider costs a certificate that could have been given, and nothing else.
+(`sql/expressions.py`). Wider costs a certificate that could have been given, and nothing else.
 
 What is ugly. Rounding of floats is ignored. What these bounds decide, such as whether one row more could
 move a sum, does not depend on the last digit.
 
 The decision: docs/decisions/0016-heavy-tails.md, point 1. SQL functions are mapped to these steps in
-`bounds.py`.
+`sql/expressions.py`.
 
-From the arithmetic upwards: by how much a cast may round (`cast_step`), what SQL takes from dates
-(`day_bounds`, `microsecond_bounds`, `date_part`), and the bounds of any SQL expression (`value_bounds`).
-These answer two questions. Can a SUM fall? If not, its interval may use that. And how much could a row add
-that was not read?
+Below the arithmetic is what SQL takes from dates: `day_bounds`, `microsecond_bounds`, `date_part`.
 """
 
 from __future__ import annotations
@@ -47,9 +44,7 @@ from datetime import datetime
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS, Column
-
-_DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
+from relaqs_engine.layouts.manifest import Column
 
 
 def type_name(cast: exp.Expr) -> str:
@@ -60,48 +55,6 @@ def type_name(cast: exp.Expr) -> str:
     'DECIMAL'
     """
     return str(cast.args["to"].this.name).upper()
-
-
-def cast_step(cast: exp.Expr, from_type: str = "") -> float | None:
-    """Return the most that a cast to a number moves it, None where the cast is to something else.
-
-    Args:
-        cast: it.
-        from_type: the type of what is cast, as DuckDB writes it. "" where that is not known.
-
-    >>> import sqlglot
-    >>> [cast_step(sqlglot.parse_one(f"CAST(x AS {to})")) for to in ("DECIMAL(10, 2)", "BIGINT", "DATE")]
-    [0.005, 0.5, None]
-    >>> cast_step(sqlglot.parse_one("CAST(x AS DECIMAL(10, 2))"), from_type="DECIMAL(38,2)")
-    0.0
-    """
-    name = type_name(cast)
-    if name in FLOATS:
-        return 0.0
-    if name not in WHOLE_NUMBERS and name != "DECIMAL":
-        return None
-    digits = [int(part.name) for part in cast.args["to"].expressions]
-    decimals = 0 if name in WHOLE_NUMBERS else digits[1] if len(digits) > 1 else 0 if digits else 3
-    given = _decimals(from_type)
-    return 0.0 if given is not None and given <= decimals else 0.5 * 10.0**-decimals
-
-
-def loses_large_numbers(cast: exp.Expr) -> bool:
-    """Whether a cast gives NULL for a number that is too large for its type, as TRY_CAST does.
-
-    >>> import sqlglot
-    >>> [loses_large_numbers(sqlglot.parse_one(f"TRY_CAST(x AS {to})")) for to in ("TINYINT", "DOUBLE")]
-    [True, False]
-    """
-    return isinstance(cast, exp.TryCast) and type_name(cast) not in FLOATS
-
-
-def _decimals(type_text: str) -> int | None:
-    """Return how many decimals the numbers of a type have, None where that is not known."""
-    if type_text in WHOLE_NUMBERS:
-        return 0
-    found = _DECIMAL.match(type_text)
-    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +225,6 @@ def _plus(a: float | None, b: float | None) -> float | None:
 
 
 ColumnLookup = Callable[[exp.Column], Column | None]
-NumberBounds = Callable[[exp.Expr], Bounds]
 
 _MOMENTS = ("DATE", "TIMESTAMP")
 _SECONDS_A_DAY = 86_400.0
@@ -305,7 +257,7 @@ _DAYS_OF_UNITS = _DAYS_OF | {
     "year": 360.0,
 }
 _COUNTED = re.compile(r"(\d+) ([a-zA-Z]+)")
-_DAYS_OF_ROUNDING = 1e-9  # of a moment as a number of days since the year 1
+DAYS_OF_ROUNDING = 1e-9  # of a moment as a number of days since the year 1
 
 
 def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
@@ -323,36 +275,16 @@ def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     return Bounds(_days(column.minimum), _days(column.maximum))
 
 
-def duration_bounds(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBounds) -> Bounds:
-    """Return the bounds of an INTERVAL in days, where a month has 30: of a - b, to_minutes(n), sums of such.
+def counted_days(duration: exp.Expr) -> tuple[float | None, exp.Expr | None]:
+    """Return the days of the unit of an INTERVAL, and how many it has. A month has 30, as in comparisons.
 
-    Args:
-        expression: the INTERVAL.
-        column_of: gives a column's statistics.
-        numbers: gives the bounds of a number.
+    >>> import sqlglot
+    >>> days, count = counted_days(sqlglot.parse_one("INTERVAL '3 weeks'", dialect="duckdb"))
+    >>> days, count.sql()
+    (7.0, '3')
     """
-    expression = expression.unnest()
-    if isinstance(expression, exp.Sub):
-        earlier, later = day_bounds(expression.expression, column_of), day_bounds(expression.this, column_of)
-        if UNKNOWN not in (earlier, later):  # one may have a zone, and the other the session's
-            zones = 2.0 if _has_zone(expression, column_of) else _DAYS_OF_ROUNDING
-            return (later - earlier).widened(zones)
-    if isinstance(expression, exp.Add | exp.Sub):
-        left = duration_bounds(expression.this, column_of, numbers)
-        right = duration_bounds(expression.expression, column_of, numbers)
-        return left + right if isinstance(expression, exp.Add) else left - right
-    if isinstance(expression, exp.Case):
-        branches = [branch.args["true"] for branch in expression.args["ifs"]]
-        chosen = [*branches, expression.args.get("default") or exp.null()]
-        given = [each for each in chosen if not isinstance(each.unnest(), exp.Null)]
-        return hull([duration_bounds(each, column_of, numbers) for each in given])
-    if isinstance(expression, exp.Mul):
-        sides = expression.this.unnest(), expression.expression.unnest()
-        length, times = sides if isinstance(sides[0], exp.Interval) else reversed(sides)
-        return duration_bounds(length, column_of, numbers) * numbers(times)
-    unit, count = _counted(expression)
-    days = _DAYS_OF_UNITS.get(unit.removesuffix("s"))
-    return UNKNOWN if days is None or count is None else numbers(count) * Bounds.exactly(days)
+    unit, count = _counted(duration)
+    return _DAYS_OF_UNITS.get(unit.removesuffix("s")), count
 
 
 def _counted(duration: exp.Expr) -> tuple[str, exp.Expr | None]:
@@ -369,7 +301,7 @@ def _counted(duration: exp.Expr) -> tuple[str, exp.Expr | None]:
     return ("" if unit is None else unit.name.lower()), count
 
 
-def _has_zone(expression: exp.Expr, column_of: ColumnLookup) -> bool:
+def has_zone(expression: exp.Expr, column_of: ColumnLookup) -> bool:
     """Whether a moment in an expression may have a zone: text may, and a cast to such a type."""
     return any(
         (isinstance(node, exp.Literal) and node.is_string)
@@ -413,7 +345,9 @@ def _date_difference(arguments: Sequence[exp.Expr], column_of: ColumnLookup) -> 
     return (between * Bounds(1.0 / days, 1.0 / days)).widened(1.0)
 
 
-def date_part(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBounds) -> Bounds:
+def date_part(
+    expression: exp.Expr, column_of: ColumnLookup, durations: Callable[[exp.Expr], Bounds]
+) -> Bounds:
     """Return the bounds of MONTH(d), DATE_PART('month', d), DATE_DIFF('day', d, e) and the like.
 
     Those of others are unknown.
@@ -421,13 +355,13 @@ def date_part(expression: exp.Expr, column_of: ColumnLookup, numbers: NumberBoun
     Args:
         expression: a call.
         column_of: gives a column's statistics.
-        numbers: gives the bounds of a number.
+        durations: gives the bounds of an INTERVAL in days.
     """
     if expression.name.lower() in ("date_diff", "datediff") and len(expression.expressions) == 3:
         return _date_difference(expression.expressions, column_of)
     name, argument = _named_part(expression)
     if name in ("epoch", "epoch_us") and argument is not None:
-        days = duration_bounds(argument, column_of, numbers)
+        days = durations(argument)
         if days != UNKNOWN:
             return days * Bounds.exactly(_SECONDS_A_DAY * (1e6 if name == "epoch_us" else 1.0))
     if name == "year" and argument is not None:
@@ -472,259 +406,3 @@ def _named_part(expression: exp.Expr) -> tuple[str, exp.Expr | None]:
     if isinstance(expression, exp.Func):
         return type(expression).__name__.lower(), expression.args.get("this")
     return "", None
-
-
-_TRUTH = Bounds(0.0, 1.0)
-_INTEGER_RANGES = {
-    "TINYINT": Bounds(-(2.0**7), 2.0**7),
-    "SMALLINT": Bounds(-(2.0**15), 2.0**15),
-    "UTINYINT": Bounds(0.0, 2.0**8),
-    "USMALLINT": Bounds(0.0, 2.0**16),
-}
-_MOST_DECIMALS = 300
-_ROUNDING = 1e-9
-_WRITTEN_OUT = (exp.Literal, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
-_FALSE_OR_TRUE = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
-
-
-def value_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return bounds of the expression's values that are not NULL.
-
-    Args:
-        expression: an expression over columns.
-        column_of: gives a column's statistics, or None where they are not known.
-
-    >>> import sqlglot
-    >>> from relaqs_engine.planning.example import CATALOG
-    >>> trips = CATALOG.table("trips")
-    >>> def bounds(sql):
-    ...     found = value_bounds(sqlglot.parse_one(sql), lambda column: trips.column(column.name))
-    ...     return found.lowest, found.highest
-    >>> bounds("fare")
-    (2.5, 950.0)
-    >>> bounds("CASE WHEN km > 1 THEN fare / 2 ELSE 0 END")
-    (0.0, 475.0)
-    >>> bounds("CAST(fare AS INTEGER)")
-    (2.0, 950.0)
-    >>> bounds("length(comment)")
-    (None, None)
-    """
-    expression = expression.unnest()
-    if isinstance(expression, exp.Column):
-        return _column_bounds(column_of(expression))
-    if isinstance(expression, exp.Literal):
-        return UNKNOWN if expression.is_string else Bounds.exactly(float(expression.this))
-    if isinstance(expression, _FALSE_OR_TRUE):
-        return _TRUTH
-    if (combine := _COMBINED.get(type(expression))) is not None:
-        return combine(
-            value_bounds(expression.this, column_of), value_bounds(expression.expression, column_of)
-        )
-    if (change := _CHANGED.get(type(expression))) is not None:
-        return change(value_bounds(expression.this, column_of))
-    if (special := _SPECIAL.get(type(expression))) is not None:
-        return special(expression, column_of)
-    return date_part(expression, column_of, lambda number: value_bounds(number, column_of))
-
-
-def _column_bounds(column: Column | None) -> Bounds:
-    if column is None:
-        return UNKNOWN
-    if column.type == "BOOLEAN":
-        return _TRUTH
-    return Bounds(_number(column.minimum), _number(column.maximum))
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _logarithm(base: Bounds, value: Bounds) -> Bounds:
-    """Return the bounds of log_base(value), for a base that is one number above 1."""
-    number = base.only_value
-    if number is None or number <= 1.0 or not value.is_nonnegative:  # of minus infinity it is NaN
-        return UNKNOWN
-    return value.rising(lambda x: math.log(x, number))
-
-
-def _raised(base: Bounds, exponent: Bounds) -> Bounds:
-    return UNKNOWN if exponent.only_value is None else power(base, exponent.only_value)
-
-
-def _square_root(bounds: Bounds) -> Bounds:
-    """Return the bounds of SQRT, which is not a number below 0."""
-    return bounds.rising(math.sqrt) if bounds.is_nonnegative else UNKNOWN
-
-
-def _truncated(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    if call.args.get("decimals") is not None:
-        return UNKNOWN
-    return value_bounds(call.this, column_of).rising(lambda value: float(math.trunc(value)))
-
-
-def _choices(parts: Sequence[exp.Expr], column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a value that is one of these expressions, or NULL."""
-    return hull([value_bounds(part, column_of) for part in parts if not isinstance(part.unnest(), exp.Null)])
-
-
-def _case(case: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    branches = [branch.args["true"] for branch in case.args["ifs"]]
-    default = case.args.get("default")
-    return _choices([*branches, *([] if default is None else [default])], column_of)
-
-
-def _if(choice: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    branches = [choice.args.get("true"), choice.args.get("false")]
-    return _choices([branch for branch in branches if branch is not None], column_of)
-
-
-def _any_argument(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    return _choices([call.this, *call.expressions], column_of)
-
-
-def _least(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of LEAST. It ignores NULLs, so only a number that is written out surely counts."""
-    found, written = _any_argument(call, column_of), _numbers_among(call)
-    known = [end for end in (found.highest, *written) if end is not None]
-    return Bounds(found.lowest, min(known)) if written else found
-
-
-def _greatest(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    found, written = _any_argument(call, column_of), _numbers_among(call)
-    known = [end for end in (found.lowest, *written) if end is not None]
-    return Bounds(max(known), found.highest) if written else found
-
-
-def _numbers_among(call: exp.Expr) -> list[float]:
-    """Return the arguments of a call that are written out as numbers, and are never NULL."""
-    arguments = (call.this, *call.expressions)
-    written = [part for part in arguments if all(isinstance(node, _WRITTEN_OUT) for node in part.walk())]
-    values = (value_bounds(part, lambda _: None).only_value for part in written)
-    return [value for value in values if value is not None]
-
-
-def _nullif(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of NULLIF(x, y). A whole number that is at least 0, and is not 0, is at least 1."""
-    found = value_bounds(call.this, column_of)
-    without = call.expression.unnest()
-    is_zero = isinstance(without, exp.Literal) and not without.is_string and float(without.this) == 0.0
-    may_be_more = found.highest is None or found.highest >= 1.0
-    if is_zero and found.lowest == 0.0 and may_be_more and _is_whole(call.this, column_of):
-        return found.clipped(1.0)
-    return found
-
-
-def _is_whole(expression: exp.Expr, column_of: ColumnLookup) -> bool:
-    """Whether the expression has a type of whole numbers."""
-    expression = expression.unnest()
-    if isinstance(expression, exp.Column):
-        column = column_of(expression)
-        return column is not None and column.type in WHOLE_NUMBERS
-    if isinstance(expression, exp.Cast):
-        return type_name(expression) in WHOLE_NUMBERS
-    return isinstance(expression, exp.Literal) and expression.is_int
-
-
-def _product(product: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a product. If both factors are the same, they are those of a square."""
-    left, right = value_bounds(product.this, column_of), value_bounds(product.expression, column_of)
-    return power(left, 2.0) if product.this.unnest() == product.expression.unnest() else left * right
-
-
-def _difference(difference: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a difference of numbers, or of two dates, whose difference is a number of days."""
-    found = value_bounds(difference.this, column_of) - value_bounds(difference.expression, column_of)
-    if found == UNKNOWN:
-        return day_bounds(difference.this, column_of) - day_bounds(difference.expression, column_of)
-    return found
-
-
-def _cast(cast: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a cast to a number. A cast only rounds the value, or fails."""
-    name, inner, step = type_name(cast), value_bounds(cast.this, column_of), cast_step(cast)
-    if name == "BOOLEAN":
-        return _TRUTH
-    if step is None:
-        return UNKNOWN
-    if name not in WHOLE_NUMBERS:
-        return inner.widened(step)
-    limits = _INTEGER_RANGES.get(name, UNKNOWN)
-    low, high = inner.lowest, inner.highest
-    return Bounds(
-        limits.lowest if low is None else float(math.floor(low + step - _ROUNDING)),
-        limits.highest if high is None else float(math.ceil(high - step + _ROUNDING)),
-    )
-
-
-def _round(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    decimals = call.args.get("decimals")
-    number = value_bounds(decimals, column_of) if decimals is not None else Bounds.exactly(0.0)
-    if number.only_value is None or abs(number.only_value) > _MOST_DECIMALS:
-        return UNKNOWN
-    return value_bounds(call.this, column_of).widened(0.5 * 10.0**-number.only_value)
-
-
-def _remainder(remainder_of: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a % b. A whole number of which nothing is known is a number all the same."""
-    dividend = value_bounds(remainder_of.this, column_of)
-    divisor = value_bounds(remainder_of.expression, column_of)
-    if dividend.ends is None and divisor.size is not None and _is_whole(remainder_of.this, column_of):
-        low = 0.0 if dividend.is_nonnegative else -divisor.size
-        dividend = Bounds(low, divisor.size)
-    return remainder(dividend, divisor)
-
-
-def _wave(bounds: Bounds) -> Bounds:
-    """Return the bounds of SIN and COS. Of NaN they are NaN."""
-    return UNKNOWN if bounds.ends is None else Bounds.within(1.0)
-
-
-def _integer_division(dividend: Bounds, divisor: Bounds) -> Bounds:
-    """Return the bounds of a // b. Dividing by 0 gives NULL, so only a divisor near 0 makes them unknown."""
-    return (dividend / divisor).widened(1.0)
-
-
-_COMBINED: dict[type[exp.Expr], Callable[[Bounds, Bounds], Bounds]] = {
-    exp.Add: Bounds.__add__,
-    exp.Div: Bounds.__truediv__,
-    exp.IntDiv: _integer_division,
-    exp.Pow: _raised,
-}
-_CHANGED: dict[type[exp.Expr], Callable[[Bounds], Bounds]] = {
-    exp.Neg: Bounds.__neg__,
-    exp.Abs: Bounds.absolute,
-    exp.Ceil: lambda bounds: bounds.rising(lambda value: float(math.ceil(value))),
-    exp.Floor: lambda bounds: bounds.rising(lambda value: float(math.floor(value))),
-    exp.Sqrt: _square_root,
-    exp.Cbrt: lambda bounds: bounds.rising(math.cbrt),
-    exp.Exp: lambda bounds: bounds.rising(math.exp).clipped(0.0),
-    exp.Ln: lambda bounds: _logarithm(Bounds.exactly(math.e), bounds),
-    exp.Sign: lambda bounds: Bounds.within(1.0),
-    exp.Sin: _wave,
-    exp.Cos: _wave,
-}
-
-
-def _log(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of LOG(x), to the base 10, and of LOG(base, x)."""
-    if call.args.get("expression") is None:
-        return _logarithm(Bounds.exactly(10.0), value_bounds(call.this, column_of))
-    return _logarithm(value_bounds(call.this, column_of), value_bounds(call.expression, column_of))
-
-
-_SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, ColumnLookup], Bounds]] = {
-    exp.Sub: _difference,
-    exp.Mul: _product,
-    exp.Mod: _remainder,
-    exp.Case: _case,
-    exp.If: _if,
-    exp.Coalesce: _any_argument,
-    exp.Least: _least,
-    exp.Greatest: _greatest,
-    exp.Nullif: _nullif,
-    exp.Cast: _cast,
-    exp.TryCast: _cast,
-    exp.Round: _round,
-    exp.Trunc: _truncated,
-    exp.Log: _log,
-}

@@ -209,6 +209,19 @@ def test_intervals_around_answers_allow_for_rounding(shops: World, value: str, r
         assert row["v_high"] - row["v_low"] == pytest.approx(width, rel=1e-6)
 
 
+@pytest.mark.parametrize("factor", ["round(shop / 3)", "CAST(shop / 3 AS INTEGER)", "floor(shop / 3)"])
+def test_the_rounding_of_a_key_stays(shops: World, factor: str) -> None:
+    """Rounding is taken off estimates alone: no interval is widened by how far that of a key goes."""
+    groups = "(SELECT shop, sum(paid) AS s FROM sales GROUP BY shop)"
+    sql = f"SELECT shop, s * {factor} AS v, CASE WHEN {factor} = 1 THEN s END AS w FROM {groups}"
+    truth = {shop: (v, w) for shop, v, w in shops.oracle.rows(sql)}
+    for estimate in early(shops, sql):
+        for row in rows(estimate):
+            v, w = truth[row["shop"]]
+            assert (row["w"] is None) == (w is None)
+            assert row["v"] == pytest.approx(v, rel=0.1) or not row["v_certified"]
+
+
 def test_a_sum_of_rounded_totals_has_no_interval(shops: World) -> None:
     """Each shop has 240,000 or 480,000, which 600,000 as a step makes 0 or one step."""
     totals = "SELECT shop, {} AS s FROM (SELECT shop, sum(paid) AS s FROM sales GROUP BY shop)"

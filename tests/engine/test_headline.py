@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, Judge, relative_widths
-from relaqs_engine.plans.sign import Sign, sign_of
+from relaqs_engine.sql.expressions import Sign, Signs
 
 from tests.engine.world import World
 
@@ -185,7 +185,7 @@ SIGNS = {"p": Sign.POSITIVE, "n": Sign.NEGATIVE, "e": Sign.EITHER}
 )
 def test_the_sign_of_an_expression(sql: str, expected: Sign) -> None:
     tree = sqlglot.parse_one(f"SELECT {sql}", dialect="duckdb").expressions[0]
-    assert sign_of(tree, lambda column: SIGNS[column.name]) == expected
+    assert Signs(lambda column: SIGNS[column.name])(tree) == expected
 
 
 @pytest.mark.parametrize(

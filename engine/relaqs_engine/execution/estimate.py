@@ -51,7 +51,7 @@ from relaqs_bootstrap.quantiles import normal_quantile, normal_tail
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, TimeScale
-from relaqs_engine.plans.sign import Sign
+from relaqs_engine.sql.expressions import Sign
 
 
 class Reason(IntEnum):

@@ -22,7 +22,7 @@ from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import STATE
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, time_sql
 from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan
-from relaqs_engine.plans.sign import Sign
+from relaqs_engine.sql.expressions import Sign
 
 SKETCH_ERROR = 0.033
 """The standard error of DuckDB's approximate count. Of 150 sets of 20,000 values 0.032 was measured."""

@@ -35,7 +35,7 @@ from relaqs_bootstrap.quantiles import normal_quantile
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts
 from relaqs_engine.layouts.reads import Read, plain_tables
-from relaqs_engine.plans.sign import Sign
+from relaqs_engine.sql.expressions import Sign
 
 _ZERO = {
     "DATE": ("TIMESTAMP", "1970-01-01"),

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column, is_number, range_of
 from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
@@ -43,6 +43,7 @@ from relaqs_engine.rewrite.statistics import (
     value_of_moments,
 )
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
+from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.read import STEPS_OF_A_VALUE
 
@@ -308,7 +309,7 @@ class _Splitter:
             return self.column(kind, each, call.condition, count_of=count_of, means=means)
 
         def bounds_of(value: exp.Expr) -> Bounds:
-            return value_bounds(value, self._statistics)
+            return Ranges(self._statistics)(value)
 
         return _Final(*value_of_moments(call, add, bounds_of))
 
@@ -336,7 +337,7 @@ class _Splitter:
         columns = [side for side in sides if isinstance(side, exp.Column)]
         if len(columns) != 1 or not all(side is columns[0] or side.is_int for side in sides):
             return value.copy()
-        column, bounds = self._statistics(columns[0]), value_bounds(bare, self._statistics)
+        column, bounds = self._statistics(columns[0]), Ranges(self._statistics)(bare)
         ends = None if column is None else range_of(column.type)
         if ends is None or bounds.lowest is None or bounds.highest is None:
             return value.copy()
@@ -515,9 +516,9 @@ def _filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> str:
 
 def bounds_of_a_row(aggregate: exp.Expr, column_of: ColumnLookup) -> Bounds:
     """Return the bounds of the value that an aggregate has of one row; of a covariance, of their product."""
-    bounds = value_bounds(aggregate.this, column_of)
+    bounds = Ranges(column_of)(aggregate.this)
     if isinstance(aggregate, exp.CovarPop):
-        return bounds * value_bounds(aggregate.expression, column_of)
+        return bounds * Ranges(column_of)(aggregate.expression)
     return bounds
 
 

@@ -25,12 +25,12 @@ from relaqs_engine.plans.aggregate import (
 )
 from relaqs_engine.plans.composite import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan, Ranking
 from relaqs_engine.plans.plan import Method, OutputColumn, OutputKind
-from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.having_and_limit import most_rows
 from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, with_moves, with_places
 from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
+from relaqs_engine.sql.expressions import Sign, Signs
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -167,7 +167,7 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
     return OutputColumn(
         *(name, kind, type_, ""),
         rounding=value.step if known else 0.0,
-        sign=sign_of(item, lambda column: _sign_of_column(column, parts)),
+        sign=Signs(lambda column: _sign_of_column(column, parts))(item),
         never_certified=value.trust.why_never,
     )
 

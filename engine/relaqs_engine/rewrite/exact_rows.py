@@ -44,7 +44,7 @@ from math import inf, isfinite, prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.bounds import Bounds, value_bounds
+from relaqs_engine.bounds import Bounds
 from relaqs_engine.layouts.manifest import Column, Layout, OtherUnits, OutlierUnits
 from relaqs_engine.layouts.outliers import outlier_condition, unit_condition
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, HeavyGroups, UnitSum
@@ -55,6 +55,7 @@ from relaqs_engine.rewrite.sampling import query_inside
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.units import of_derived_table, rows_in_a_group, sums_of, unit_sum
 from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.expressions import Ranges, alternatives
 from relaqs_engine.sql.parse import DIALECT
 
 _SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
@@ -296,9 +297,7 @@ class _UnitMost:
             case exp.Div() if isinstance(value.right.unnest(), exp.Literal):
                 return self._scaled(value.left, exp.Div(this=exp.Literal.number(1.0), expression=value.right))
             case exp.Case():
-                branches = [each.args["true"] for each in value.args["ifs"]]
-                last = value.args.get("default")
-                return sum(map(self._of, branches if last is None else [*branches, last]))
+                return sum(map(self._of, alternatives(value)))
         return inf
 
     def _scaled(self, value: exp.Expr, factor: exp.Expr) -> float:
@@ -306,7 +305,7 @@ class _UnitMost:
         return self._of(value) * _highest(found) if _is_never_negative(found) else inf
 
     def _range(self, value: exp.Expr) -> Bounds:
-        return value_bounds(value, lambda each: self._draft.source(each.table).column(each.name))
+        return Ranges(lambda each: self._draft.source(each.table).column(each.name))(value)
 
 
 def _highest(found: Bounds) -> float:

@@ -57,6 +57,7 @@ from relaqs_engine.rewrite.smoothness import (
     value_over_groups,
 )
 from relaqs_engine.rewrite.split import aggregates, answer_index, sources_of
+from relaqs_engine.sql.expressions import Question, number_of, terms_of
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -488,9 +489,7 @@ def _add_moves(query: exp.Expr, answers: Answers) -> _Rows | None:
     moves, rows = below
     times = max(rows.values(), default=0) if aggregates(query) else None
     for i, item in enumerate(query.expressions[: len(names)]):
-        query.select(
-            f"{_moved(item.unalias(), moves, times)} AS {moves_column(i)}", dialect=DIALECT, copy=False
-        )
+        query.select(f"{_Moved(moves, times)(item)} AS {moves_column(i)}", dialect=DIALECT, copy=False)
     sets = max(1, len(group_keys(query)[1]))
     return Counter({table: count * sets for table, count in rows.items()})
 
@@ -512,36 +511,26 @@ def _named(columns: dict[str, str], alias: str) -> _Moves:
     return moves
 
 
-def _moved(node: exp.Expr, moves: _Moves, times: int | None) -> str:
-    """Return the SQL of the most that one row could move an expression.
+class _Moved(Question[str]):
+    """The SQL of the most that one row could move an expression.
 
     Args:
-        node: it.
         moves: of the columns that it reads.
         times: into how many of the rows that are added up one row may fall. None where none are added up.
     """
-    if is_total_of(node) and times is not None:
-        return f"{times} * MAX({_moved(node.this, moves, None)})"
-    if isinstance(node, exp.Column) and times is None:
-        return moves(node.name)
-    if isinstance(node, exp.Paren | exp.Neg | exp.Cast):
-        return _moved(node.this, moves, times)
-    if isinstance(node, exp.Add | exp.Sub):
-        return f"({_moved(node.left, moves, times)} + {_moved(node.right, moves, times)})"
-    if (
-        isinstance(node, exp.Mul | exp.Div)
-        and isinstance(node.right, exp.Literal)
-        and not node.right.is_string
-    ):
-        sign = "*" if isinstance(node, exp.Mul) else "/"
-        return f"({_moved(node.left, moves, times)} {sign} {node.right.sql(DIALECT)})"
-    if isinstance(node, exp.Coalesce) and all(_is_zero(each) for each in node.expressions):
-        return _moved(node.this, moves, times)
-    return _NOTHING if _is_zero(node) else _UNKNOWN
 
+    def __init__(self, moves: _Moves, times: int | None) -> None:
+        self._moves, self._times = moves, times
 
-def _is_zero(node: exp.Expr) -> bool:
-    node = node.unnest()
-    if isinstance(node, exp.Cast):
-        return _is_zero(node.this)
-    return isinstance(node, exp.Null) or (isinstance(node, exp.Literal) and node.this in ("0", "0.0"))
+    def of_column(self, column: exp.Column) -> str:
+        return self._moves(column.name) if self._times is None else _UNKNOWN
+
+    def of(self, node: exp.Expr) -> str:
+        if is_total_of(node) and self._times is not None:
+            return f"{self._times} * MAX({_Moved(self._moves, None)(node.this)})"
+        if (terms := terms_of(node)) is not None:
+            moved = [f"{self(term.value)}{term.written}" for term in terms]
+            return moved[0] if moved == [self(terms[0].value)] else f"({' + '.join(moved)})"
+        if isinstance(node, exp.Coalesce) and all(self(each) == _NOTHING for each in node.expressions):
+            return self(node.this)
+        return _NOTHING if isinstance(node, exp.Null) or number_of(node) == 0.0 else _UNKNOWN

@@ -16,7 +16,7 @@ from math import ceil, isfinite, prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.bounds import ColumnLookup, day_bounds, value_bounds
+from relaqs_engine.bounds import ColumnLookup, day_bounds
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     WHOLE_NUMBERS,
@@ -29,12 +29,12 @@ from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, GroupFacts
 from relaqs_engine.plans.plan import EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup
 from relaqs_engine.plans.schedule import MANY_GROUPS
-from relaqs_engine.plans.sign import Sign
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.expressions import Ranges, Sign
 from relaqs_engine.sql.parse import DIALECT
 
 _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
@@ -103,7 +103,7 @@ def _shares_outside(condition: exp.Expr, column_of: ColumnLookup) -> list[tuple[
 
 def _ends(expression: exp.Expr, column_of: ColumnLookup) -> tuple[float, float] | None:
     """Return between which ends a number lies, or a moment in days. None where that is not known."""
-    ends = value_bounds(expression, column_of).ends or day_bounds(expression, column_of).ends
+    ends = Ranges(column_of)(expression).ends or day_bounds(expression, column_of).ends
     return ends if ends is not None and all(map(isfinite, ends)) else None
 
 

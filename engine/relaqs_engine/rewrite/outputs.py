@@ -18,11 +18,17 @@ from relaqs_engine.plans.aggregate import (
     BasisColumn,
 )
 from relaqs_engine.plans.plan import OfDistinct, OutputColumn, OutputKind
-from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds, widest_certified
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.listed_values import MergedValue
-from relaqs_engine.rewrite.smoothness import moves_in_steps, rounded
 from relaqs_engine.rewrite.statistics import AveragedTime, averaged_time_in
+from relaqs_engine.sql.expressions import (
+    Sign,
+    Signs,
+    moves_in_steps,
+    rounded,
+    sign_of_bounds,
+    widest_certified,
+)
 from relaqs_engine.sql.parse import DIALECT
 
 _OF_DISTINCT = (
@@ -71,14 +77,14 @@ def _output(
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
         if isinstance(value.unnest(), exp.Column):
             return OutputColumn(*(name, OutputKind.DISTINCT, type_, value.sql(DIALECT)), sign=Sign.POSITIVE)
-        found = rounded(value.unnest())
-        if not is_number(type_) or (of_distinct := _of_distinct(found.before, basis)) is None:
+        before, rounding = rounded(value.unnest())
+        if not is_number(type_) or (of_distinct := _of_distinct(before, basis)) is None:
             return OutputColumn(
                 *(name, OutputKind.OPAQUE, type_, value.sql(DIALECT)), never_certified=_OF_DISTINCT
             )
         return OutputColumn(
             *(name, OutputKind.OF_DISTINCT, type_, value.sql(DIALECT)),
-            rounding=found.by,
+            rounding=rounding,
             sign=of_distinct.factor.sign,
             of_distinct=of_distinct,
         )
@@ -110,19 +116,18 @@ def _output(
         )
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
-    found = rounded(bare)
-    before, is_plain = found.before, found.before is bare
+    before, rounding = rounded(bare)
     return OutputColumn(
         name,
         OutputKind.ESTIMATE,
         type_,
         sql,
         total=plain_total(before, basis),
-        unrounded_sql="" if is_plain else before.sql(DIALECT),
-        rounding=found.by,
+        unrounded_sql="" if before is bare else before.sql(DIALECT),
+        rounding=rounding,
         moves_in_steps=moves_in_steps(before),
         widest=widest_certified(before),
-        sign=sign_of(value, lambda column: sign_of_column(column, basis)),
+        sign=Signs(lambda column: sign_of_column(column, basis))(value),
     )
 
 

@@ -11,10 +11,7 @@
 - Rounding is taken off, and the interval is widened by it. Where nothing says how far it moves the value,
   as in a sum of rounded totals, there is no interval.
 
-**Rounding.** For an output that is rounded, the bars are computed for the value before, and then widened
-by how far rounding may move it, since a rounded value moves in steps:
-
-    round(avg(fare), 2)  is  avg(fare), at most 0.005 away
+What each function does is said in `sql/expressions.py`.
 """
 
 from __future__ import annotations
@@ -26,62 +23,23 @@ from math import inf, isfinite
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import cast_step, loses_large_numbers
-from relaqs_engine.plans.sign import NEIGHBOURS, Sign, bends, sign_of
 from relaqs_engine.sql.aggregates import Merge, call_of
-
-_STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
-_MOST_DECIMALS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Rounded:
-    """A value before rounding.
-
-    Attributes:
-        before: the value that is rounded.
-        by: the most that rounding moves it.
-    """
-
-    before: exp.Expr
-    by: float
-
-
-def rounded(value: exp.Expr) -> Rounded:
-    """Return a value as it is before all rounding around it. A value that is not rounded is returned with 0.
-
-    >>> import sqlglot
-    >>> found = rounded(sqlglot.parse_one("round(x / 2, 1)"))
-    >>> found.before.sql(), found.by
-    ('x / 2', 0.05)
-    """
-    by = 0.0
-    while (step := rounding_step(value := value.unnest())) is not None:
-        value, by = value.this, by + step
-    return Rounded(value, by)
-
-
-def moves_in_steps(value: exp.Expr) -> bool:
-    """Whether something inside the value is rounded. Then nothing bounds how far one row may move it."""
-    return any(isinstance(node, _STEPS) or (_is_cast(node) and cast_step(node)) for node in value.walk())
-
-
-def rounding_step(value: exp.Expr) -> float | None:
-    """Return how far the outermost function rounds, None where it does not round."""
-    if isinstance(value, exp.Round):
-        decimals = value.args.get("decimals")
-        if decimals is None:
-            return 0.5
-        text = decimals.sql()
-        is_small = text.lstrip("-").isdigit() and abs(int(text)) <= _MOST_DECIMALS
-        return 0.5 * 10.0 ** -int(text) if is_small else None
-    if isinstance(value, exp.Floor | exp.Ceil | exp.Trunc):
-        return 1.0 if value.args.get("decimals") is None else None
-    return cast_step(value) if _is_cast(value) else None
-
-
-def _is_cast(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Cast) and not loses_large_numbers(value)
+from relaqs_engine.sql.expressions import (
+    NEIGHBOUR,
+    Motion,
+    Question,
+    Sign,
+    Signs,
+    alternatives,
+    asked_in_turn,
+    bends,
+    conditions_in,
+    conditions_of,
+    function_of,
+    number_of,
+    rounding_step,
+    terms_of,
+)
 
 
 class Trust(IntEnum):
@@ -101,7 +59,7 @@ class Trust(IntEnum):
     @property
     def why_never(self) -> str:
         """Return why an interval is never certified before the end, "" where it may be."""
-        return _WHY_NEVER.get(self, "")
+        return BENDS if self is Trust.BENT else ""
 
 
 BENDS = (
@@ -109,8 +67,6 @@ BENDS = (
     "certified"
 )
 """Why what `bends` is not certified."""
-
-_WHY_NEVER = {Trust.BENT: BENDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +100,127 @@ class Value:
 Names = Mapping[tuple[str, str], Value]
 
 UNSURE = Value(Trust.NONE)
-_SMOOTH = (
-    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Alias),
-    *(exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
-)
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist, exp.Ntile)
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
+
+
+def _known(column: exp.Column, names: Names) -> Value:
+    return names.get((column.table, column.name.lower()), UNSURE)
+
+
+class Totals(Question[bool]):
+    """Whether the value is a sum over rows: a linear function, without a constant, of such sums."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def of_column(self, column: exp.Column) -> bool:
+        return _known(column, self._names).is_total
+
+    def of(self, node: exp.Expr) -> bool:
+        if (terms := terms_of(node)) is not None:
+            return all(self(term.value) for term in terms)
+        if isinstance(node, exp.Coalesce):
+            return all(map(self, alternatives(node)))
+        return isinstance(node, exp.Null) or number_of(node) == 0.0
+
+
+class Steps(Question[float]):
+    """The most that rounding moves an expression, infinity where that is not known."""
+
+    def __init__(self, names: Names) -> None:
+        self._names, self._trust = names, Trusts(names)
+
+    def of_column(self, column: exp.Column) -> float:
+        value = _known(column, self._names)
+        return 0.0 if value.trust is Trust.KEY else value.step
+
+    def of(self, node: exp.Expr) -> float:
+        if self._trust(node) is Trust.KEY:
+            return 0.0
+        if function_of(node).motion is Motion.STEPS:
+            from_type = _known(node.this, self._names).type if isinstance(node.this, exp.Column) else ""
+            by = rounding_step(node, from_type)
+            return inf if by is None else by + self(node.this)
+        if (terms := terms_of(node)) is not None:
+            steps = [(term.factor, self(term.value)) for term in terms]
+            return sum(abs(factor) * step for factor, step in steps if step)
+        return inf if any(map(self, node.iter_expressions())) else 0.0
+
+
+class Trusts(Question[Trust]):
+    """How far an estimate of an expression can be trusted.
+
+    Args:
+        names: what is known of its columns.
+        grouped: whether aggregates stand for sums over groups.
+        may_decide: whether CASE may compare estimates (see `margins_in`).
+    """
+
+    def __init__(self, names: Names, *, grouped: bool = False, may_decide: bool = False) -> None:
+        self._names, self._grouped, self._may_decide = names, grouped, may_decide
+
+    def of_column(self, column: exp.Column) -> Trust:
+        return Trust.KEY if self._grouped else _known(column, self._names).trust
+
+    def of(self, node: exp.Expr) -> Trust:
+        match node:
+            case exp.Window():
+                return Trust.NONE if self._grouped else _windowed(node, self._names)
+            case exp.Grouping() | exp.GroupingId() if self._grouped:
+                return Trust.KEY
+            case exp.AggFunc() if self._grouped:
+                return _summed(node, self._names)
+            case exp.Query():
+                return Trust.NONE
+            case exp.Case() | exp.If():
+                return self._chosen(node)
+            case exp.Coalesce():
+                return self._filled_in(node)
+        worst = max(map(self, node.iter_expressions()), default=Trust.KEY)
+        if worst is Trust.KEY:
+            return Trust.NONE if isinstance(node, exp.AggFunc) else Trust.KEY
+        if function_of(node).motion is not Motion.SMOOTH:
+            return Trust.NONE
+        return Trust.BENT if worst in (Trust.OWN, Trust.WHOLE) and self._is_bent(node) else worst
+
+    def _is_bent(self, node: exp.Expr) -> bool:
+        """Whether a function of estimates may bend sharply within their errors. Keys are constants to it."""
+        constants: list[exp.Expr] = []
+        if isinstance(node, exp.Mul | exp.Div):
+            constants = [node.right] if isinstance(node, exp.Div) else [node.left, node.right]
+        if any(self(each) is Trust.KEY for each in constants):
+            return False
+        return bends(node, lambda column: _known(column, self._names).sign)
+
+    def _chosen(self, choice: exp.Expr) -> Trust:
+        """Return the trust in CASE, where keys choose between values, or estimates that are far apart."""
+        asked = Trusts(self._names, grouped=self._grouped)
+        for condition in conditions_of(choice):
+            by_margins = self._may_decide and margins_in(condition, self._names) is not None
+            if asked(condition) is not Trust.KEY and not by_margins:
+                return Trust.NONE
+        return max(map(self, alternatives(choice)), default=Trust.KEY)
+
+    def _filled_in(self, coalesce: exp.Coalesce) -> Trust:
+        """Return the trust in COALESCE. An estimate that is NULL so far may have a value at the end.
+
+        A margin tells whether it is NULL. Elsewhere only a sum is filled in, whose NULL stands for 0.
+        """
+        asked, last = asked_in_turn(coalesce)
+        is_total = Totals(self._names)
+
+        def is_sum(node: exp.Expr) -> bool:
+            bare = node.unnest()
+            return is_total(bare) if not self._grouped else is_total_of(bare) and is_total(bare.this)
+
+        is_sound = self._may_decide or all(self(each) is Trust.KEY or is_sum(each) for each in asked)
+        return max(map(self, (*asked, last))) if is_sound else Trust.NONE
+
+
+def trust_in(node: exp.Expr, names: Names) -> Trust:
+    """Return the trust in an expression. names: what is known of its columns."""
+    return Trusts(names)(node)
 
 
 def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value:
@@ -157,13 +228,14 @@ def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value
 
     With `may_decide`, CASE may compare estimates: margins of it tell which branch it takes.
     """
-    may_decide = may_decide and not any(map(_rounds, _conditions_in(item)))
-    step = _step(item.unalias(), names)
+    estimated = (each for each in conditions_in(item) if trust_in(each, names) is not Trust.KEY)
+    may_decide = may_decide and not any(map(_rounds, estimated))
+    step = Steps(names)(item)
     if not isfinite(step):
         return value_of(item.unalias(), names)
     smooth = item.unalias().copy()
-    for node in list(smooth.find_all(exp.Round, exp.Cast)):
-        if isinstance(node, exp.Round) or cast_step(node) is not None:
+    for node in list(smooth.walk()):
+        if rounding_step(node) is not None and trust_in(node, names) is not Trust.KEY:
             smooth = _without(smooth, node)
     value = value_of(smooth, names, may_decide=may_decide)
     if value.trust.is_smooth:
@@ -187,20 +259,18 @@ def value_of(expression: exp.Expr, names: Names, *, may_decide: bool = False) ->
     bare = expression.unnest()
     if isinstance(bare, exp.Column):
         return _known(bare, names)
-    trust, is_total = trust_in(expression, names, may_decide=may_decide), _is_total(bare, names)
-    return _computed(expression, names, trust, is_total, _step(bare, names))
+    trust = Trusts(names, may_decide=may_decide)(expression)
+    return _computed(expression, names, trust, Totals(names)(bare), Steps(names)(bare))
 
 
 def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     """Return what is known of an output of an aggregation. Its columns are group keys."""
-    trust = trust_in(expression, names, grouped=True)
+    trust = Trusts(names, grouped=True)(expression)
     bare = expression.unnest()
-    is_total = is_total_of(bare) and trust is not Trust.NONE and _is_total(bare.this, names)
-    arguments = [
-        argument for call in expression.find_all(exp.AggFunc) for argument in call.iter_expressions()
-    ]
-    step = max((_step(argument, names) for argument in arguments), default=0.0)
-    return _computed(expression, names, trust, is_total, inf if step else 0.0)
+    is_total = is_total_of(bare) and trust is not Trust.NONE and Totals(names)(bare.this)
+    calls = expression.find_all(exp.AggFunc)
+    rounds = any(Steps(names)(argument) for call in calls for argument in call.iter_expressions())
+    return _computed(expression, names, trust, is_total, inf if rounds else 0.0)
 
 
 def is_total_of(node: exp.Expr) -> bool:
@@ -211,134 +281,18 @@ def is_total_of(node: exp.Expr) -> bool:
 
 def _computed(expression: exp.Expr, names: Names, trust: Trust, is_total: bool, step: float) -> Value:
     trust = trust if isfinite(step) or trust is Trust.KEY else Trust.NONE
-    sign = sign_of(expression, lambda column: _known(column, names).sign)
+    sign = Signs(lambda column: _known(column, names).sign)(expression)
     return Value(trust, is_total, is_scaled=_is_scaled(expression, names), step=step, sign=sign)
-
-
-def _known(column: exp.Column, names: Names) -> Value:
-    return names.get((column.table, column.name.lower()), UNSURE)
-
-
-def _step(node: exp.Expr, names: Names) -> float:
-    """Return the most that rounding moves an expression, infinity where that is not known."""
-    node = node.unalias().unnest()
-    if isinstance(node, exp.Column):
-        value = _known(node, names)
-        return 0.0 if value.trust is Trust.KEY else value.step
-    if trust_in(node, names) is Trust.KEY:
-        return 0.0
-    if isinstance(node, exp.Cast):
-        from_type = _known(node.this, names).type if isinstance(node.this, exp.Column) else ""
-        by = cast_step(node, from_type)
-        return inf if by is None or loses_large_numbers(node) else by + _step(node.this, names)
-    if isinstance(node, exp.Round):
-        by = rounding_step(node)
-        return inf if by is None else by + _step(node.this, names)
-    if isinstance(node, exp.Neg | exp.Add | exp.Sub):
-        return sum(_step(child, names) for child in node.iter_expressions())
-    if (
-        isinstance(node, exp.Mul | exp.Div)
-        and isinstance(node.right, exp.Literal)
-        and not node.right.is_string
-    ):
-        by, other = _step(node.left, names), float(node.right.this)
-        return by and (by * other if isinstance(node, exp.Mul) else inf if not other else by / other)
-    return inf if any(_step(child, names) for child in node.iter_expressions()) else 0.0
-
-
-def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide: bool = False) -> Trust:
-    """Return the trust in an expression.
-
-    Args:
-        node: it.
-        names: what is known of its columns.
-        grouped: whether aggregates stand for sums over groups.
-        may_decide: whether CASE may compare estimates (see `margins_in`).
-    """
-    if isinstance(node, exp.Column):
-        return _known(node, names).trust if not grouped else Trust.KEY
-    if isinstance(node, exp.Window):
-        return _windowed(node, names) if not grouped else Trust.NONE
-    if grouped and isinstance(node, exp.Grouping | exp.GroupingId):
-        return Trust.KEY
-    if grouped and isinstance(node, exp.AggFunc):
-        return _summed(node, names)
-    if isinstance(node, exp.Query):
-        return Trust.NONE
-    if isinstance(node, exp.Case):
-        return _chosen(node, names, grouped, may_decide)
-    if isinstance(node, exp.Coalesce):
-        return _filled_in(node, names, grouped, may_decide)
-    inner = [
-        trust_in(child, names, grouped=grouped, may_decide=may_decide) for child in node.iter_expressions()
-    ]
-    worst = max(inner, default=Trust.KEY)
-    if worst is Trust.KEY and isinstance(node, exp.AggFunc):
-        return Trust.NONE
-    if worst in (Trust.OWN, Trust.WHOLE) and _is_bent(node, names, grouped):
-        return Trust.BENT
-    return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
-
-
-def _is_bent(node: exp.Expr, names: Names, grouped: bool) -> bool:
-    """Whether a function of estimates may bend sharply within their errors. Keys are constants to it."""
-    constants: list[exp.Expr] = []
-    if isinstance(node, exp.Mul | exp.Div):
-        constants = [node.right] if isinstance(node, exp.Div) else [node.left, node.right]
-    if any(trust_in(each, names, grouped=grouped) is Trust.KEY for each in constants):
-        return False
-    return bends(node, lambda column: _known(column, names).sign)
-
-
-def _chosen(case: exp.Case, names: Names, grouped: bool, may_decide: bool) -> Trust:
-    """Return the trust in CASE, where keys choose between values, or estimates that are far apart."""
-    given = [case.this, case.args.get("default")]
-    for when in case.args["ifs"]:
-        given.append(when.args["true"])
-        by_keys = trust_in(when.this, names, grouped=grouped) is Trust.KEY
-        by_margins = may_decide and not case.this and margins_in(when.this, names) is not None
-        if not by_keys and not by_margins:
-            return Trust.NONE
-    found = [
-        trust_in(each, names, grouped=grouped, may_decide=may_decide) for each in given if each is not None
-    ]
-    return Trust.NONE if case.this and found[0] is not Trust.KEY else max(found)
-
-
-def _filled_in(coalesce: exp.Coalesce, names: Names, grouped: bool, may_decide: bool) -> Trust:
-    """Return the trust in COALESCE. An estimate that is NULL so far may have a value at the end.
-
-    A margin tells whether it is NULL. Elsewhere only a sum is filled in, whose NULL stands for 0.
-    """
-    asked, last = _asked_in_turn(coalesce)
-
-    def trust(node: exp.Expr) -> Trust:
-        return trust_in(node, names, grouped=grouped, may_decide=may_decide)
-
-    def is_sum(node: exp.Expr) -> bool:
-        bare = node.unnest()
-        if not grouped:
-            return _is_total(bare, names)
-        return is_total_of(bare) and _is_total(bare.this, names)
-
-    is_sound = may_decide or all(trust(each) is Trust.KEY or is_sum(each) for each in asked)
-    return max(map(trust, (*asked, last))) if is_sound else Trust.NONE
-
-
-def _asked_in_turn(coalesce: exp.Coalesce) -> tuple[list[exp.Expr], exp.Expr]:
-    """Return the arguments that may be NULL, and the one that is taken then."""
-    *asked, last = [coalesce.this, *coalesce.expressions]
-    return asked, last
 
 
 def margins_of_choices(item: exp.Expr, names: Names) -> list[exp.Expr]:
     """Return the margins of all comparisons of estimates by which the CASEs of an output choose."""
-    return [margin for each in _conditions_in(item) for margin in margins_in(each, names) or ()]
+    return [margin for each in conditions_in(item) for margin in margins_in(each, names) or ()]
 
 
 def filled_in(item: exp.Expr, names: Names) -> list[exp.Expr]:
     """Return the estimates of an output for which COALESCE takes something else where they are NULL."""
-    asked = [each for coalesce in item.find_all(exp.Coalesce) for each in _asked_in_turn(coalesce)[0]]
+    asked = [each for coalesce in item.find_all(exp.Coalesce) for each in asked_in_turn(coalesce)[0]]
     return [each for each in asked if trust_in(each, names) is not Trust.KEY]
 
 
@@ -365,19 +319,14 @@ def margins_in(condition: exp.Expr, names: Names) -> list[exp.Expr] | None:
     found: list[exp.Expr] = [
         exp.Sub(this=exp.paren(a.copy()), expression=exp.paren(b.copy())) for a, b in pairs
     ]
-    if any(_step(each, names) for each in found):
+    if any(map(Steps(names), found)):
         return None
     return found if all(trust_in(each, names) is Trust.OWN for each in found) else None
 
 
-def _conditions_in(item: exp.Expr) -> list[exp.Expr]:
-    """Return by what the CASEs of an expression choose."""
-    return [when.this for case in item.find_all(exp.Case) for when in case.args["ifs"]]
-
-
 def _rounds(expression: exp.Expr) -> bool:
     """Whether the expression may move in steps."""
-    return expression.find(exp.Round, exp.Cast) is not None
+    return any(function_of(node).motion is Motion.STEPS for node in expression.walk())
 
 
 def _is_scaled(expression: exp.Expr, names: Names) -> bool:
@@ -389,21 +338,6 @@ def _is_scaled(expression: exp.Expr, names: Names) -> bool:
     return (
         any(_known(column, names).is_scaled for column in columns) or expression.find(exp.Query) is not None
     )
-
-
-def _is_total(node: exp.Expr, names: Names) -> bool:
-    """Whether the value is a sum over rows: a linear function, without a constant, of such sums."""
-    if isinstance(node, exp.Column):
-        return _known(node, names).is_total
-    if isinstance(node, exp.Paren | exp.Neg | exp.Cast):
-        return _is_total(node.this, names)
-    if isinstance(node, exp.Add | exp.Sub):
-        return _is_total(node.left, names) and _is_total(node.right, names)
-    if isinstance(node, exp.Mul | exp.Div) and isinstance(node.right, exp.Literal):
-        return _is_total(node.left, names)
-    if isinstance(node, exp.Coalesce):
-        return all(_is_total(each, names) for each in (node.this, *node.expressions))
-    return isinstance(node, exp.Null) or (isinstance(node, exp.Literal) and node.this in ("0", "0.0"))
 
 
 def _windowed(window: exp.Window, names: Names) -> Trust:
@@ -421,7 +355,7 @@ def _windowed(window: exp.Window, names: Names) -> Trust:
     ):
         return Trust.NONE
     function = window.this
-    if isinstance(function, NEIGHBOURS):
+    if function_of(function) is NEIGHBOUR:
         fixed = all(
             trust_in(each, names) is Trust.KEY
             for each in function.iter_expressions()
@@ -443,7 +377,7 @@ def _counts_rows(window: exp.Window) -> bool:
 def _summed(function: exp.Expr, names: Names) -> Trust:
     """Return the trust in a sum or mean over groups."""
     merge = None if (call := call_of(function)) is None else call.merge
-    if merge is Merge.TOTAL and _is_total(function.this, names):
+    if merge is Merge.TOTAL and Totals(names)(function.this):
         return trust_in(function.this, names)
     return _if_whole(function.this, names) if merge in (Merge.TOTAL, Merge.MEAN) else Trust.NONE
 

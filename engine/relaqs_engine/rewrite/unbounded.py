@@ -45,7 +45,6 @@ from math import prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.bounds import cast_step, loses_large_numbers
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import (
     BEFORE,
@@ -58,11 +57,21 @@ from relaqs_engine.plans.aggregate import (
     BasisColumn,
 )
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
-from relaqs_engine.plans.sign import Sign, bends, sign_of
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, column_pair, conjuncts_of
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
 from relaqs_engine.rewrite.smoothness import BENDS
+from relaqs_engine.sql.expressions import (
+    Motion,
+    Sign,
+    Signs,
+    alternatives,
+    asked_in_turn,
+    bends,
+    conditions_in,
+    motion_of,
+    number_of,
+)
 from relaqs_engine.sql.parse import DIALECT
 
 _COMPARED_WITH_ZERO = (exp.EQ, exp.NEQ, exp.GT)
@@ -81,22 +90,10 @@ def chooses_by_estimates(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> b
     """
     bare = value.unnest()
     return (
-        any(not _is_harmless(each, basis) for each in _conditions(value))
+        any(not _is_harmless(each, basis) for each in conditions_in(value))
         or any(each is not bare and _may_be_filled(each, basis) for each in value.find_all(exp.Coalesce))
         or any(_chooses(each, basis, alone=each is bare) for each in value.find_all(exp.Greatest, exp.Least))
     )
-
-
-def _conditions(value: exp.Expr) -> list[exp.Expr]:
-    """Return by what the value's CASE and IF choose."""
-    found: list[exp.Expr] = []
-    for branch in value.find_all(exp.If):
-        case = branch.parent if isinstance(branch.parent, exp.Case) else None
-        if case is not None and case.this is not None:
-            found.append(exp.EQ(this=case.this.copy(), expression=branch.this.copy()))
-        else:
-            found.append(branch.this)
-    return found
 
 
 def _is_harmless(condition: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
@@ -109,9 +106,9 @@ def _is_harmless(condition: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
         return _is_harmless(condition.this, basis)
     if isinstance(condition, exp.Is):
         return isinstance(condition.expression, exp.Null)
-    if not isinstance(condition, _COMPARED_WITH_ZERO) or not _is_zero(condition.right):
+    if not isinstance(condition, _COMPARED_WITH_ZERO) or number_of(condition.right) != 0.0:
         return False
-    sign = sign_of(condition.left, lambda column: sign_of_column(column, dict(basis)))
+    sign = Signs(lambda column: sign_of_column(column, basis))(condition.left)
     return len(_estimated(condition.left, basis)) == 1 and not sign & Sign.NEGATIVE
 
 
@@ -120,7 +117,7 @@ def _chooses(extreme: exp.Expr, basis: Mapping[str, BasisColumn], *, alone: bool
 
     One estimate beside constants does no harm if that is the whole value: it is cut at the constant.
     """
-    estimated = [bool(_estimated(each, basis)) for each in (extreme.this, *extreme.expressions)]
+    estimated = [bool(_estimated(each, basis)) for each in alternatives(extreme)]
     return any(estimated) if not alone else sum(estimated) > 1
 
 
@@ -130,28 +127,13 @@ def _may_be_filled(coalesce: exp.Coalesce, basis: Mapping[str, BasisColumn]) -> 
     The mean of no rows is NULL, and one more row with a 0 would let it be 0: that is what COALESCE often
     takes, so that error bars do not see the difference.
     """
-    asked = [coalesce.this, *coalesce.expressions[:-1]]
-    return any(len(_estimated(each, basis)) > 1 for each in asked)
+    return any(len(_estimated(each, basis)) > 1 for each in asked_in_turn(coalesce)[0])
 
 
 def _estimated(expression: exp.Expr, basis: Mapping[str, BasisColumn]) -> set[str]:
     """Return the merged columns in an expression, those left aside that count all rows."""
     names = {column.name for column in expression.find_all(exp.Column)}
     return {name for name in names if name in basis and name not in _NUMBERS_OF_ALL}
-
-
-def _is_zero(value: exp.Expr) -> bool:
-    bare = value.unnest()
-    return isinstance(bare, exp.Literal) and not bare.is_string and float(bare.this) == 0.0
-
-
-# How CASE, COALESCE and the like choose is said above, and what rounding does in `smoothness.py`.
-_WITHOUT_JUMPS = (
-    *(exp.Column, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
-    *(exp.Sqrt, exp.Cbrt, exp.Ln, exp.Log, exp.Exp, exp.Pow),
-    *(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least),
-    *(exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign),
-)
 
 
 def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterator[str]:
@@ -164,7 +146,7 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
     estimates = [column for column in value.find_all(exp.Column) if column.name in basis]
     above = {id(node): node for column in estimates for node in _path(column)}
     for node in above.values():
-        if not isinstance(node, _WITHOUT_JUMPS) and not (isinstance(node, exp.Cast) and _is_number(node)):
+        if motion_of(node) is Motion.JUMPS:
             yield f"{_called(node)} may jump where an estimate moves a little; its parts may be certified"
     bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
     if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
@@ -200,10 +182,6 @@ def _path(column: exp.Column) -> list[exp.Expr]:
             return []
         found.append(parent)
     return found
-
-
-def _is_number(cast: exp.Cast) -> bool:
-    return cast_step(cast) is not None and not loses_large_numbers(cast)
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:

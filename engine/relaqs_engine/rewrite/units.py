@@ -23,7 +23,7 @@ from math import ceil, isfinite, prod, sqrt
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, value_bounds
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup
 from relaqs_engine.layouts.manifest import Column, OtherUnits, is_number
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import UnitSum
@@ -31,6 +31,7 @@ from relaqs_engine.rewrite.draft import Draft, KeyBeside, Source, tables_in
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.unbounded import met_several_times
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
+from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 
 _ONE_OF_VALUES = (Merge.MIN, Merge.MAX, Merge.ANY, Merge.FIRST, Merge.LAST)
@@ -204,7 +205,7 @@ def _bounds(value: exp.Expr, rows: _RowsOfGroups) -> Bounds:
         return exp.column(name)
 
     over = value.copy().transform(placed)
-    return value_bounds(over, lambda each: rows.column_of(each) if each.table else found.get(each.name))
+    return Ranges(lambda each: rows.column_of(each) if each.table else found.get(each.name))(over)
 
 
 def _bounds_of_call(call: Call, rows: _RowsOfGroups) -> Bounds:
@@ -216,7 +217,7 @@ def _bounds_of_call(call: Call, rows: _RowsOfGroups) -> Bounds:
         of_all = not call.arguments or isinstance(call.arguments[0], exp.Star)
         least = 1.0 if of_all and call.condition is None else 0.0
         return Bounds(least, None if rows.most is None else float(rows.most))
-    of_a_row = value_bounds(call.arguments[0], rows.column_of)
+    of_a_row = Ranges(rows.column_of)(call.arguments[0])
     if law.merge is Merge.TOTAL:
         return _bounds_of_sum(of_a_row, rows.most, rows.sum_of(call.arguments[0]))
     if law.merge in _BETWEEN_VALUES:

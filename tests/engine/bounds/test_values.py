@@ -10,9 +10,10 @@ import pytest
 import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_engine.bounds import Bounds, value_bounds
+from relaqs_engine.bounds import Bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.expressions import Ranges
 from sqlglot import exp
 
 # name: (lowest, highest); `free` has no statistics. What has no highest may be infinite, or NaN.
@@ -57,7 +58,7 @@ def statistics(column: exp.Column) -> Column | None:
 
 
 def bounds_of(sql: str, column_of: Callable[[exp.Column], Column | None] = statistics) -> Bounds:
-    return value_bounds(sqlglot.parse_one(sql, dialect=DIALECT), column_of)
+    return Ranges(column_of)(sqlglot.parse_one(sql, dialect=DIALECT))
 
 
 def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
