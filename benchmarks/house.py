@@ -44,9 +44,7 @@ PLAN_TYPES = {
     "AroundPlan",
     "RefinedPlan",
     "WholePlan",
-    "RowGroupPlan",
-    "FirstPartPlan",
-    "SummaryPlan",
+    "SampledThenExact",
 }
 
 

@@ -31,13 +31,13 @@ from relaqs_engine.execution.state import (
     partial_sql,
     scheduled_batches,
 )
-from relaqs_engine.layouts.row_groups import MOST_DRAWN
+from relaqs_engine.layouts.row_groups import MOST_DRAWN, RowGroupTable
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import BLOCK, MergePlan
 from relaqs_engine.plans.composite import RefinedPlan
 from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputKind
-from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN, SampledThenExact
 from relaqs_engine.plans.schedule import MiniBatch, spread_order
 from relaqs_engine.sql.binder import Binder
 
@@ -180,11 +180,11 @@ class RowGroupReplay:
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
     @staticmethod
-    def planned(sql: str, catalog: Catalog, binder: Binder, share: float) -> RowGroupPlan:
+    def planned(sql: str, catalog: Catalog, binder: Binder, share: float) -> SampledThenExact:
         """Return the plan that draws about this share. Raises SystemExit where it has no error bars."""
         rules = RowGroupRules(1, _PLANNED_ABOVE_SECONDS, FIRST_DRAWN + 1, share)
         plan = plan_query(sql, catalog, binder, row_groups=rules)
-        if not isinstance(plan, RowGroupPlan):
+        if not isinstance(plan, SampledThenExact):
             raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
         return plan
 
@@ -200,7 +200,7 @@ class RowGroupReplay:
     def _drawn(self, share: float, seed: int, cursor: Cursor, request: IntervalRequest) -> Estimate:
         """Return the estimate from the row groups that are drawn with this seed."""
         plan, (partials, certain) = self._plans[share], self._partials[share]
-        order = spread_order(len(plan.table.drawn_from), plan.sizes, seed)
+        order = spread_order(len(plan.groups), plan.sizes, seed)
         block = pc.index_in(partials.column(BLOCK).cast(pa.int64()), value_set=pa.array(order, pa.int64()))
         place = partials.column_names.index(BLOCK)
         mine = partials.set_column(place, BLOCK, block).filter(pc.is_valid(block))
@@ -222,18 +222,19 @@ def _is_near(drawn: float, share: float, count: int) -> bool:
     return abs(drawn - share * count) <= max(_NEAR * share * count, 1.0)
 
 
-def _draws(plan: RowGroupPlan, share: float) -> bool:
+def _draws(plan: SampledThenExact, share: float) -> bool:
     """Whether a plan draws about this share of the row groups, and not all of them."""
-    count = len(plan.table.drawn_from)
-    return _is_near(plan.most_drawn, share, count) and plan.most_drawn < count
+    count, drawn = len(plan.groups), plan.sizes[-1]
+    return _is_near(drawn, share, count) and drawn < count
 
 
-def _of_row_groups(plan: RowGroupPlan, cursor: Cursor) -> tuple[pa.Table, list[pa.Table]]:
+def _of_row_groups(plan: SampledThenExact, cursor: Cursor) -> tuple[pa.Table, list[pa.Table]]:
     """Return the partial aggregates of row groups: of those that are drawn from, and of those read anyhow."""
     for hoist in plan.sample.hoists:
         cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
-    partials = cursor.table(sample_sql(plan, plan.files(plan.table.drawn_from), 0))
-    return partials, [cursor.table(certain_sql(plan))] if plan.table.certain else []
+    assert isinstance(plan.part, RowGroupTable)
+    partials, certain = cursor.table(sample_sql(plan.sample, plan.groups, 0)), plan.part.certain
+    return partials, [cursor.table(certain_sql(plan.sample, certain))] if certain else []
 
 
 def _parts(plan: MergePlan | RefinedPlan) -> dict[str, MergePlan]:

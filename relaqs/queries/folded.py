@@ -60,6 +60,9 @@ class FoldedQueryJob(ResumableJob):
         schedule: its mini-batches, where it has them in common with other jobs. None: its own.
     """
 
+    task_cores = 1
+    """How many a task occupies. 0: all that its database has."""
+
     def __init__(
         self,
         id: str,
@@ -100,6 +103,16 @@ class FoldedQueryJob(ResumableJob):
         """How many mini-batches the state holds."""
         return self._folded
 
+    @property
+    def issued(self) -> int:
+        """How many mini-batches were begun."""
+        return self._issued
+
+    @property
+    def is_issued(self) -> bool:
+        """Whether no more of them will be begun."""
+        return self._issued == len(self._batches)
+
     def saved(self) -> SavedState | None:
         """Return what `restore` goes on from; None before the first mini-batch and after the last."""
         if not self._folded or (self.latest is not None and self.latest.is_exact):
@@ -114,18 +127,24 @@ class FoldedQueryJob(ResumableJob):
         self.latest = self.estimator.estimate()
 
     def next_step(self) -> Step | None:
-        if self._issued == len(self._batches):
+        if self.is_issued:
             return None
         batch = self._batches[self._issued]
         self._issued += 1
+        cores = self.task_cores or self._config.threads
+        work = enumerate(self._work(batch))
+        return Step(
+            batch.index, tuple(Task(TaskKey(self.id, batch.index, i), each, cores) for i, each in work)
+        )
+
+    def _work(self, batch: MiniBatch) -> list[QueryWork]:
+        """Return the work of a mini-batch, which was just issued: one statement for each of its tasks."""
         sqls = batch_sqls(self._plan, self._catalog, batch)
         reads = batch_reads(self._plan, self._catalog, batch)
         ahead = self._ahead(len(reads))
-        work = [
+        return [
             QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, ahead, strict=True)
         ]
-        tasks = (Task(TaskKey(self.id, batch.index, i), each) for i, each in enumerate(work))
-        return Step(batch.index, tuple(tasks))
 
     def _ahead(self, count: int) -> list[tuple[TableRead, ...]]:
         """Return what each of so many tasks may fetch of what later mini-batches read of object stores."""
@@ -245,10 +264,12 @@ class MergeableQueryJob(FoldedQueryJob):
         self._listed = self._listed_in([saved.rows])
         self._look_ahead()
 
+    @property
+    def is_issued(self) -> bool:
+        return self._issued > self._last
+
     def next_step(self) -> Step | None:
-        if self._issued > self._last or self._waits_for_first_fold:
-            return None
-        return super().next_step()
+        return None if self._waits_for_first_fold else super().next_step()
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         return replace(super().fold(step, results), gives_up=self._gives_up)

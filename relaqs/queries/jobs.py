@@ -148,7 +148,6 @@ class WholeQueryJob:
         plan: WholePlan,
         *,
         database_config: DatabaseConfig,
-        step: int = 0,
         core_seconds: float = math.inf,
     ) -> None:
         """Make a job.
@@ -157,11 +156,9 @@ class WholeQueryJob:
             id: its name.
             plan: how the query is answered.
             database_config: of the database that it runs in.
-            step: the index of its only step, where it ends a job that has others before it.
             core_seconds: what reading its tables is predicted to take; inf: unknown.
         """
         self.id = id
-        self._step = step
         self.latest: Estimate | None = None
         self._plan = plan
         self._config = database_config
@@ -172,13 +169,14 @@ class WholeQueryJob:
     def folded(self) -> int:
         return 0 if self.latest is None else 1
 
-    def next_step(self) -> Step | None:
+    def next_step(self, index: int = 0) -> Step | None:
+        """Return its only step. index: that of the step, where it ends a job that has others before it."""
         if self._is_issued:
             return None
         self._is_issued = True
         work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
-        key, cores = TaskKey(self.id, self._step, 0), self._config.threads
-        return Step(self._step, (Task(key, work, cores, whole_seconds=self._core_seconds),))
+        key, cores = TaskKey(self.id, index, 0), self._config.threads
+        return Step(index, (Task(key, work, cores, whole_seconds=self._core_seconds),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)

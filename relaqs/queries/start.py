@@ -77,12 +77,11 @@ if TYPE_CHECKING:
 
     from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
     from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
-    from relaqs.queries.sampled_then_exact import FirstPartJob, RowGroupQueryJob
+    from relaqs.queries.sampled_then_exact import SampledThenExactJob
 
     EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
     PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
-    PlainQueryJob: TypeAlias = RowGroupQueryJob | FirstPartJob
-    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | PlainQueryJob
+    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | SampledThenExactJob
     QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
 
 _CANNOT_PLAN = "its estimates could not be planned, by a fault that should be reported: {}"
@@ -464,7 +463,7 @@ def _estimating_job(
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
     from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
     from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
-    from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan
+    from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
     match plan:
         case MergePlan():
@@ -480,18 +479,10 @@ def _estimating_job(
             from relaqs.queries.folded import RowsQueryJob
 
             return RowsQueryJob(id, plan, catalog, asked, state_cursor)
-        case RowGroupPlan():
-            from relaqs.queries.sampled_then_exact import RowGroupQueryJob
+        case SampledThenExact():
+            from relaqs.queries.sampled_then_exact import SampledThenExactJob
 
-            return RowGroupQueryJob(id, plan, asked, state_cursor, database_config=exact_config)
-        case FirstPartPlan():
-            from relaqs.queries.sampled_then_exact import first_part_job
-
-            return first_part_job(id, plan, catalog, asked, state_cursor, exact_config)
-        case SummaryPlan():
-            from relaqs.queries.sampled_then_exact import summary_job
-
-            return summary_job(id, plan, catalog, asked, state_cursor, exact_config)
+            return SampledThenExactJob(id, plan, catalog, asked, state_cursor, exact_config)
         case RefinedPlan():
             from relaqs.queries.composite import RefinedQueryJob
 

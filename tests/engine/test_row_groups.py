@@ -22,10 +22,10 @@ from relaqs_engine.execution.row_groups import (
     absent_share,
     intervals_wider_by,
 )
-from relaqs_engine.layouts.row_groups import RowGroup
+from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 from relaqs_engine.rewrite.row_group_marks import Mark, unlike
 
 from relaqs.queries import sampled_then_exact
@@ -55,9 +55,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
-def planned(world: World, sql: str) -> RowGroupPlan:
+def planned(world: World, sql: str) -> SampledThenExact:
     plan = world.plan(sql)
-    assert isinstance(plan, RowGroupPlan), explain(plan)
+    assert isinstance(plan, SampledThenExact), explain(plan)
+    assert isinstance(plan.part, RowGroupTable)
     return plan
 
 
@@ -158,7 +159,7 @@ def test_row_groups_that_cannot_match_are_not_drawn_from(
     world: World, condition: str, first: int, last: int
 ) -> None:
     plan = planned(world, f"SELECT sum(fare) AS s FROM trips WHERE {condition}")
-    read = (*plan.table.drawn_from, *plan.table.certain)
+    read = (*plan.groups, *plan.part.certain)
     assert sorted(group.position for group in read) == list(range(first, last + 1))
 
 
@@ -167,7 +168,7 @@ def test_row_groups_at_the_ends_of_a_condition_are_counted_exactly(world: World,
     """Few rows of the first and of the last one meet it, and all rows of the 60 between them."""
     sql = "SELECT sum(fare) AS s, count(*) AS n FROM trips WHERE id BETWEEN 39900 AND 100010 AND fare > 2"
     plan = planned(world, sql)
-    assert sorted(group.position for group in plan.table.certain) == [39, 100]
+    assert sorted(group.position for group in plan.part.certain) == [39, 100]
     exact = world.oracle.table(sql).to_pylist()[0]
     inside = []
     for seed in range(draws):
@@ -198,7 +199,7 @@ def test_row_groups_with_values_far_out_are_counted_exactly(tmp_path: Path, draw
     world = opened(tmp_path, spikes=tmp_path / "spikes.parquet")
     sql = "SELECT sum(x) AS s, avg(x) AS a, count(*) AS n FROM spikes"
     plan = planned(world, sql)
-    assert sorted(group.position for group in plan.table.certain) == [5, 50, 95]
+    assert sorted(group.position for group in plan.part.certain) == [5, 50, 95]
     inside = []
     for seed in range(draws):
         for each in before_the_end(world, sql, seed):
@@ -238,7 +239,7 @@ def test_a_row_group_that_is_unlike_all_others_is_counted_exactly(
     world = opened(tmp_path, replace(RULES, share=0.05), t=tmp_path / "t.parquet")
     sql = "SELECT k, avg(x) AS a, sum(x) AS s FROM t GROUP BY k"
     plan = planned(world, sql)
-    assert [group.position for group in plan.table.certain] == [150]
+    assert [group.position for group in plan.part.certain] == [150]
     exact = {row["k"]: row for row in world.oracle.table(sql).to_pylist()}
     inside = []
     for seed in range(draws):
@@ -260,7 +261,7 @@ def test_a_row_group_that_is_counted_exactly_makes_the_others_no_more_unlike(tmp
     )
     world = opened(tmp_path, replace(RULES, share=0.05), t=tmp_path / "t.parquet")
     plan = planned(world, "SELECT k, avg(x) AS a, count(*) AS n FROM t WHERE isfinite(x) GROUP BY k")
-    assert [group.position for group in plan.table.certain] == [150]
+    assert [group.position for group in plan.part.certain] == [150]
     for row in next(world.estimates(plan)).table.to_pylist():
         assert row["a_certified"]
         assert row["n_certified"]
@@ -463,7 +464,7 @@ def test_dates_that_python_has_not_are_no_ends(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=200)
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     plan = world.check("SELECT sum(x) AS s FROM t WHERE d > DATE '1980-01-01'")
-    assert isinstance(plan, RowGroupPlan)
+    assert isinstance(plan, SampledThenExact)
 
 
 @pytest.mark.parametrize("mean_found", [17, 18, 19, 20])

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from relaqs_engine.duck import quote_name
 from relaqs_engine.planning.exact import RowGroupRules
-from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
 import relaqs
 from benchmarks.server_process import serving
@@ -120,8 +120,8 @@ def test_columns_are_united_by_name_plain_and_laid_out(
     for sql in united.questions():
         for db in (plain, laid_out):
             assert exact_rows(db, sql) == united.rows(sql), sql
-    assert isinstance(plain.plan("SELECT k, sum(id) AS s FROM t GROUP BY k"), RowGroupPlan)
-    assert not isinstance(plain.plan("SELECT k, count(v) AS s FROM t GROUP BY k"), RowGroupPlan)
+    assert isinstance(plain.plan("SELECT k, sum(id) AS s FROM t GROUP BY k"), SampledThenExact)
+    assert not isinstance(plain.plan("SELECT k, count(v) AS s FROM t GROUP BY k"), SampledThenExact)
 
 
 def test_moments_without_a_zone_are_united_in_that_of_the_session(connect: Connect, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import WholePlan
-from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, SummaryPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
 import relaqs
 from relaqs.queries import tables
@@ -87,7 +87,8 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
     assert isinstance(table, PlainTable)
     assert table.first_part is not None
     plan = db.plan(MEANS)
-    assert isinstance(plan, FirstPartPlan)
+    assert isinstance(plan, SampledThenExact)
+    assert plan.sample_may_go
     assert plan.plain_tables == ("trips",)
     first, *_, last = snapshots = every_snapshot(lambda: db.online_sql(MEANS))
     share = len(table.first_part.partitions) / 30  # about equal partitions, of 10,000 rows each
@@ -120,7 +121,7 @@ def test_numbers_of_values_are_known_when_the_layout_is_there(
 
 
 def test_a_summary_is_estimated_from_the_first_part(db: relaqs.Session, tmp_path: Path, held: Held) -> None:
-    assert isinstance(db.plan("SUMMARIZE trips"), SummaryPlan)
+    assert isinstance(db.plan("SUMMARIZE trips"), SampledThenExact)
     first, *_, last = every_snapshot(lambda: db.online_sql("SUMMARIZE trips"))
     assert not first.is_exact
     fare = next(row for row in first.table.to_pylist() if row["column_name"] == "fare")
@@ -140,7 +141,7 @@ def test_a_plan_of_before_is_answered_when_the_layout_is_there(
     settled(db)
     assert db.tables["trips"].is_sampled
     assert isinstance(db.plan(MEANS), MergePlan)
-    assert isinstance(plan, FirstPartPlan)
+    assert isinstance(plan, SampledThenExact)
     *sampled, last = every_snapshot(lambda: db.start(plan, relaqs.QueryOptions()))
     assert sampled
     assert rows_of(last.estimate) == by_duckdb(MEANS, tmp_path)
@@ -202,7 +203,7 @@ def test_the_first_part_never_stands_for_the_table(db: relaqs.Session, tmp_path:
     ],
 )
 def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
-    assert isinstance(db.plan(sql), FirstPartPlan)
+    assert isinstance(db.plan(sql), SampledThenExact)
     *sampled, last = every_snapshot(lambda: db.online_sql(sql))
     assert sampled
     assert all(snapshot.fraction < 0.1 for snapshot in sampled)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from relaqs_engine.errors import DataError
 from relaqs_engine.planning.exact import RowGroupRules
-from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
 from relaqs.queries import start
 from tests.engine.row_group_files import write_trips
@@ -33,7 +33,7 @@ def trips(tmp_path: Path) -> Path:
 
 def test_the_last_snapshot_is_exact_and_no_layout(connect: Connect, trips: Path, tmp_path: Path) -> None:
     db = connect(trips)
-    assert isinstance(db.plan(BY_ZONE), RowGroupPlan)
+    assert isinstance(db.plan(BY_ZONE), SampledThenExact)
     snapshots = list(db.online_sql(BY_ZONE))
     assert snapshots[-1].is_exact
     assert sum(snapshots[-1].estimate.column("n").to_pylist()) == 50_000

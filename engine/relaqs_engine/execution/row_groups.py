@@ -28,8 +28,8 @@ from relaqs_engine.duck import parquet_rows
 from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
-from relaqs_engine.layouts.row_groups import RowGroupTable
-from relaqs_engine.plans.sampled_then_exact import RowGroupPlan
+from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
+from relaqs_engine.plans.aggregate import MergePlan
 
 ENOUGH_ROW_GROUPS = 20
 """A group that was found in so many row groups is certified, however many were read."""
@@ -42,21 +42,20 @@ MOST_ABSENT = 0.02
 """Else groups with about as many rows, within this factor, may be absent from this share of those read."""
 
 
-def sample_sql(plan: RowGroupPlan, files: Sequence[str], first_block: int) -> str:
+def sample_sql(sample: MergePlan, groups: Sequence[RowGroup], first_block: int) -> str:
     """Return the partial query over row groups. They are blocks, numbered from `first_block` on."""
-    partial = plan.sample.partial
-    return _over(plan, partial.by_block_sql or partial.sql, files, first_block)
+    return _over(sample, sample.partial.by_block_sql or sample.partial.sql, groups, first_block)
 
 
-def certain_sql(plan: RowGroupPlan) -> str:
+def certain_sql(sample: MergePlan, groups: Sequence[RowGroup]) -> str:
     """Return the partial query over the row groups that every estimate reads."""
-    return _over(plan, plan.sample.partial.outlier_sql, plan.files(plan.table.certain), 0)
+    return _over(sample, sample.partial.outlier_sql, groups, 0)
 
 
-def _over(plan: RowGroupPlan, sql: str, files: Sequence[str], first_block: int) -> str:
-    (stream,) = plan.sample.streams
+def _over(sample: MergePlan, sql: str, groups: Sequence[RowGroup], first_block: int) -> str:
+    (stream,) = sample.streams
     block = f"CAST({first_block} + file_index AS INTEGER) AS {BLOCK_COLUMN}"
-    read = parquet_rows(files)
+    read = parquet_rows([group.file(stream.columns) for group in groups])
     return sql.replace(stream.token, f"(SELECT *, {block} FROM {read})")
 
 

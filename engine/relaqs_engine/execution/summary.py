@@ -21,7 +21,7 @@ from relaqs_engine.execution.estimate import Estimate, Reason, approximate_colum
 from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import STATE
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, time_sql
-from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact, SummarizedColumn
 from relaqs_engine.sql.expressions import Sign
 
 SKETCH_ERROR = 0.033
@@ -64,7 +64,7 @@ class _Cell:
     doubt: Reason = Reason.SO_FAR
 
 
-def summary_so_far(plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence: float) -> Estimate:
+def summary_so_far(plan: SampledThenExact, wide: Estimate, cursor: Cursor, confidence: float) -> Estimate:
     """Return the rows of the summary.
 
     Args:
@@ -74,11 +74,11 @@ def summary_so_far(plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence
         confidence: of the intervals.
     """
     source = _Wide(plan, wide, cursor, confidence)
-    rows = [source.row(i, column) for i, column in enumerate(plan.columns)]
+    rows = [source.row(i, column) for i, column in enumerate(plan.summarized)]
     known = [i for i, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
     names = [output.name for output in plan.outputs]
     approximate = approximate_columns(tuple(names), known)
-    arrays = [_own(output, rows, plan.columns) for output in plan.outputs]
+    arrays = [_own(output, rows, plan.summarized) for output in plan.outputs]
     for column in approximate:
         cells = [row[column.name] for row in rows]
         end = pa.float64() if column.name in _TYPES else pa.string()
@@ -123,14 +123,14 @@ def _own(
 class _Wide:
     """The measures of each column, from the one row of the sample's estimate."""
 
-    def __init__(self, plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence: float) -> None:
+    def __init__(self, plan: SampledThenExact, wide: Estimate, cursor: Cursor, confidence: float) -> None:
         self._plan = plan
         self._wide = wide
         self._cursor = cursor
         self._confidence = confidence
         self._places = {column.name: i for i, column in enumerate(wide.approximate)}
         self._outputs = {output.name: output for output in plan.sample.outputs}
-        self._written = self._texts(plan.columns)
+        self._written = self._texts(plan.summarized)
 
     def row(self, i: int, column: SummarizedColumn) -> dict[str, _Cell]:
         cells = {measure: self._text(measure, i, column) for measure in _TEXTS}

@@ -1,8 +1,8 @@
 """The manifest of a layout: what is stored, how it was sampled, and what is known of the values.
 
 `Layout` is one table as it is stored, with its columns, partitions and indexes. A part of it is a random
-sample too: the first partitions (`Prefix`), and the first part of a layout that is being made
-(`FirstPart`). That one has the first partitions. Their files are the layout's own, where they will stay.
+sample too: the first partitions are a `FirstPart`, even while the others are still being made. Their files
+are the layout's own, where they will stay.
 By then the whole source has been read once, so the table's rows and its columns' extremes and NULLs are
 known. Only the process that makes the layout knows of its first part: no manifest names it.
 
@@ -721,24 +721,23 @@ def rows_in_words(row_count: int, *, is_counted: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Prefix(Layout):
+class FirstPart(Layout):
     """A layout whose `row_count` and columns are those of the whole table, while `partitions` are the first.
 
     A query that samples it never reaches the exact answer. It must not be read as if it were the table.
+
+    is_made: whether the other partitions are there too. If not, no manifest names it yet.
     """
+
+    is_made: bool = False
 
     @property
     def is_first_part(self) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FirstPart(Prefix):
-    """The first partitions of a layout that is still being made. No manifest names it."""
-
-
-def prefix_of(layout: Layout, count: int) -> Prefix:
+def first_part_of(layout: Layout, count: int) -> FirstPart:
     """Return the first partitions of a layout, without its copies of rows, such as outliers."""
     known = {field.name: getattr(layout, field.name) for field in fields(Layout)}
     copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": ()}
-    return Prefix(**(known | copies | {"partitions": layout.partitions[:count]}))
+    return FirstPart(**(known | copies | {"partitions": layout.partitions[:count], "is_made": True}))

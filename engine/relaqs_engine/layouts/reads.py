@@ -68,7 +68,7 @@ Read: TypeAlias = LaidOutRead | PlainRead
 def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> LaidOutRead:
     """Return the read of some partitions."""
     files = tuple(each.file for i in partitions for each in layout.partitions[i].files)
-    if isinstance(layout, FirstPart):
+    if isinstance(layout, FirstPart) and not layout.is_made:
         return FirstRead(layout, files, columns)
     return TableRead(str(layout.directory), files, columns, layout.remote)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import FirstPart
     from relaqs_engine.plans.composite import AroundPlan, PartPlan, RefinedPlan
     from relaqs_engine.plans.plan import WholePlan
-    from relaqs_engine.plans.sampled_then_exact import SummaryPlan
+    from relaqs_engine.plans.sampled_then_exact import SampledThenExact
     from relaqs_engine.rewrite.split import PlanPart
 
 _P = TypeVar("_P", bound=OnlinePlan)
@@ -85,7 +85,7 @@ def plain_plan(
     return whole if rules is None else _row_groups_or_whole(draft, parsed, whole, rules)
 
 
-def _summary_or_whole(draft: Draft, whole: WholePlan, part: FirstPart | None) -> SummaryPlan | WholePlan:
+def _summary_or_whole(draft: Draft, whole: WholePlan, part: FirstPart | None) -> SampledThenExact | WholePlan:
     """Return the plan of SUMMARIZE, that of the whole where nothing of it is estimated."""
     from relaqs_engine.planning.summary_plan import summary_plan
 

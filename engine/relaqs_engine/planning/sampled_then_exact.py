@@ -33,8 +33,7 @@ from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import ErrorBars, Method, OutputKind, WholePlan
 from relaqs_engine.plans.sampled_then_exact import (
     FIRST_DRAWN,
-    FirstPartPlan,
-    RowGroupPlan,
+    SampledThenExact,
     growing_sizes,
     what_is_missed,
 )
@@ -56,7 +55,7 @@ from relaqs_engine.rewrite.row_group_marks import (
 
 def first_part_plan(
     draft: Draft, part: FirstPart, whole: WholePlan, aggregated: Callable[[Draft], MergePlan]
-) -> FirstPartPlan | None:
+) -> SampledThenExact | None:
     """Return how a query over plain tables is estimated before its exact answer, None where it is not.
 
     Args:
@@ -69,21 +68,11 @@ def first_part_plan(
         sample = aggregated(replace(draft, catalog=draft.catalog.with_layout(part)))
     except NotOnlineError:
         return None
-    return FirstPartPlan(
-        sql=whole.sql,
-        outputs=sample.outputs,
-        reasons=(
-            f"{part.table} is being laid out: estimates come from its first part, and the exact answer from "
-            "the plain files",
-        ),
-        streams=sample.streams,
-        hoists=sample.hoists,
-        warnings=sample.warnings,
-        measured_by=sample.measured_by,
-        part=part,
-        sample=sample,
-        whole=replace(whole, outputs=sample.outputs, reasons=()),
+    why = (
+        f"{part.table} is being laid out: estimates come from its first part, and the exact answer from "
+        "the plain files"
     )
+    return SampledThenExact.of(sample, whole, part, why)
 
 
 ALL_STATISTICS, SOME_STATISTICS = 8, 20
@@ -95,7 +84,7 @@ Applied = Callable[[Iterable[Rule], Draft], Draft]
 
 def row_group_plan(
     draft: Draft, tables: frozenset[str], whole: WholePlan, rules: RowGroupRules, applied: Applied
-) -> RowGroupPlan:
+) -> SampledThenExact:
     """Return how a query over plain files is estimated. Raises NotOnlineError where it is not.
 
     Args:
@@ -265,7 +254,7 @@ def _has_ends(source: Source, name: str) -> bool:
 
 def _completed(
     sample: MergePlan, table: RowGroupTable, whole: WholePlan, sizes: tuple[int, ...]
-) -> RowGroupPlan:
+) -> SampledThenExact:
     count = len(table.drawn_from)
     reasons = [f"{sizes[-1]} of {count} row groups of {table.table} are read first, drawn at random"]
     if table.certain:
@@ -274,16 +263,4 @@ def _completed(
         reasons.append(f"nothing is certified: {UNLIKE}")
     reasons.append("at the end it is read whole, as it lies")
     sample = replace(sample, warnings=(*sample.warnings, what_is_missed(sizes[-1], count)))
-    return RowGroupPlan(
-        sql=sample.sql,
-        outputs=sample.outputs,
-        reasons=tuple(reasons),
-        streams=sample.streams,
-        hoists=sample.hoists,
-        warnings=sample.warnings,
-        measured_by=sample.measured_by,
-        sample=sample,
-        whole=replace(whole, outputs=sample.outputs),
-        table=table,
-        sizes=sizes,
-    )
+    return replace(SampledThenExact.of(sample, whole, table, *reasons), sizes=sizes)

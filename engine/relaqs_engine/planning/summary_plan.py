@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.manifest import FirstPart, Layout, is_number, prefix_of
+from relaqs_engine.layouts.manifest import FirstPart, Layout, first_part_of, is_number
 from relaqs_engine.planning.exact import summarized
 from relaqs_engine.plans.aggregate import Basis, MergePlan
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, WholePlan, microseconds_sql
-from relaqs_engine.plans.sampled_then_exact import SummarizedColumn, SummaryPlan
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact, SummarizedColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.sql.columns import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, parse_query
@@ -45,7 +45,7 @@ _NOT_CARRIED = ("BIT", "ENUM", "TIME WITH TIME ZONE", "HUGEINT", "UHUGEINT")
 
 def summary_plan(
     draft: Draft, whole: WholePlan, part: FirstPart | None, aggregated: Callable[[Draft], MergePlan]
-) -> SummaryPlan:
+) -> SampledThenExact:
     """Return how SUMMARIZE is estimated before its exact answer. Raises NotOnlineError where it is not.
 
     Args:
@@ -64,7 +64,7 @@ def summary_plan(
     if part is None and table.row_count * lists <= SUMMARIZED_AT_ONCE:
         raise NotOnlineError("so few values are summarized at once")
     count = _partitions(table, lists) if part is None else len(part.partitions)
-    sampled = prefix_of(table, max(1, count)) if part is None else part
+    sampled = first_part_of(table, max(1, count)) if part is None else part
     with_lists = count > 0 and lists * _rows(sampled, len(sampled.partitions)) <= MOST_VALUES
     nulls = _known_nulls(query, table)
     columns = tuple(_column(name, type_, with_lists, nulls.get(name)) for name, type_ in described)
@@ -72,17 +72,13 @@ def summary_plan(
     if (bounded := _without_infinite_times(columns, sample)) != columns:
         columns, sample = bounded, aggregated(_over(draft, query, sampled, bounded))
     outputs = tuple(_output(name, type_) for name, type_ in draft.schema)
-    return SummaryPlan(
-        sql=whole.sql,
+    plan = SampledThenExact.of(sample, whole, sampled, *_reasons(sampled, table, with_lists))
+    return replace(
+        plan,
         outputs=outputs,
-        reasons=_reasons(sampled, table, with_lists),
-        streams=sample.streams,
-        hoists=sample.hoists,
-        measured_by=sample.measured_by,
-        part=sampled,
-        sample=sample,
-        whole=replace(whole, outputs=outputs, reasons=()),
-        columns=_with_lists(columns, sample),
+        whole=replace(plan.whole, outputs=outputs),
+        warnings=(),
+        summarized=_with_lists(columns, sample),
     )
 
 
@@ -193,9 +189,9 @@ def _output(name: str, type_: str) -> OutputColumn:
     return OutputColumn(name, kind, type_, "", side=side)
 
 
-def _reasons(part: Layout, table: Layout, with_lists: bool) -> tuple[str, ...]:
+def _reasons(part: FirstPart, table: Layout, with_lists: bool) -> tuple[str, ...]:
     reasons = [f"estimates come from the first {len(part.partitions)} of {len(table.partitions)} partitions"]
-    if isinstance(part, FirstPart):
+    if not part.is_made:
         reasons = [f"{part.table} is being laid out, and estimates come from its first part"]
     if not with_lists:
         reasons.append("quantiles and distinct values are known at the end: their values are too many")

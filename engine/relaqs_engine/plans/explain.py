@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, RowsPlan
 from relaqs_engine.plans.composite import AroundPlan, OuterRows, OverStages, RefinedPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
-from relaqs_engine.plans.sampled_then_exact import FirstPartPlan, RowGroupPlan, SummaryPlan, what_is_missed
+from relaqs_engine.plans.sampled_then_exact import SampledThenExact, what_is_missed
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import tree_of
 
@@ -134,24 +134,16 @@ def _whole(plan: WholePlan) -> Iterator[str]:
 
 
 @_explained.register
-def _first_part(plan: FirstPartPlan) -> Iterator[str]:
-    yield from _merge(plan.sample)
-    yield from _titled("exact SQL, over whole tables:", plan.sql)
-
-
-@_explained.register
-def _summary(plan: SummaryPlan) -> Iterator[str]:
-    yield from _columns(plan.outputs, map(_kind, plan.outputs))
-    yield from _titled("sample, of which each value becomes a cell:", plan.sample.sql)
-    yield from ("", explain(plan.sample).rstrip())
-    yield from _titled("exact SQL, over whole tables:", plan.sql)
-
-
-@_explained.register
-def _row_groups(plan: RowGroupPlan) -> Iterator[str]:
-    """Yield how row groups are estimated from, then how the query runs at the end."""
-    yield what_is_missed(plan.most_drawn, len(plan.table.drawn_from))
-    yield from _explained(plan.sample)
+def _sampled_then_exact(plan: SampledThenExact) -> Iterator[str]:
+    """Yield how the sample is estimated from, then how the query runs at the end."""
+    if plan.summarized:
+        yield from _columns(plan.outputs, map(_kind, plan.outputs))
+        yield from _titled("sample, of which each value becomes a cell:", plan.sample.sql)
+        yield from ("", explain(plan.sample).rstrip())
+    else:
+        if plan.sizes:
+            yield what_is_missed(plan.sizes[-1], len(plan.groups))
+        yield from _merge(plan.sample)
     yield from _titled("exact SQL, over whole tables:", plan.whole.sql)
 
 

@@ -1,17 +1,15 @@
 """What all plans share: what is read, which columns the answer has, and where its error bars come from.
 
-A plan is a frozen value. It says what runs where, and why. There are eight kinds, in four files:
+A plan is a frozen value. It says what runs where, and why. There are six kinds, in four files:
 
     MergePlan      one aggregation: partial results merge, and every mini-batch gives an estimate
     RowsPlan       no aggregates: the rows found so far are the answer so far
     AroundPlan     SQL around the answers of other plans, its parts
     RefinedPlan    an aggregate over all rows stands inside: it is estimated first, as a stage
-    RowGroupPlan   estimates from row groups of plain files, then the query as a whole
-    FirstPartPlan  estimates from the first part of a layout that is being made, then the query as a whole
-    SummaryPlan    SUMMARIZE: estimates from the first partitions, then the statement as a whole
+    SampledThenExact  estimates from a part of the rows, then the query as a whole
     WholePlan      no sound estimate is known: the query runs once, exactly
 
-The first two are in `aggregate.py`, the next two in `composite.py`, the next three in
+The first two are in `aggregate.py`, the next two in `composite.py`, the next in
 `sampled_then_exact.py`. `relaqs/queries/start.py` has one job for each.
 
 In this file, from the answer down to what is read:
@@ -426,8 +424,6 @@ class OnlinePlan:
     may_run_whole: ClassVar[bool] = True
     # Whether an answer so far says of each of its rows if it is certain to stay.
     tells_certain_rows: ClassVar[bool] = False
-    # Whether the files that it samples may go while it runs, and its tables stay.
-    sample_may_go: ClassVar[bool] = False
 
     sql: str
     outputs: tuple[OutputColumn, ...]
@@ -443,6 +439,11 @@ class OnlinePlan:
     def why_whole(self) -> tuple[str, ...]:
         """Return why it runs as a whole; nothing where it does not."""
         return ()
+
+    @property
+    def sample_may_go(self) -> bool:
+        """Whether the files that it samples may go while it runs, and its tables stay."""
+        return False
 
     @property
     def leading(self) -> str:

@@ -1,111 +1,33 @@
-"""Plans that estimate a query from a part of its rows, and then run it once, exactly.
+"""The plan that estimates a query from a part of its rows, and then runs it once, exactly.
 
-Three parts of the rows give such estimates, and `EstimatedWhole` is what the plans over them share:
+Three parts of the rows give such estimates:
 
-    RowGroupPlan     row groups of plain files, drawn at random: a MergePlan over them gives the estimates
-    FirstPartPlan    the first part of a layout that is being made
-    SummaryPlan      the first partitions of a table, for SUMMARIZE
+    row groups of plain files, drawn at random
+    the first partitions of a layout that is being made
+    the first partitions of a table, for SUMMARIZE
 
-The end is a WholePlan: the query as DuckDB runs it over all rows.
+A `MergePlan` over the part gives the estimates, and a `WholePlan` the end: the query as DuckDB runs it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from relaqs_engine.layouts.manifest import FirstPart, Prefix
+from relaqs_engine.layouts.manifest import FirstPart
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import Method, Mode, OnlinePlan, WholePlan
-from relaqs_engine.plans.schedule import spread_order
+from relaqs_engine.plans.schedule import MiniBatch, spread_order
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimatedWhole(OnlinePlan):
-    """How a query is estimated from a part of its rows, of which the exact answer takes nothing over.
-
-    Attributes:
-        sample: how the estimates are made.
-        whole: how the exact answer is.
-    """
-
-    mode = Mode.MERGEABLE
-
-    sample: MergePlan
-    whole: WholePlan
-
-    @property
-    def plain_tables(self) -> tuple[str, ...]:
-        return self.whole.plain_tables
-
-    @property
-    def method(self) -> Method:
-        return self.sample.method
-
-    @property
-    def expected_groups(self) -> int:
-        return self.sample.expected_groups
-
-    @property
-    def shows_every_group(self) -> bool:
-        return self.sample.shows_every_group
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstPartPlan(EstimatedWhole):
-    """How an aggregation over plain tables is answered while the largest of them is being laid out.
-
-    The sample ends with the partitions that are there. The query as a whole then reads the plain files.
-
-    Attributes:
-        part: what is sampled.
-    """
-
-    sample_may_go = True
-
-    part: FirstPart
 
 
 FIRST_DRAWN = 8
 """Fewer row groups certify nothing."""
 
 _GROWTH = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupPlan(EstimatedWhole):
-    """How a query over plain files is estimated, and then run as a whole.
-
-    Attributes:
-        table: the row groups.
-        sizes: how many of them are drawn up to the end of each mini-batch.
-    """
-
-    table: RowGroupTable
-    sizes: tuple[int, ...]
-
-    @property
-    def most_drawn(self) -> int:
-        """Return how many row groups are drawn in all."""
-        return self.sizes[-1]
-
-    def drawn(self, seed: int) -> RowGroupTable:
-        """Return the table with the row groups that are drawn, in the order in which they are read."""
-        return self.table.drawn(spread_order(len(self.table.drawn_from), self.sizes, seed))
-
-    @property
-    def batches(self) -> tuple[range, ...]:
-        """Return the places of the row groups in each mini-batch before the end, in that order."""
-        return tuple(range(*ends) for ends in pairwise((0, *self.sizes)))
-
-    def files(self, groups: tuple[RowGroup, ...]) -> tuple[str, ...]:
-        """Return the names by which the columns that are needed of row groups are read."""
-        (stream,) = self.sample.streams
-        return tuple(group.file(stream.columns) for group in groups)
 
 
 def growing_sizes(most: int) -> tuple[int, ...]:
@@ -159,18 +81,79 @@ class SummarizedColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryPlan(EstimatedWhole):
-    """How SUMMARIZE is answered.
+class SampledThenExact(OnlinePlan):
+    """How a query is estimated from a part of its rows, of which the exact answer takes nothing over.
 
-    The sample is one wide row, with each measure of each column. Its outputs are called by the measure and
-    the number of the column: `avg_3`. `rows` counts the rows.
+    The sample of SUMMARIZE is one wide row, with each measure of each column. Its outputs are called by the
+    measure and the number of the column: `avg_3`. `rows` counts the rows.
 
     Attributes:
-        part: what is sampled.
-        columns: those that are summarized, in order.
+        sample: how the estimates are made.
+        whole: how the exact answer is.
+        part: what is sampled: the first partitions of a table, or its row groups.
+        sizes: how many row groups are drawn up to the end of each mini-batch. () for partitions.
+        summarized: the columns that SUMMARIZE summarizes, in order. () for any other query.
     """
 
-    sample_may_go = True
+    mode = Mode.MERGEABLE
 
-    part: FirstPart | Prefix
-    columns: tuple[SummarizedColumn, ...]
+    sample: MergePlan
+    whole: WholePlan
+    part: FirstPart | RowGroupTable
+    sizes: tuple[int, ...] = ()
+    summarized: tuple[SummarizedColumn, ...] = ()
+
+    @classmethod
+    def of(
+        cls, sample: MergePlan, whole: WholePlan, part: FirstPart | RowGroupTable, *reasons: str
+    ) -> SampledThenExact:
+        """Return the plan of a query with the outputs of its sample. reasons: why it is answered so."""
+        return cls(
+            sql=whole.sql,
+            outputs=sample.outputs,
+            reasons=reasons,
+            streams=sample.streams,
+            hoists=sample.hoists,
+            warnings=sample.warnings,
+            measured_by=sample.measured_by,
+            sample=sample,
+            whole=replace(whole, outputs=sample.outputs, reasons=()),
+            part=part,
+        )
+
+    @property
+    def sample_may_go(self) -> bool:
+        return not self.sizes
+
+    @property
+    def plain_tables(self) -> tuple[str, ...]:
+        return self.whole.plain_tables
+
+    @property
+    def method(self) -> Method:
+        return self.sample.method
+
+    @property
+    def expected_groups(self) -> int:
+        return self.sample.expected_groups
+
+    @property
+    def shows_every_group(self) -> bool:
+        return self.sample.shows_every_group
+
+    @property
+    def groups(self) -> tuple[RowGroup, ...]:
+        """Return the row groups that are drawn from, none where partitions are sampled."""
+        return () if isinstance(self.part, FirstPart) else self.part.drawn_from
+
+    def drawn(self, seed: int) -> FirstPart | RowGroupTable:
+        """Return what is sampled, with the row groups that are drawn in the order in which they are read."""
+        if isinstance(self.part, FirstPart):
+            return self.part
+        return self.part.drawn(spread_order(len(self.groups), self.sizes, seed))
+
+    @property
+    def batches(self) -> tuple[MiniBatch, ...]:
+        """Return the mini-batches of row groups, each a block by its place in that order."""
+        ends = enumerate(pairwise((0, *self.sizes)))
+        return tuple(MiniBatch(i, (tuple(range(*places)),), by_block=True) for i, places in ends)

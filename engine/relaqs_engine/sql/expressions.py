@@ -33,7 +33,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
-from functools import cache, reduce
+from functools import reduce
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -672,14 +672,15 @@ TABLE: Mapping[type[exp.Expr], Function] = {
 """What is known of each function by itself: one row for one function, which its subclasses share."""
 
 
+_ROWS = dict(TABLE)  # and those of subclasses, and of others, once they were asked for
+
+
 def function_of(node: exp.Expr) -> Function:
     """Return the row of a node's function."""
-    return _of_kind(type(node))
-
-
-@cache
-def _of_kind(kind: type[exp.Expr]) -> Function:
-    return next((TABLE[each] for each in kind.__mro__ if each in TABLE), Function())
+    kind = type(node)
+    if kind not in _ROWS:
+        _ROWS[kind] = next((TABLE[each] for each in kind.__mro__ if each in TABLE), Function())
+    return _ROWS[kind]
 
 
 def motion_of(node: exp.Expr) -> Motion:
