@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import os
 import re
-import threading
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 from relaqs.arguments import ArgumentError
 
@@ -19,8 +21,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 _RESIDENT = Path("/proc/self/statm")
-LOOK_SECONDS = 0.25  # between two looks at what the process holds
-LATER_SECONDS = 0.5
+LOOK_SECONDS = 0.1  # at least between two times that freed memory is given back
 SMALLEST_BYTES = 256 << 20
 _USUAL_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _SHARE_OF_A_SERVER = 0.8  # of the machine's
@@ -82,42 +83,34 @@ def _parsed(text: str) -> int | None:
 
 
 class GivesBack:
-    """Gives memory that was freed back to the system, where the process holds much.
+    """Gives memory that was freed back to the system, now and then.
 
-    The C library keeps what each thread has freed for that thread, and DuckDB and Arrow work on many. After a
-    few large queries a process held four times its limit, most of it free.
+    The C library keeps what each thread has freed for that thread, DuckDB's allocator and Arrow's do so too,
+    and they work on many threads. After a few large queries a process held four times its limit, most of it
+    free.
 
     clock: gives the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._next_seconds = -math.inf
-        self._later: threading.Timer | None = None
+        self._last_seconds = -math.inf
+        self._took_seconds = 0.0
 
-    def look(self, limit_bytes: int) -> bool:
-        """Give memory back if the process has more than the limit. Return whether it did; it rarely does."""
-        if self._clock() < self._next_seconds:
-            return False
-        self._next_seconds = self._clock() + LOOK_SECONDS
-        trim = _trim()
-        if trim is None or resident_bytes() <= limit_bytes:
+    def now(self, share: float = 0.05) -> bool:
+        """Give memory back, unless that took this share of the time lately. Return whether it did."""
+        from relaqs_engine.duck import give_back_freed  # it loads DuckDB, which amounts do not need
+
+        if self._clock() < self._last_seconds + max(LOOK_SECONDS, self._took_seconds / share):
             return False
         began_seconds = self._clock()
-        trim(0)
-        self._next_seconds = self._clock() + max(LOOK_SECONDS, 20 * (self._clock() - began_seconds))
+        gc.collect(1)  # what has failed lately may refer to itself, and to what it had read
+        give_back_freed()
+        if (trim := _trim()) is not None:
+            trim(0)
+        self._last_seconds = self._clock()
+        self._took_seconds = self._last_seconds - began_seconds
         return True
-
-    def look_later(self, limit_bytes: int) -> None:
-        """Look once more in a moment, when what was just computed was handed on and forgotten."""
-        if self._later is None and resident_bytes() > limit_bytes:
-            self._later = threading.Timer(LATER_SECONDS, self._look_at_last, (limit_bytes,))
-            self._later.daemon = True
-            self._later.start()
-
-    def _look_at_last(self, limit_bytes: int) -> None:
-        self._later = None
-        self.look(limit_bytes)
 
 
 @cache
@@ -136,6 +129,25 @@ def resident_bytes() -> int:
         return int(_RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def resident_bytes_of_duckdb() -> int | None:
+    """Return the machine's memory that DuckDB's allocator has. None where it has none of its own."""
+    if "_duckdb" not in sys.modules or (tell := _allocator()) is None:
+        return None
+    number, size = ctypes.c_uint64(1), ctypes.c_size_t(8)  # the epoch: what is told then is of now
+    tell(b"epoch", ctypes.byref(number), ctypes.byref(size), ctypes.byref(number), size)
+    is_told = tell(b"stats.resident", ctypes.byref(number), ctypes.byref(size), None, 0) == 0
+    return number.value if is_told else None
+
+
+@cache
+def _allocator() -> Callable[..., int] | None:
+    """Return what jemalloc, linked into DuckDB under names of its own, tells its numbers by."""
+    try:
+        return cast("Callable[..., int]", ctypes.CDLL(sys.modules["_duckdb"].__file__).duckdb_je_mallctl)
+    except (AttributeError, OSError, TypeError):
+        return None
 
 
 def bound_process_memory() -> None:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ from typing import Any, TypeAlias, cast
 import duckdb
 import pyarrow as pa
 
-from relaqs_engine.duck_words import about_file, about_rows, about_syntax, about_types, characters_within
+from relaqs_engine.duck_words import about_file, about_rows, about_syntax, about_types, position_at
 from relaqs_engine.errors import (
     BrokenDatabaseError,
     DataError,
@@ -101,6 +102,9 @@ class LocalMoment:
     text: str
 
 
+_SMALLEST_BYTES = 64 << 20  # that a database may be given
+_LEFT_OPEN = ("TimeZone", "Calendar", "disable_parquet_prefetching", "memory_limit")  # of locked settings
+
 _BELOW_JOINS = "partial_aggregate_pushdown"  # DuckDB's name of the optimizer that aggregates before it joins
 
 _TYPED_TEXT = "SELECT typeof(value), CAST(value AS VARCHAR) FROM (SELECT ? AS value)"
@@ -115,7 +119,6 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
 _OF_A_ROW = ("Conversion Error", "Out of Range Error", "Invalid Input Error")
 _OVER_TEXT = "QUERY_RELATION"  # DuckDB's name for a relation that has nothing but a SELECT
-_ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
 
 
@@ -132,6 +135,7 @@ class DatabaseConfig:
         files: single files that may be read as well. What DuckDB keeps of a file is good for one state of it,
             so another state needs another database.
         memory_limit_bytes: DuckDB's own limit. Beyond it, DuckDB spills to `temp_directory`.
+        account_bytes: what all databases of a process may have together. 0: as much as this one.
         temp_directory: where it spills. With None it spills nowhere, not even to DuckDB's default place.
         threads: how many threads of its own it has.
         result_limit_bytes: what the result of one statement may take outside of DuckDB. None: anything.
@@ -153,9 +157,10 @@ class DatabaseConfig:
     aggregates_below_joins: bool = False
     owner: str = ""
     civil_time: CivilTime | None = None
+    account_bytes: int = 0
 
     def __post_init__(self) -> None:
-        if self.memory_limit_bytes < 64 << 20:
+        if self.memory_limit_bytes < _SMALLEST_BYTES:
             raise ValueError(f"memory_limit_bytes is {self.memory_limit_bytes}; at least 64 MiB is needed")
 
 
@@ -169,6 +174,7 @@ class Database:
         self.config = config
         self._civil_time = config.civil_time
         self._connection = _connect(config.threads)
+        self._bound_bytes = config.memory_limit_bytes
         temp = config.temp_directory
         Cursor(self._connection).borrow(each for each in config.lent if isinstance(each, AttachedFile))
         for statement in (
@@ -186,10 +192,11 @@ class Database:
             f"SET allowed_paths = {list_literal(_spellings(config.files))}",
             "SET enable_external_access = false",
             *_civil_time_statements(config.civil_time, "SET GLOBAL"),
-            "SET allowed_configs = ['TimeZone', 'Calendar', 'disable_parquet_prefetching']",
+            f"SET allowed_configs = {list_literal(_LEFT_OPEN)}",
             "SET lock_configuration = true",
         ):
             self._connection.execute(statement)
+        _DATABASES.add(self)
 
     @property
     def civil_time(self) -> CivilTime:
@@ -209,6 +216,26 @@ class Database:
         cursor.keep_time(civil_time)
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
         return cursor
+
+    def counted_bytes(self) -> int:
+        """Return what DuckDB counts of this database in memory. It takes a millisecond."""
+        return _counted_bytes(self._connection)
+
+    def bound(self, limit_bytes: int) -> bool:
+        """Let it have no more than this from now on, or its configured limit where that is less.
+
+        What can be spilled is spilled now. Returns False where the rest is more: the limit stays as it was.
+        """
+        limit_bytes = max(_SMALLEST_BYTES, min(limit_bytes, self.config.memory_limit_bytes))
+        if limit_bytes == self._bound_bytes:
+            return True
+        try:
+            with self._connection.cursor() as connection:
+                connection.execute(f"SET memory_limit = '{limit_bytes // 1024}KiB'")
+        except duckdb.Error:
+            return False
+        self._bound_bytes = limit_bytes
+        return True
 
     def serve(self, files: Any) -> None:
         """Let statements read what an fsspec file system has, as far as they may read it."""
@@ -464,7 +491,9 @@ def open_for_writing(
         "SET scheduler_process_partial = true",  # DuckDB looks for ctrl-C between tasks: make them short
     ):
         connection.execute(statement)
-    return _in_time(Cursor(connection), civil_time)
+    cursor = _in_time(Cursor(connection), civil_time)
+    _WRITERS.add(cursor)
+    return cursor
 
 
 def _in_time(cursor: Cursor, civil_time: CivilTime | None) -> Cursor:
@@ -480,6 +509,40 @@ def _connect(threads: int = 1) -> duckdb.DuckDBPyConnection:
     local disk 1.15.
     """
     return duckdb.connect(":memory:", config={"threads": threads, "async_threads": 0})
+
+
+_DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()
+_WRITERS: weakref.WeakSet[Cursor] = weakref.WeakSet()
+
+
+def open_databases() -> list[Database]:
+    """Return the closed databases of this process."""
+    return list(_DATABASES)
+
+
+def written_bytes() -> int:
+    """Return what the databases of this process have in memory that lay data out."""
+    return sum(_counted_bytes(cursor._connection) for cursor in list(_WRITERS))
+
+
+def _counted_bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    try:
+        with connection.cursor() as another:
+            rows = another.execute("SELECT sum(memory_usage_bytes)::BIGINT FROM duckdb_memory()").fetchall()
+    except duckdb.Error:  # it was closed meanwhile
+        return 0
+    return int(rows[0][0] or 0)
+
+
+def give_back_freed() -> None:
+    """Give the memory back to the system that DuckDB and Arrow have freed and keep.
+
+    DuckDB's own allocator keeps what its threads have freed: half a gigabyte after one large sort. A
+    database lets go of all of it, that of others too, when it is told its limit.
+    """
+    with _connection_that_parses().cursor() as connection:
+        connection.execute(f"SET memory_limit = '{_SMALLEST_BYTES // 1024}KiB'")
+    pa.default_memory_pool().release_unused()
 
 
 class ReadingDatabase:
@@ -782,7 +845,7 @@ def _of_rows(error: Exception, sql: str) -> DataError:
     if not str(error).startswith(_OF_A_ROW):
         return DataError(message)
     found = _LINE.search(str(error))
-    place = _position(int(found[1]), found[2], len(found[3]), sql) if found else None
+    place = position_at(int(found[1]), found[2], len(found[3]), sql) if found else None
     return ExpressionError(message, ran=found and place and Underlined(sql, place, len(found[4])))
 
 
@@ -802,7 +865,7 @@ def _sql_error(text: str, sql: str) -> SqlError:
     message = re.sub(r"^\w+ Error:\s*", "", text).split("\n")[0].strip()
     position = None
     if match := _LINE.search(text):
-        position = _position(int(match[1]), match[2], len(match[3]), sql)
+        position = position_at(int(match[1]), match[2], len(match[3]), sql)
     if (of_types := about_types(text, sql, position)) is not None:
         return SqlError(of_types, position)
     if (of_syntax := about_syntax(message, sql, position)) is not None:
@@ -817,20 +880,3 @@ def _in_described(place: tuple[int, int]) -> tuple[int, int]:
     """Return where a place in the DESCRIBE of a SELECT is in the SELECT."""
     line, column = place
     return line, max(1, column - len(_DESCRIBE)) if line == 1 else column
-
-
-def _position(line: int, excerpt: str, caret: int, sql: str) -> tuple[int, int] | None:
-    """Return the place that a caret points at, counted from 1, None where it cannot be told.
-
-    DuckDB prints 'LINE n: ' and the line (part of it if it is long). The next line has spaces, then the
-    caret.
-    """
-    column = characters_within(excerpt, caret - len(f"LINE {line}: "))
-    if excerpt.startswith(_ELLIPSIS):
-        lines = sql.split("\n")
-        part = excerpt.removeprefix(_ELLIPSIS).removesuffix(_ELLIPSIS)
-        begins = lines[line - 1].find(part) if 1 <= line <= len(lines) else -1
-        if begins < 0:
-            return None
-        column += begins - len(_ELLIPSIS)
-    return line, max(1, column + 1)

@@ -25,6 +25,8 @@ _IN_TIME = {  # what is never equal to a number, and how one is written
     "INTERVAL": "a span is written as INTERVAL 5 DAY, and epoch(…) gives its seconds",
 }
 
+_ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
+
 # DuckDB's reserved words that somebody may well call a table or a column, and how a place for a name begins.
 _WORDS_LIKE_NAMES = (
     "all|analyze|array|at|both|check|collation|column|columns|constraint|default|desc|describe|do|end|fetch|"
@@ -273,3 +275,20 @@ def _operands(sql: str, at: int) -> list[str]:
     before, sign = re.search(rf"({_OPERAND})\s*$", sql[:at]), _SIGN.match(sql, at)
     after = re.match(rf"\s*({_OPERAND})", sql[sign.end() :]) if sign else None
     return [each[1] for each in (before, after) if each]
+
+
+def position_at(line: int, excerpt: str, caret: int, sql: str) -> tuple[int, int] | None:
+    """Return the place that a caret points at, counted from 1, None where it cannot be told.
+
+    DuckDB prints 'LINE n: ' and the line (part of it if it is long). The next line has spaces, then the
+    caret.
+    """
+    column = characters_within(excerpt, caret - len(f"LINE {line}: "))
+    if excerpt.startswith(_ELLIPSIS):
+        lines = sql.split("\n")
+        part = excerpt.removeprefix(_ELLIPSIS).removesuffix(_ELLIPSIS)
+        begins = lines[line - 1].find(part) if 1 <= line <= len(lines) else -1
+        if begins < 0:
+            return None
+        column += begins - len(_ELLIPSIS)
+    return line, max(1, column + 1)

@@ -6,6 +6,7 @@ All of it belongs to the process and is shared by every job that runs here. A ta
 
 from __future__ import annotations
 
+import atexit
 import re
 import threading
 import time
@@ -25,9 +26,11 @@ from relaqs_engine.duck import (
     Database,
     DatabaseConfig,
     Interrupted,
+    open_databases,
     quote_name,
+    written_bytes,
 )
-from relaqs_engine.errors import BrokenDatabaseError, DataError, naming
+from relaqs_engine.errors import BrokenDatabaseError, DataError, MemoryLimitError, naming
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.plan import Hoist
@@ -39,7 +42,8 @@ from relaqs.executors.files import (
     UnseenFileError,
     check_unchanged,
 )
-from relaqs.memory import GivesBack
+from relaqs.jobs.executor import background_thread
+from relaqs.memory import GivesBack, resident_bytes, resident_bytes_of_duckdb
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -59,6 +63,23 @@ class AbandonedError(Exception):
     """The database of a task was given up while it waited there. It runs in another."""
 
 
+@dataclass(slots=True, eq=False)
+class Running:
+    """A statement that runs.
+
+    Attributes:
+        cursor: that runs it.
+        taken_bytes: of memory, while it ran, shared with what ran beside it.
+        stopped_because: what it is told instead of an answer; "": it was not stopped.
+        stopped_at: in seconds, on `time.monotonic`.
+    """
+
+    cursor: Cursor
+    taken_bytes: float = 0.0
+    stopped_because: str = ""
+    stopped_at: float = 0.0
+
+
 class Statements:
     """Which cursor runs a statement for which owner, so that an interrupted one runs no more of them.
 
@@ -67,7 +88,7 @@ class Statements:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: dict[str, list[Cursor]] = {}  # by owner
+        self._running: dict[str, list[Running]] = {}  # by owner
         self._interrupted: OrderedDict[str, None] = OrderedDict()
 
     def check(self, owner: str) -> None:
@@ -78,14 +99,19 @@ class Statements:
     @contextmanager
     def running(self, owner: str, cursor: Cursor) -> Iterator[None]:
         """Register the statement run inside the block. Raises Interrupted if its owner already was."""
+        running = Running(cursor)
         with self._changed:
             self.check(owner)
-            self._running.setdefault(owner, []).append(cursor)
+            self._running.setdefault(owner, []).append(running)
         try:
             yield
+        except Interrupted:
+            if running.stopped_because:
+                raise MemoryLimitError(running.stopped_because) from None
+            raise
         finally:
             with self._changed:
-                self._running[owner].remove(cursor)
+                self._running[owner].remove(running)
                 if not self._running[owner]:
                     del self._running[owner]
                 self._changed.notify_all()
@@ -108,8 +134,21 @@ class Statements:
                 self._changed.wait(REPEAT_SECONDS)
             return running
 
+    def now(self) -> list[Running]:
+        """Return the statements that run."""
+        with self._changed:
+            return [each for running in self._running.values() for each in running]
+
+    def stop(self, statement: Running, why: str) -> None:
+        """Let one statement fail with a MemoryLimitError. As an interruption, it is repeated."""
+        with self._changed:
+            if not statement.stopped_because:
+                statement.stopped_because, statement.stopped_at = why, time.monotonic()
+            if any(statement in running for running in self._running.values()):
+                statement.cursor.interrupt()
+
     def _of(self, owners: Collection[str]) -> list[Cursor]:
-        return [cursor for owner in owners for cursor in self._running.get(owner, ())]
+        return [each.cursor for owner in owners for each in self._running.get(owner, ())]
 
     def release(self, owner: str) -> None:
         """Forget that the owner was interrupted: nothing of it can start here any more."""
@@ -298,6 +337,174 @@ class OpenDatabase:
         self._database.close()
 
 
+TICK_SECONDS = 0.03  # between two looks at what DuckDB has, while statements run
+QUIET_SECONDS = 0.5  # without a statement, after which freed memory is given back
+ASLEEP_SECONDS = 3.0  # without a statement, after which nobody looks
+_FREED_SHARE = 0.7  # of the account, beyond which freed memory is given back
+_FULL_SHARE = 0.94  # of the account, beyond which databases are given less: so much is DuckDB's own surplus
+_LEAST_SHARE = 0.5  # of the account, that they have whatever the process has beside them
+_NOTABLE_BYTES = 64 << 20
+_USUAL_BYTES = 32 << 20  # that the process has of partial results and answers
+_SMALLEST_STEP = 8 << 20
+_FREED_TIME = 0.05  # of the time may be spent on giving memory back
+_HURRY = 0.25  # where the process has far too much
+
+
+class MemoryWatch:
+    """Keeps what all databases of this process have of its memory within one account, while statements run.
+
+    Each database has a limit, beyond which DuckDB spills. But several may be full at once, DuckDB keeps what
+    it has freed, and some functions take memory that it does not count. So a thread looks at what DuckDB's
+    allocator has. Beyond a part of the account it gives back what was freed. Near the whole it lowers the
+    limits of the databases, so that they spill, until there is room again. And beyond the whole it stops
+    the statement during which most was taken. It has a thread while statements run.
+
+    What the process takes outside of DuckDB while they run is counted too, since partial results and answers
+    are there, down to half the account. What it had when they began, of a notebook's own tables for example,
+    is not. Nor is what others of this process have in databases in which they lay data out.
+
+    Args:
+        statements: those that run.
+        account: gives how many bytes there are for all together.
+        give_up: is told cursors that DuckDB goes on with after they were stopped.
+    """
+
+    def __init__(
+        self,
+        statements: Statements,
+        account: Callable[[], int],
+        give_up: Callable[[Collection[Cursor]], None],
+    ) -> None:
+        self._statements = statements
+        self._account = account
+        self._give_up = give_up
+        self._gives_back = GivesBack()
+        self._waking = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ends = threading.Event()  # the process does
+        self._others_bytes = self._outside_bytes = 0  # that were there before
+        self._last_bytes = 0
+        self._is_bounded = self._is_over = False
+
+    def wake(self) -> None:
+        """Look from now on, as long as statements run."""
+        if self._thread is None and not self._ends.is_set():
+            with self._waking:
+                if self._thread is None:
+                    self._thread = background_thread(self._watch, "relaqs-memory")
+                    self._thread.start()
+
+    def end(self) -> None:
+        self._ends.set()
+
+    def _watch(self) -> None:
+        self._others_bytes, self._outside_bytes = self._of_others(), _outside_bytes()
+        self._last_bytes, begun_bytes = 0, resident_bytes()
+        last_at, is_clean = time.monotonic(), False
+        while not self._ends.wait(TICK_SECONDS) and time.monotonic() < last_at + ASLEEP_SECONDS:
+            if running := self._statements.now():
+                last_at, is_clean = time.monotonic(), False
+                self.look(running)
+            elif not is_clean and time.monotonic() > last_at + QUIET_SECONDS:
+                is_clean = True
+                self._bound_less()
+                if resident_bytes() > min(begun_bytes + _NOTABLE_BYTES, self._account()):
+                    self._gives_back.now(_HURRY)
+        with self._waking:
+            self._thread = None
+        if self._statements.now():
+            self.wake()
+
+    def _of_others(self) -> int:
+        """Return what of DuckDB's memory was there before and is not of databases of queries."""
+        if (held := _held_bytes()) < _NOTABLE_BYTES:
+            return 0
+        return max(0, held - _counted_bytes())
+
+    def look(self, running: Collection[Running]) -> None:
+        """Look once, and do what is due."""
+        if not (account := self._account()):
+            return  # no database is open
+        resident = resident_bytes()
+        own, full = self._own_bytes(), self._full_bytes(account)
+        self._charge(running, own)
+        is_far = own > full or resident > account + _NOTABLE_BYTES
+        if own > _FREED_SHARE * account or resident > account:
+            self._gives_back.now(_HURRY if is_far else _FREED_TIME)
+            own = self._own_bytes()
+        if own <= _FREED_SHARE * full:
+            self._bound_less()
+        if own > full:
+            own -= written_bytes()
+        if own > full:
+            self._bound(own - full)
+        self._stop(running, own, account)
+
+    def _full_bytes(self, account: int) -> int:
+        """Return what the databases may have now."""
+        beside = _outside_bytes() - self._outside_bytes - _USUAL_BYTES
+        return int(max(_LEAST_SHARE * account, min(_FULL_SHARE * account, account - beside)))
+
+    def _own_bytes(self) -> int:
+        return _held_bytes() - self._others_bytes
+
+    def _charge(self, running: Collection[Running], own_bytes: int) -> None:
+        """Note during which statements memory was taken."""
+        grown_bytes = max(0, own_bytes - self._last_bytes)
+        self._last_bytes = own_bytes
+        for each in running:
+            each.taken_bytes += grown_bytes / len(running)
+
+    def _bound(self, over_bytes: int) -> None:
+        """Take so much from the databases, from each by what it has. What they cannot spill stays."""
+        counted = {database: database.counted_bytes() for database in open_databases()}
+        self._is_bounded = True
+        for database, size in counted.items():
+            if size > _NOTABLE_BYTES:
+                less = size - max(_SMALLEST_STEP, over_bytes * size // sum(counted.values()))
+                if not database.bound(less):
+                    database.bound(size)
+
+    def _bound_less(self) -> None:
+        if self._is_bounded:
+            self._is_bounded = False
+            for database in open_databases():
+                database.bound(database.config.memory_limit_bytes)
+
+    def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int) -> None:
+        """Stop a statement where there is too little room in two looks, one after the other."""
+        stopped = [each for each in running if each.stopped_because]
+        was_over = self._is_over
+        self._is_over = own_bytes > account_bytes + _USUAL_BYTES and self._gives_back.now(share=1.0)
+        if self._is_over and was_over and not stopped:
+            stopped = [max(running, key=lambda each: each.taken_bytes)]
+        for each in stopped:
+            self._statements.stop(
+                each,
+                f"the query was stopped: queries have {own_bytes >> 20} MiB of memory together, and "
+                f"memory_limit is {account_bytes >> 20} MiB; raise memory_limit, read fewer columns or rows, "
+                "group by fewer values, or keep no lists or long texts of whole groups",
+            )
+            if time.monotonic() - each.stopped_at > DEAF_SECONDS:
+                self._give_up([each.cursor])
+
+
+def _held_bytes() -> int:
+    """Return what DuckDB has of the machine's memory; where that is not known, what it counts."""
+    resident = resident_bytes_of_duckdb()
+    return _counted_bytes() if resident is None else resident
+
+
+def _counted_bytes() -> int:
+    return sum(database.counted_bytes() for database in open_databases())
+
+
+def _outside_bytes() -> int:
+    """Return what the process has outside of DuckDB; 0 where that is not known."""
+    resident = resident_bytes_of_duckdb()
+    return 0 if resident is None else resident_bytes() - resident
+
+
 class Runtime:
     """The databases of one process, the statements that run on them, and which files were found intact."""
 
@@ -306,16 +513,16 @@ class Runtime:
         self._stores = StoreFiles()
         self._files = IntactFiles(self._stores)
         self._ahead = ReadAhead(self._fetch)
-        self._gives_back = GivesBack()
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
+        self.memory = MemoryWatch(self.statements, self._account_bytes, self._give_up)
 
     def query(self, work: QueryWork, owner: str) -> pa.Table:
         """Return the SELECT's result, run on the calling thread, its hoists prepared first.
 
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
-        self._gives_back.look(work.config.memory_limit_bytes)
+        self.memory.wake()
         while True:
             try:
                 return self._query(work, owner)
@@ -324,8 +531,6 @@ class Runtime:
             except BrokenDatabaseError:
                 self._abandon(lambda config, database: config == _in_any_time(work.config))
                 raise
-            finally:
-                self._gives_back.look_later(work.config.memory_limit_bytes)
 
     def _query(self, work: QueryWork, owner: str) -> pa.Table:
         config, hoists, sql = work.config, work.hoists, work.sql
@@ -355,8 +560,20 @@ class Runtime:
         """
         deaf = self.statements.interrupt(owners)
         if deaf:
-            self._abandon(lambda config, database: database.has(deaf))
+            self._give_up(deaf)
         return not deaf
+
+    def _give_up(self, deaf: Collection[Cursor]) -> None:
+        self._abandon(lambda config, database: database.has(deaf))
+
+    def _account_bytes(self) -> int:
+        """Return what all databases may have together: of each owner, what the largest of theirs says."""
+        of_owners = dict[str, int]()
+        with self._lock:
+            for config in self._open:
+                account = config.account_bytes or config.memory_limit_bytes
+                of_owners[config.owner] = max(account, of_owners.get(config.owner, 0))
+        return sum(of_owners.values())
 
     def _abandon(self, is_meant: Callable[[DatabaseConfig, OpenDatabase], bool]) -> None:
         """Use some databases no more. Each goes with the last thread that is in it."""
@@ -400,6 +617,7 @@ def _in_any_time(config: DatabaseConfig) -> DatabaseConfig:
 
 
 _RUNTIME = Runtime()
+atexit.register(_RUNTIME.memory.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from getpass import getuser
 from typing import Protocol
 
+from relaqs_engine.errors import RelaqsError
+
 from relaqs.jobs.job import ClusterStatus, JobDescription, Metered, StepReport, Task, TaskResult
 
 EXIT_SECONDS = 2.0  # what the end of the process waits for threads that no interruption reaches
@@ -225,13 +227,27 @@ def run_measured(task: Task, owner: str) -> TaskResult:
     try:
         value = task.work.run(owner)
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
-        raised = error
+        raised = without_frames(error)
     core_seconds = max((time.thread_time() - started_seconds) * task.cores, busy_seconds() - started_busy)
     if isinstance(value, Metered):
         core_seconds = value.core_seconds
         value = value.value
     held_seconds = (time.perf_counter() - began_seconds) * task.cores
     return TaskResult(task.key, value, core_seconds, raised, held_seconds)
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """Return an error that users are told, and let go of what the frames held that it came through.
+
+    Error, result and frames refer to each other. So an answer that was refused kept the memory that it was
+    refused for, until some collection of garbage. A fault of ours keeps its frames: they say where it is.
+    """
+    seen: BaseException | None = error
+    if isinstance(error, RelaqsError):
+        while seen is not None:
+            seen.__traceback__ = None
+            seen = seen.__cause__ or seen.__context__
+    return error
 
 
 def busy_seconds() -> float:

@@ -27,7 +27,7 @@ from enum import StrEnum
 from queue import SimpleQueue
 from typing import Protocol
 
-from relaqs.jobs.executor import Executor, background_thread, is_set_in_time
+from relaqs.jobs.executor import Executor, background_thread, is_set_in_time, without_frames
 from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
 
 
@@ -209,7 +209,7 @@ class JobRunner:
         try:
             over = self._drive_or_succeed()
         except BaseException as error:  # the job's, the executor's or a callback's: all end the job
-            self.error, over = error, RunState.FAILED
+            self.error, over = without_frames(error), RunState.FAILED
         try:
             self._executor.cancel(self._job.id)
         finally:
@@ -217,6 +217,7 @@ class JobRunner:
             _LIVE.discard(self)
             if self._timer is not None:
                 self._timer.cancel()
+                self._timer = None  # each refers to the other, and this one to all that the job has read
             try:
                 self._listener.ended(over, self.error)
             finally:
@@ -228,6 +229,7 @@ class JobRunner:
             try:
                 return self._drive()
             except Exception as error:
+                without_frames(error)
                 if self._is_stopping or (successor := self._listener.failed(error)) is None:
                     raise
                 self._executor.cancel(self._job.id)

@@ -83,7 +83,8 @@ def closed_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> Da
     return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)
 
 
-_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
+_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest
+_WHOLE_SHARE = 0.875  # whole queries have this: their answers are in memory that DuckDB does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,13 @@ class Databases:
     ) -> None:
         self.state_bytes = int(memory_limit_bytes * _STATE_SHARE)
         self.tasks = replace(
-            closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes), owner=owner
+            closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes),
+            owner=owner,
+            account_bytes=memory_limit_bytes,
         )
         self.whole = replace(
             self.tasks,
-            memory_limit_bytes=memory_limit_bytes,
+            memory_limit_bytes=int(memory_limit_bytes * _WHOLE_SHARE),
             threads=exact_threads,
             aggregates_below_joins=True,
         )

@@ -11,13 +11,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted
-from relaqs_engine.errors import DataError, SqlError
+from relaqs_engine.duck import (
+    Cursor,
+    Database,
+    DatabaseConfig,
+    Interrupted,
+    open_databases,
+)
+from relaqs_engine.errors import DataError, MemoryLimitError, SqlError
 from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.duck_process import DATABASE_COUNT, HoistStore, QueryWork, Runtime, held_bytes
 from relaqs.executors.files import UnseenFileError
+from relaqs.memory import resident_bytes_of_duckdb
 from tests.relaqs.executors.toy_jobs import DATABASE, LONG_SQL, LongQuery, query_work
 
 SMALL_BYTES = 256 << 20
@@ -232,3 +239,53 @@ def test_a_hoist_under_construction_is_interrupted_and_built_by_the_next_job() -
     assert [type(error) for error in errors] == [Interrupted]
     quick = QueryWork(DATABASE, (numbers("slow_hoist", 5),), held)
     assert quick.run("next").to_pydict() == {"n": [5]}
+
+
+HAS_ALLOCATOR = pytest.mark.skipif(
+    resident_bytes_of_duckdb() is None, reason="what DuckDB does not count is not known here"
+)
+UNCOUNTED_SQL = "SELECT max(length(repeat('x', 150000 + i::INT))) AS n FROM range(2_000_000) AS t(i)"
+
+
+@HAS_ALLOCATOR
+def test_a_statement_that_takes_uncounted_memory_is_stopped_and_told() -> None:
+    runtime = Runtime()
+    config = DatabaseConfig(readable=(), memory_limit_bytes=1 << 30, account_bytes=96 << 20)
+    with pytest.raises(MemoryLimitError, match=r"have \d+ MiB .* memory_limit is 96 MiB; raise memory_limit"):
+        runtime.query(QueryWork(config, (), UNCOUNTED_SQL), "monster")
+    assert runtime.query(QueryWork(config, (), "SELECT 1 AS one"), "next").to_pydict() == {"one": [1]}
+
+
+def test_two_databases_spill_within_one_account(tmp_path: Path) -> None:
+    runtime = Runtime()
+    numbers = "SELECT hash(x + {}) AS y FROM range(6000000) AS t(x)"
+    sql = f"SELECT max(y) AS most FROM (SELECT y FROM ({numbers}) ORDER BY y DESC OFFSET 5)"
+    configs = [
+        DatabaseConfig((), SMALL_BYTES, str(tmp_path), threads=1 + i, account_bytes=SMALL_BYTES)
+        for i in range(2)
+    ]
+    works = [QueryWork(config, (), sql.format(at)) for at, config in enumerate(configs)]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(runtime.query, works, ["a", "b"]))
+    assert together == [runtime.query(work, "alone") for work in works]
+    assert [database.bound(SMALL_BYTES) for database in open_databases()]
+
+
+def test_a_database_spills_what_it_can_when_it_is_given_less(tmp_path: Path) -> None:
+    database = Database(DatabaseConfig((), SMALL_BYTES, str(tmp_path)))
+    cursor = database.cursor()
+    cursor.run("CREATE TABLE t AS SELECT hash(x) AS y FROM range(15000000) AS r(x)")  # 120 MB
+    assert database.counted_bytes() > 100 << 20
+    assert database.bound(0)
+    assert database.counted_bytes() <= 64 << 20
+    assert cursor.rows("SELECT count(*), current_setting('memory_limit') FROM t") == [(15000000, "64.0 MiB")]
+    assert database.bound(1 << 40)  # never more than it was opened with
+    assert cursor.rows("SELECT current_setting('memory_limit')") == [("256.0 MiB",)]
+
+
+def test_the_account_is_of_each_owner_the_largest() -> None:
+    runtime = Runtime()
+    for owner, memory, account in [("", 64, 100), ("", 80, 0), ("ann", 64, 0)]:
+        config = DatabaseConfig((), memory << 20, account_bytes=account << 20, owner=owner)
+        runtime.query(QueryWork(config, (), "SELECT 1"), "job")
+    assert runtime._account_bytes() == (100 + 64) << 20
