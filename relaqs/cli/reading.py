@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.plain import PlainTable
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import Layout
@@ -36,6 +34,9 @@ def progress_bar(*, is_measured: bool = True) -> Iterator[Callable[[float, str],
 
     is_measured: whether the share is known. If not, the bar shows only that something is done.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

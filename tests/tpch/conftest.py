@@ -28,7 +28,11 @@ def generated_once(generated: Path) -> Iterator[None]:
     generate = data.write_tables
 
     def write(
-        tables: Sequence[str], scale: float, into: Path, on_bytes: Callable[[int], None], is_temporary: bool
+        tables: Sequence[str],
+        scale: float,
+        into: Path,
+        on_bytes: Callable[[int], None] = lambda written: None,
+        is_temporary: bool = False,
     ) -> None:
         place = generated / f"{scale}-{is_temporary}"
         place.mkdir(exist_ok=True)
