@@ -244,6 +244,7 @@ def _log_gamma_or_inf(value: float) -> float:
 _NORMAL = NormalDist()
 
 NODES = 48  # quantiles that the polynomial goes through; with them it is right to 1e-11
+LEFT_OUT = 1e-12
 LEAST_SHAPE = 0.5  # below, quantiles fall too fast for a polynomial
 
 
@@ -332,18 +333,21 @@ def _small_shapes(
 def _polynomial(inverse: Callable[[FloatArray, float], FloatArray], tail: float, most: float) -> FloatArray:
     """Return the logarithm of quantiles by that of the shape, as coefficients of Chebyshev's polynomials.
 
-    LEAST_SHAPE is at -1, and `most` at 1.
+    LEAST_SHAPE is at -1, and `most` at 1. Those that together are below LEFT_OUT are left out.
     """
     order = np.arange(NODES)
     angles = math.pi * (order + 0.5) / NODES
     place = (np.cos(angles) + 1.0) / 2.0
     values = np.log(inverse(LEAST_SHAPE * (most / LEAST_SHAPE) ** place, tail))
-    return np.asarray(np.cos(order[:, None] * angles) @ values * np.where(order == 0, 1.0, 2.0) / NODES)
+    found = np.cos(order[:, None] * angles) @ values * np.where(order == 0, 1.0, 2.0) / NODES
+    left = np.abs(found)[::-1].cumsum()[::-1]
+    return np.asarray(found[: np.count_nonzero(left > LEFT_OUT)])
 
 
 def _at(place: FloatArray, coefficients: FloatArray) -> FloatArray:
     """Return a sum of Chebyshev's polynomials between -1 and 1. Source: Clenshaw 1955."""
-    last, before = np.zeros_like(place), np.zeros_like(place)
-    for coefficient in coefficients[:0:-1]:
-        last, before = 2.0 * place * last - before + coefficient, last
+    twice, last, before = 2.0 * place, np.zeros_like(place), np.zeros_like(place)
+    for coefficient in coefficients[:0:-1].tolist():
+        before -= coefficient
+        last, before = twice * last - before, last
     return np.asarray(place * last - before + coefficients[0])

@@ -54,6 +54,7 @@ HASH_SCHEME = (
     "u = duckdb hash(xor(hash(unit), blake2b-64(seed))); partition = (u >> 20) % partitions; block = u & 63"
 )
 _PROBED_UNITS = (("1::BIGINT",), ("'relaqs'",), ("NULL::BIGINT",), ("1::BIGINT", "2.5::DOUBLE"))
+_probed: list[str] = []  # what the DuckDB of this process makes of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,12 @@ def hash_probe(cursor: Cursor) -> str:
     """Return what this DuckDB makes of fixed units, in hexadecimal.
 
     DuckDB does not promise that `hash` stays the same between versions. Layouts with different probes were
-    hashed differently, so their partitions do not meet.
+    hashed differently, so their partitions do not meet. A process has one version, so it is asked once.
     """
-    hashes = ", ".join(Assignment(unit, 0, 1).unit_hash for unit in _PROBED_UNITS)
-    return "-".join(f"{value:016x}" for value in cursor.rows(f"SELECT {hashes}")[0])
+    if not _probed:
+        hashes = ", ".join(Assignment(unit, 0, 1).unit_hash for unit in _PROBED_UNITS)
+        _probed.append("-".join(f"{value:016x}" for value in cursor.rows(f"SELECT {hashes}")[0]))
+    return _probed[0]
 
 
 def known_by(cursor: Cursor, layout: Layout) -> Layout:

@@ -543,7 +543,7 @@ def _ordered(ordered: exp.Ordered, expression: exp.Expr) -> exp.Ordered:
 
 
 def _double(name: str) -> exp.Expr:
-    return exp.cast(exp.column(name), "DOUBLE")
+    return exp.cast(exp.column(name), exp.DType.DOUBLE)
 
 
 def _scaled(name: str) -> exp.Expr:

@@ -162,7 +162,7 @@ def grouping_number(
     total = bits[0]
     for bit in bits[1:]:
         total = exp.Add(this=total, expression=bit)
-    return exp.cast(exp.paren(total, copy=False), "BIGINT")
+    return exp.cast(exp.paren(total, copy=False), exp.DType.BIGINT)
 
 
 def _joined(sets: Sequence[_Set]) -> _Set:

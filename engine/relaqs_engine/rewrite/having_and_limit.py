@@ -246,8 +246,7 @@ def near_sql(draft: Draft) -> str:
     """
     rules = draft.membership
     margins = [(i, each) for i, each in enumerate(rules.deciders) if not each.ranks]
-    tree = attempted(draft.estimate_tree)
-    if tree is None or rules.ranking is None or not margins:
+    if rules.ranking is None or not margins or (tree := attempted(draft.estimate_tree)) is None:
         return ""
     fails = f"({tree.args['having'].this.sql(DIALECT)}) IS NOT TRUE"
     fixed = (condition.sql(DIALECT) for condition in fixed_conditions(draft))

@@ -34,6 +34,7 @@ from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, wit
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.expressions import cast_step
 from relaqs_engine.sql.expressions import Ranges, Sign
 from relaqs_engine.sql.parse import DIALECT
 
@@ -280,14 +281,20 @@ def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
         ):
             continue
         source = draft.source(key.table)
+        if source.layout is None or not any(
+            ends.by == group.name for each in source.layout.columns for ends in each.ends_by
+        ):
+            continue
         for column in draft.basis:
-            if column.kind not in (Basis.SUM, Basis.MEAN) or source.layout is None:
+            if column.kind not in (Basis.SUM, Basis.MEAN):
                 continue
             aggregate = call_in(column.sql)
             known = {} if aggregate is None else _ends_by(aggregate.node, source, group.name)
             if aggregate is None or not known:
                 continue
             value = aggregate.node.this.unnest()
+            while isinstance(value, exp.Cast) and cast_step(value) == 0.0:
+                value = value.this.unnest()
             if isinstance(value, exp.Column):
                 (only,) = known.values()
                 lowest, highest = only.lowest, only.highest

@@ -315,7 +315,7 @@ def _set_ranks_alone(select: exp.Select) -> None:
     for window in [node for item in select.expressions for node in own_nodes(item, exp.Window)]:
         partition = window.args.get("partition_by") or []
         if isinstance(window.this, _RANKS) and all(key in partition for key in keys):
-            window.replace(exp.cast(exp.Literal.number(1), "BIGINT"))
+            window.replace(exp.cast(exp.Literal.number(1), exp.DType.BIGINT))
 
 
 def _has_keys_alone(select: exp.Select) -> bool:
@@ -418,7 +418,7 @@ def _is_true(condition: exp.Expr) -> bool:
 
 
 def _whole(value: exp.Expr) -> int | None:
-    if isinstance(value, exp.Cast) and value.to.is_type("BIGINT"):
+    if isinstance(value, exp.Cast) and value.to.is_type(exp.DType.BIGINT):
         value = value.this
     return int(value.name) if isinstance(value, exp.Literal) and value.is_int else None
 

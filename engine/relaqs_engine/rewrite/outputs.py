@@ -147,7 +147,7 @@ def _factor_and_power(value: exp.Expr) -> tuple[exp.Expr, int] | None:
         return exp.Literal.number(1), 1
     if all(column.name != DISTINCT_ESTIMATE for column in _own_columns(value)):
         return value, 0
-    if isinstance(value, exp.Cast) and value.to.is_type("double"):
+    if isinstance(value, exp.Cast) and value.to.is_type(exp.DType.DOUBLE):
         return _factor_and_power(value.this)
     if not isinstance(value, exp.Mul | exp.Div):
         return None

@@ -196,7 +196,7 @@ def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
 
 
 def _zero_or(belongs: exp.Expr, value: exp.Expr) -> exp.Expr:
-    added = exp.case().when(belongs.copy(), exp.cast(value, "DOUBLE"))
+    added = exp.case().when(belongs.copy(), exp.cast(value, exp.DType.DOUBLE))
     return exp.Coalesce(this=added, expressions=[exp.Literal.number(0)])
 
 

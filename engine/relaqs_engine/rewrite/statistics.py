@@ -166,7 +166,7 @@ def value_of_moments(
         values = _pair(*call.arguments)
     elif (formula := _OF_ONE.get(name)) is not None:
         (value,) = call.arguments
-        x = exp.cast(value.copy(), "DOUBLE")
+        x = exp.cast(value.copy(), exp.DType.DOUBLE)
         values = _Values(value, x, x)
     else:
         formula = _OF_ONE_AND_ITS_SQUARE[name]
@@ -181,13 +181,13 @@ def _pair(y: exp.Expr, x: exp.Expr) -> _Values:
 
     def beside(value: exp.Expr, other: exp.Expr) -> exp.Expr:
         there = exp.paren(other.copy()).is_(exp.null()).not_()
-        return exp.case().when(there, exp.cast(value.copy(), "DOUBLE"))
+        return exp.case().when(there, exp.cast(value.copy(), exp.DType.DOUBLE))
 
     return _Values(beside(x, y), beside(x, y), beside(y, x))
 
 
 def _with_square(value: exp.Expr, bounds_of: Callable[[exp.Expr], Bounds]) -> _Values:
-    x = exp.cast(value.copy(), "DOUBLE")
+    x = exp.cast(value.copy(), exp.DType.DOUBLE)
     bounds = bounds_of(value)
     centre = 0.0
     if bounds.lowest is not None and bounds.highest is not None:
@@ -213,7 +213,7 @@ class _Columns:
             if node.name == "c":
                 return exp.convert(self._values.centre)
             found = exp.column(self._named(node.name))
-            return exp.cast(found, "DOUBLE") if node.name == "n" else found
+            return exp.cast(found, exp.DType.DOUBLE) if node.name == "n" else found
 
         return sqlglot.parse_one(formula, dialect=DIALECT).transform(named)
 

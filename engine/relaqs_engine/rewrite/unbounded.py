@@ -277,12 +277,15 @@ def _tell_apart(columns: set[str], query: exp.Expr) -> bool:
 def _reasons(output: OutputColumn, basis: dict[str, BasisColumn], sources: Sequence[Source]) -> Iterator[str]:
     if output.moves_in_steps:
         yield "it rounds inside of an expression, and so moves in steps; round the result instead"
-    value = sqlglot.parse_one(output.smooth_sql, dialect=DIALECT)
-    if chooses_by_estimates(value, basis):
-        yield "it chooses by an estimate, and may choose otherwise at the end; its parts may be certified"
-    yield from jumps_and_bends(value, basis)
-    for name in dict.fromkeys(column.name for column in value.find_all(exp.Column)):
-        column = basis.get(name)
+    names = {output.total: None}
+    if output.total is None:
+        value = sqlglot.parse_one(output.smooth_sql, dialect=DIALECT)
+        if chooses_by_estimates(value, basis):
+            yield "it chooses by an estimate, and may choose otherwise at the end; its parts may be certified"
+        yield from jumps_and_bends(value, basis)
+        names = dict.fromkeys(column.name for column in value.find_all(exp.Column))
+    for name in names:
+        column = basis.get(name or "")
         if column is not None and column.is_additive and None in (column.lowest, column.highest):
             yield _unbounded(column, sources)
 

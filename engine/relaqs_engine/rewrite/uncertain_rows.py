@@ -290,7 +290,7 @@ def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
     loose, tight = (RANGE_LOW, RANGE_HIGH) if rises else (RANGE_HIGH, RANGE_LOW)
 
     def compared(end: str) -> exp.Expr:
-        value = exp.cast(exp.Literal.string(end), "DOUBLE")
+        value = exp.cast(exp.Literal.string(end), exp.DType.DOUBLE)
         return comparison.operator(this=exp.paren(comparison.row.copy()), expression=value)
 
     row = exp.case().when(exp.not_(exp.paren(compared(tight))), comparison.row.copy())

@@ -277,7 +277,7 @@ def unit_sum(value: exp.Expr, alias: str, sums: Mapping[str, UnitSum]) -> UnitSu
     match value:
         case exp.Column():
             return sums.get(value.name.lower()) if value.table == alias else None
-        case exp.Cast() if value.to.is_type("double"):
+        case exp.Cast() if value.to.is_type(exp.DType.DOUBLE):
             return unit_sum(value.this, alias, sums)
         case exp.Neg():
             return _scaled(unit_sum(value.this, alias, sums), -1.0)

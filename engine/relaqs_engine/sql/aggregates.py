@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -310,8 +311,9 @@ def _orders_rows(query: exp.Query) -> bool:
     return not inner.args.get("group") and not any(is_aggregate(node) for node in own)
 
 
+@lru_cache(maxsize=256)
 def call_in(sql: str) -> Call | None:
-    """Return the call that a text is, taken apart; None where it is none."""
+    """Return the call that a text is, taken apart; None where it is none. It is shared: do not change it."""
     holder = exp.paren(sqlglot.parse_one(sql, dialect=DIALECT))
     mark_aggregates(holder)
     return call_of(holder.this)
