@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,40 @@ from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
 from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.statistics import AveragedTime
 from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.parse import DIALECT
+
+
+def is_said(name: str) -> bool:
+    """Whether a name may be one of the query's, and not one that ReLAQS or DuckDB made up.
+
+    >>> [is_said(name) for name in ("price", "_0", "b12", "stream_trips", "count_star()")]
+    [True, False, False, False, False]
+    """
+    return re.fullmatch(r"_.*|[bkvd]\d+|(stream|relaqs)_.*|.*[()].*", name) is None
+
+
+def said_name(name: str) -> str:
+    return name if is_said(name) else "a subquery"
+
+
+def said_derived(alias: str) -> str:
+    return f"the derived table {alias}" if is_said(alias) else "a subquery"
+
+
+def said(node: exp.Expr) -> str:
+    """Return a node as the reader may have written it: no table that has no name, and quotes where needed.
+
+    >>> import sqlglot
+    >>> said(sqlglot.parse_one('"_0"."fare" + "t"."two words"', dialect="duckdb"))
+    'fare + t."two words"'
+    """
+    node = node.copy()
+    for column in node.find_all(exp.Column):
+        if not is_said(column.table):
+            column.set("table", None)
+    for name in node.find_all(exp.Identifier):
+        name.set("quoted", not name.name.isidentifier())
+    return node.sql(DIALECT)
 
 
 class NotOnlineError(Exception):

@@ -25,7 +25,7 @@ from itertools import combinations, count, product
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import NotOnlineError, as_table, own_nodes, without_brackets
+from relaqs_engine.rewrite.draft import NotOnlineError, as_table, own_nodes, said, without_brackets
 from relaqs_engine.rewrite.scopes import (
     AGGREGATES,
     Scopes,
@@ -156,7 +156,7 @@ def grouping_number(
         is_name = isinstance(argument, exp.Column) and not argument.table
         key = without_brackets(outputs.get(argument.name, argument) if is_name else argument)
         if key not in keys:
-            raise NotOnlineError(f"{argument.sql(DIALECT)} of GROUPING is no group key")
+            raise NotOnlineError(f"{said(argument)} of GROUPING is no group key")
         shift = len(keys) - 1 - list(keys).index(key)
         bits.append(exp.maybe_parse(f"((k{len(keys)} >> {shift}) & 1) * {1 << place}", dialect=DIALECT))
     total = bits[0]
@@ -323,7 +323,7 @@ class _Groups:
         elif isinstance(node, AGGREGATES):
             self._put(node, self._value(node))
         elif isinstance(node, exp.Column) and node.table:
-            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
+            raise NotOnlineError(f"{said(node)} is neither a group key nor part of an aggregate")
         elif isinstance(node, exp.Query):
             self._replace_below(node)
         elif isinstance(node, exp.Window):
@@ -353,7 +353,7 @@ class _Groups:
         elif node in self._keys and self._is_of_query(node):
             self._put(node, f"key_{self._keys.index(node)}")
         elif id(node) in self._columns:
-            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
+            raise NotOnlineError(f"{said(node)} is neither a group key nor part of an aggregate")
         elif self._columns:
             for child in list(node.iter_expressions()):
                 self._replace_below(child)

@@ -34,8 +34,7 @@ from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, wit
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
-from relaqs_engine.sql.expressions import cast_step
-from relaqs_engine.sql.expressions import Ranges, Sign
+from relaqs_engine.sql.expressions import Ranges, Sign, cast_step
 from relaqs_engine.sql.parse import DIALECT
 
 _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)

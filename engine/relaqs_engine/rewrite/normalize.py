@@ -33,7 +33,7 @@ from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of, own_nodes, revive_rows
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of, own_nodes, revive_rows, said
 from relaqs_engine.rewrite.grouping import (
     check_each_key_has_one_name,
     with_groups_below,
@@ -799,7 +799,7 @@ def _check_order_and_limit(select: exp.Select) -> None:
     order = select.args.get("order")
     for ordered in order.expressions if order else ():
         if isinstance(ordered.this, exp.Var) or ordered.args.get("with_fill"):
-            raise NotOnlineError(f"ORDER BY {ordered.sql(DIALECT)} is not rewritten")
+            raise NotOnlineError(f"ORDER BY {said(ordered)} is not rewritten")
     limit = select.args.get("limit")
     options = limit.args.get("limit_options") if limit else None
     if isinstance(limit, exp.Fetch) or (options and options.args.get("percent")):

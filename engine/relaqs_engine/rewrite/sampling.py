@@ -56,6 +56,8 @@ from relaqs_engine.rewrite.draft import (
     pairs_of,
     relates_all_rows,
     revive_rows,
+    said,
+    said_derived,
     tables_in,
 )
 from relaqs_engine.rewrite.grouping import group_keys
@@ -101,9 +103,7 @@ def choose_streams(draft: Draft) -> Draft:
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
     if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
-        raise NotOnlineError(
-            f"the derived table {whole.alias} reads a sampled table that is not streamed here"
-        )
+        raise NotOnlineError(f"{said_derived(whole.alias)} reads a sampled table that is not streamed here")
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
 
@@ -156,7 +156,7 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
                 if not draft.may_read_derived_whole or not _is_the_same_everywhere(node):
                     raise
         return Source(node.alias, node, None, nullable, is_derived=True)
-    raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
+    raise NotOnlineError(f"{said(node)} is not a table of the catalog")
 
 
 def _is_the_same_everywhere(node: exp.Subquery) -> bool:
@@ -168,7 +168,7 @@ def _is_the_same_everywhere(node: exp.Subquery) -> bool:
 def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
     """Return a derived table whose groups lie in one partition each, because it groups by a cluster key."""
     refusal = AcrossPartitionsError(
-        f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled table "
+        f"{said_derived(node.alias)} groups, limits or selects distinct rows of the sampled table "
         f"{sampled} across partitions, before the outer query aggregates"
     )
     select, group = node.this, node.this.args.get("group")
@@ -359,7 +359,7 @@ def check_subqueries(draft: Draft) -> Draft:
         if id(table) in read_before:
             continue
         if not isinstance(table.this, exp.Identifier):
-            raise NotOnlineError(f"{table.sql(DIALECT)} is not a table of the catalog")
+            raise NotOnlineError(f"{said(table)} is not a table of the catalog")
         layout = draft.catalog.table(table.name)
         if layout.is_sampled:
             query = table.find_ancestor(exp.Select)

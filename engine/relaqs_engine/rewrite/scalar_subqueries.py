@@ -97,6 +97,7 @@ from relaqs_engine.rewrite.draft import (
     aliases_in,
     conjuncts_of,
     own_nodes,
+    said,
     tables_in,
     without_brackets,
 )
@@ -419,9 +420,7 @@ def _column(stage: Stage, position: int) -> exp.Expr:
 
 def _refuse_correlation(query: exp.Select) -> None:
     if columns := outer_columns(query):
-        raise NotOnlineError(
-            f"a subquery over all partitions depends on {columns[0].sql(DIALECT)} outside it"
-        )
+        raise NotOnlineError(f"a subquery over all partitions depends on {said(columns[0])} outside it")
 
 
 def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
@@ -473,7 +472,7 @@ def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
         return isinstance(node, _STRICT) and all(is_strict(child) for child in node.iter_expressions())
 
     if not is_strict(value):
-        raise NotOnlineError(f"{value.sql(DIALECT)} may have a value over no rows")
+        raise NotOnlineError(f"{said(value)} may have a value over no rows")
 
 
 def _is_correlated(query: exp.Select, condition: exp.Expr) -> bool:
@@ -490,7 +489,7 @@ def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.E
             is_outer = bool(columns) and all(id(column) in outside for column in columns)
             if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:
                 return inner, outer
-    raise NotOnlineError(f"a subquery over all partitions is correlated by {condition.sql(DIALECT)}")
+    raise NotOnlineError(f"a subquery over all partitions is correlated by {said(condition)}")
 
 
 _COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ)

@@ -22,8 +22,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, without_brackets
-from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, said, without_brackets
 
 AGGREGATES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 """An aggregate's call, and what is written around it."""
@@ -156,7 +155,7 @@ def check_columns_are_where_they_are_named(
             continue
         source = _table_of(owner, column.table)
         if is_below(column, source) or (hides and not _may_have(source, column.name, columns_of)):
-            raise NotOnlineError(f"{column.sql(DIALECT)} is a column of another table than the one so named")
+            raise NotOnlineError(f"{said(column)} is a column of another table than the one so named")
 
 
 def _may_have(source: exp.Expr, name: str, columns_of: Callable[[str], Iterable[str]]) -> bool:

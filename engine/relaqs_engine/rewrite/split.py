@@ -30,6 +30,7 @@ from relaqs_engine.rewrite.draft import (
     own_nodes,
     relates_all_rows,
     revive_rows,
+    said,
 )
 from relaqs_engine.rewrite.eager_aggregation import before_it_is_decided, below_union, without_distinct
 from relaqs_engine.rewrite.exists import ROWS, as_aggregate, keys_for_exists, listing_of
@@ -308,7 +309,7 @@ class _Carver:
                     query.set(side, self.cut(operand))
             return query
         if not isinstance(query, exp.Select):
-            raise NotOnlineError(f"{query.sql(DIALECT)} is no SELECT")
+            raise NotOnlineError(f"{said(query)} is no SELECT")
         query = with_explicit_keys(query)
         if not aggregates(query):
             return self._whole(query) or self._listing(query) or self._around(query)
@@ -371,7 +372,7 @@ class _Carver:
             elif isinstance(source, exp.Table):
                 source.replace(self._table(source, query))
             else:
-                raise NotOnlineError(f"{source.sql(DIALECT)} is not a table of the catalog")
+                raise NotOnlineError(f"{said(source)} is not a table of the catalog")
         self._cut_parts(query)
         for join in query.args.get("joins") or []:
             self._cut_subqueries(join.args.get("on"))

@@ -37,7 +37,6 @@ Last, the values of medians and the like have to fit into the memory for merged 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -57,7 +56,16 @@ from relaqs_engine.plans.aggregate import (
     BasisColumn,
 )
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, column_pair, conjuncts_of
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    Source,
+    column_pair,
+    conjuncts_of,
+    is_said,
+    said,
+    said_name,
+)
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
 from relaqs_engine.rewrite.smoothness import BENDS
@@ -198,10 +206,10 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     of_all = [
         f"a row may meet several rows of {name}, which then count all at once; it helps to lay both tables "
         "out by the columns that join them"
-        for name in map(_said_name, met_several_times(draft))
+        for name in map(said_name, met_several_times(draft))
     ]
     of_all += [
-        f"a group of {_said_name(source.alias)} may become any number of rows, which then count all at once"
+        f"a group of {said_name(source.alias)} may become any number of rows, which then count all at once"
         for source in draft.streams
         if source.is_derived and source.node.find(exp.UDTF, exp.Explode)
     ]
@@ -305,21 +313,7 @@ def _unbounded(column: BasisColumn, sources: Sequence[Source]) -> str:
         if not is_said(each.name):
             return "nothing bounds what a row adds to it"
         each.set("table", None)
-        each.this.set("quoted", not each.name.isidentifier())
-    return f"nothing bounds {inner.sql(DIALECT)}, which it adds up"
-
-
-def _said_name(name: str) -> str:
-    return name if is_said(name) else "a subquery"
-
-
-def is_said(name: str) -> bool:
-    """Whether a name may be one of the query's, and not one that ReLAQS or DuckDB made up.
-
-    >>> [is_said(name) for name in ("price", "_0", "b12", "stream_trips", "count_star()")]
-    [True, False, False, False, False]
-    """
-    return re.fullmatch(r"_.*|[bkvd]\d+|stream_.*|.*[()].*", name) is None
+    return f"nothing bounds {said(inner)}, which it adds up"
 
 
 # The most values of its sampled tables that a query may keep, however much memory there is, because each
