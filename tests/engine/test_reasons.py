@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate, Reason, text_of
-from relaqs_engine.layouts import shuffle
+from relaqs_engine.layouts import append, shuffle
 from relaqs_engine.layouts.build import add_static
 
 from tests.conftest import Oracle
@@ -45,6 +45,8 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         pq.write_table(each, folder / f"{name}.parquet")
     shuffle(table, folder / "warehouse" / "sales", partitions=40)
     shuffle(table, folder / "warehouse" / "by_buyer", partitions=40, cluster_by=("buyer",))
+    shuffle(table, folder / "warehouse" / "appended", partitions=40, cluster_by=("buyer",))
+    append(table.slice(0, 100), folder / "warehouse" / "appended")
     add_static(labels, folder / "warehouse" / "labels")
     with closing(Oracle(folder)) as oracle:
         yield World.open(folder / "warehouse", oracle)
@@ -80,6 +82,7 @@ def said(estimate: Estimate, column: int = -1) -> set[str]:
         ("SELECT exp(avg(gain)) FROM sales WHERE buyer < 60", Reason.TOO_WIDE),
         ("SELECT sum(odd) FROM sales", Reason.NO_NUMBER),
         ("SELECT avg(heavy * paid) FROM by_buyer", Reason.LARGE_UNIT),
+        ("SELECT avg(heavy * paid) FROM appended", Reason.LARGE_UNIT_APPENDED),
         ("SELECT sum(heavy * paid) FROM sales WHERE gain > 15", Reason.LARGE_ROW),
         ("SELECT count(DISTINCT upper(word)) FROM by_buyer WHERE shop = 3", Reason.FEW_UNITS),
         ("SELECT word, median(paid) FROM sales GROUP BY word", Reason.FEW_ROWS),

@@ -81,10 +81,14 @@ class Reason(IntEnum):
     UNLIKE_ROW_GROUPS = 25
     GROUPS_MISSING = 26
     FEW_ROWS_OF_SHARE = 27
+    LARGE_UNIT_APPENDED = 28
 
 
 _MORE = "reading on helps"
 _LARGE = "one large value that was not read yet could move it beyond its error"
+_LARGE_UNIT = (
+    "a value of the cluster key that was not read yet may have many rows, and move it beyond its error"
+)
 _TEXTS = {
     Reason.FEW_ROWS: f"fewer than {MIN_ROWS} of its rows were read so far; {_MORE}",
     Reason.FEW_ROWS_OF_SHARE: f"fewer than {MIN_ROWS_OF_SHARE} of its rows were read so far, and it is "
@@ -96,8 +100,9 @@ _TEXTS = {
     Reason.LARGE_ROW: f"{_LARGE}; {_MORE}",
     Reason.LARGE_ROW_APPENDED: f"{_LARGE}; {_MORE}, and so may `relaqs compact`: rows were appended, and "
     "large values have no index of their own",
-    Reason.LARGE_UNIT: "one value of the cluster key that was not read yet may have many rows, and could "
-    f"move it beyond its error; {_MORE}",
+    Reason.LARGE_UNIT: f"{_LARGE_UNIT}; {_MORE}",
+    Reason.LARGE_UNIT_APPENDED: f"{_LARGE_UNIT}; {_MORE}, and so may `relaqs compact`: rows were appended, "
+    "and the largest of these values are not counted apart",
     Reason.SO_FAR: "it is the value of the rows read so far, and has no interval",
     Reason.MAY_LEAVE: f"its row may still leave the answer; {_MORE}",
     Reason.BARELY_STAYS: f"its row only just stays in the answer, which may be luck; {_MORE}",

@@ -172,10 +172,11 @@ class IntervalEstimator:
         doubt, unsure = found.doubt, ~found.certified
         doubt[(doubt == Reason.UNBOUNDED) & np.isnan(unit_rows)] = Reason.FEW_ROW_GROUPS
         doubt[(doubt != Reason.FEW_ROWS) & unsure & np.isinf(unit_rows)] = Reason.UNLIKE_ROW_GROUPS
-        large = doubt == Reason.LARGE_ROW
-        if self._leading.max_unit_rows > 1 and not self._plan.bars.least_row_groups:
-            doubt[large] = Reason.LARGE_UNIT
-        elif self._leading.outliers is None and not self._leading.is_compact:
+        large, leading = doubt == Reason.LARGE_ROW, self._leading
+        if leading.max_unit_rows > 1 and not self._plan.bars.least_row_groups:
+            appended = leading.outlier_units is None and not leading.is_compact
+            doubt[large] = Reason.LARGE_UNIT_APPENDED if appended else Reason.LARGE_UNIT
+        elif leading.outliers is None and not leading.is_compact:
             doubt[large] = Reason.LARGE_ROW_APPENDED
         doubt[(doubt != Reason.FEW_ROWS) & unsure & ~np.isfinite(found.value)] = Reason.NO_NUMBER
 
