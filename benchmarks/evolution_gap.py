@@ -19,10 +19,19 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.slot_views import random_view
-from relaqs.gangs.view import Gangs
+from relaqs.sharing.gangs import Gangs
 from relaqs.slot_policies.exact_utilisation import least_sum, least_sums
-from relaqs.slot_policies.ones.evolution import BetaQuantiles, Draws, Evolution, RowsLeft, random_schedules
-from relaqs.slot_policies.ones.utilisation import SlotSeconds, rows_left, scores, slot_rows
+from relaqs.slot_policies.ones import (
+    BetaQuantiles,
+    Draws,
+    Evolution,
+    RowsLeft,
+    SlotSeconds,
+    random_schedules,
+    rows_left,
+    scores,
+    slot_rows,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -41,8 +41,8 @@ import relaqs
 from benchmarks import record
 from relaqs.executors.row_group_files import RowGroupFileSystem
 from relaqs.queries.jobs import Checkpoint, SavedState
+from relaqs.training.row_cache import SpilledBlock, SpillFile, TornError
 from relaqs.training.rows import Rows
-from relaqs.training.spill import SpilledBlock, SpillFile, TornError
 
 ROWS = 40_000
 QUERIES = (

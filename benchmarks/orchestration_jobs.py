@@ -15,10 +15,8 @@ from relaqs_lab.simulation.workload import poisson_arrivals
 import relaqs
 from benchmarks.live import FloatArray, LiveJob
 from benchmarks.training_data import LINEITEM
-from relaqs.gangs.packing import packed
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
 from relaqs.session import Session
+from relaqs.sharing.gangs import SlotPlan, SlotView, packed
 from relaqs.sharing.view import Kind
 from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.training import MiniBatchPerceptron, Perceptron, TorchModule, TrainingRun
@@ -205,8 +203,8 @@ class FixedGangs:
     Args:
         slots_most: what a job gets at most.
 
-    >>> from relaqs.gangs.view import Gang, Gangs
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
     >>> sizes = {"first": 1, "second": 2, "third": 1}
     >>> jobs = [Gang(id, at, rows_most=32.0 * sizes[id], slot_rows_least=32.0) for at, id in enumerate(sizes)]
     >>> view = SlotView(9.0, Nodes.equal(1, slots=2), Gangs.of(jobs, nodes=1))

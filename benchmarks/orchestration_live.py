@@ -51,11 +51,11 @@ from benchmarks.policies_live import query_job
 from benchmarks.record import circumstances, headline, write
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.plugin import RelaqsPlugin
-from relaqs.gangs.plan import SlotPolicy
 from relaqs.jobs.job import StepReport
 from relaqs.memory import machine_memory_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.session import Session
+from relaqs.sharing.gangs import SlotPolicy
 from relaqs.sharing.view import Kind
 
 FIXED, WHOLE = "fixed gangs", "whole passes"

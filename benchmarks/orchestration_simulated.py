@@ -36,9 +36,8 @@ from benchmarks.orchestration_jobs import Drawn, FixedGangs, Template, targets, 
 from benchmarks.orchestration_live import ELASTIC, FIXED, session_on_cluster, warm_up
 from benchmarks.record import circumstances, headline, write
 from relaqs.executors.dask.slots import SLOT_EPOCH_SECONDS
-from relaqs.gangs.plan import SlotPolicy
-from relaqs.gangs.view import Nodes
-from relaqs.slot_policies.registry import chosen_slot_policy
+from relaqs.policies.registry import chosen_slot_policy
+from relaqs.sharing.gangs import Nodes, SlotPolicy
 from relaqs.training import TrainingRun
 
 Batch = Literal["fixed", "elastic"]

@@ -27,17 +27,12 @@ from rich.table import Table  # noqa: E402
 from benchmarks.scheduling_time import cpu_ms  # noqa: E402
 from benchmarks.slot_views import random_view  # noqa: E402
 from relaqs.executors.slot_desk import SlotDesk, slots_of  # noqa: E402
-from relaqs.gangs.view import (  # noqa: E402
-    FINISHED_COLUMNS,
-    Gang,
-    SlotView,
-)
 from relaqs.prediction.passes_left import MOST_POINTS, PassesLeft  # noqa: E402
+from relaqs.sharing.gangs import FINISHED_COLUMNS, Gang, SlotView  # noqa: E402
 from relaqs.slot_policies.arrival_order import EqualSlots  # noqa: E402
-from relaqs.slot_policies.completion_rate import CompletionRate  # noqa: E402
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation  # noqa: E402
-from relaqs.slot_policies.ones.policy import Ones  # noqa: E402
-from relaqs.slot_policies.sia import Sia  # noqa: E402
+from relaqs.slot_policies.ones import Ones  # noqa: E402
+from relaqs.slot_policies.sia import CompletionRate, Sia  # noqa: E402
 
 SLOTS_OF_A_NODE = 4
 GENERATIONS = 4

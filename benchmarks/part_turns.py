@@ -33,7 +33,7 @@ from benchmarks.placed_live import KINDS, SQL, ModelKind, on_workers, verdict, w
 from benchmarks.placed_seen import NotedPlacements, PinnedRan, SentTurns, pinned_seen
 from benchmarks.record import circumstances, headline, write
 from benchmarks.training_data import lay_out_digits
-from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.policies.registry import make_placed_policy
 from relaqs.sharing.view import Kind
 
 LOST_MOST = 0.10

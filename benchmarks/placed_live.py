@@ -57,8 +57,8 @@ from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import Task
 from relaqs.memory import machine_memory_bytes
-from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.policies import DEFAULT_POLICY
+from relaqs.policies.registry import make_placed_policy
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.training import ModelParts, TorchModule, TrainingRun

@@ -33,11 +33,10 @@ from benchmarks.live import JobDriver, LiveJob
 from benchmarks.placed_live import KINDS, ModelKind, on_workers, verdict, warehouse
 from benchmarks.placed_seen import NotedPlacements, SentTurns
 from benchmarks.record import circumstances, headline, write
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.view import DEVICES, NodeResources, PlacedView
-from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.placed_policies.taking_turns import TakingTurns
+from relaqs.policies.registry import make_placed_policy
+from relaqs.sharing.parts import DEVICES, NodeResources, PlacedPlan, PlacedView
 from relaqs.sharing.view import Kind
+from relaqs.training.parted.placing import TakingTurns
 
 AGREES = 0.10  # of the mean completion time
 PERIOD_SECONDS = 0.5  # between two simulated plans

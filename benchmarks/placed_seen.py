@@ -19,11 +19,10 @@ from benchmarks.cluster_observer import NAME, Asked, Observed, Observer
 from relaqs.executors.dask.messages import KEY_PREFIX, job_of
 from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import Task
-from relaqs.parts.plan import PlacedPlan, PlacedPolicy
-from relaqs.parts.view import PlacedView
+from relaqs.sharing.parts import PlacedPlan, PlacedPolicy, PlacedView
 from relaqs.training.elastic.turn_job import PLACED
-from relaqs.training.parted.cut import Part
 from relaqs.training.parted.part_host import PartTurnWork
+from relaqs.training.parted.placing import Part
 
 
 @dataclass(frozen=True, slots=True)

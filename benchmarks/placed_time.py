@@ -35,14 +35,11 @@ from rich.table import Table
 from benchmarks.scheduling_time import cpu_ms
 from relaqs.executors.slot_desk import slot_name
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.parts.plan import PlacedPolicy
-from relaqs.parts.view import DEVICES, NodeResources, PlacedView
-from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
-from relaqs.placed_policies.mlf_rl import MlfRl
-from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.training.parted.cut import ModelCut
-from relaqs.training.parted.placing import PartedRunView, PartSizes, RunHistory, placed_by
+from relaqs.placed_policies.mlf_rl import MlfRl, PlacedLoadControl
+from relaqs.policies.registry import make_placed_policy
+from relaqs.sharing.parts import DEVICES, NodeResources, PlacedPolicy, PlacedView
+from relaqs.training.parted.placing import ModelCut, PartedRunView, PartSizes, RunHistory, placed_by
 
 ASKED_MS = {"mlf_h": (10.0, 100.0), "mlf_rl": (20.0, 250.0), "mlf_rl with MLF-C": (25.0, 300.0)}
 ASKED_LIVE_MS = 5.0  # for a plan of 20 live runs

@@ -18,8 +18,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from relaqs.gangs.view import Nodes
-from relaqs.slot_policies.registry import make_slot_policy
+from relaqs.policies.registry import make_slot_policy
+from relaqs.sharing.gangs import Nodes
 
 PUBLISHED_SECONDS = {  # workloads 1 to 8
     "tiresias": (2473.65, 5144.96, 3876.26, 3280.26, 3501.01, 3469.69, 5479.91, 5079.71),

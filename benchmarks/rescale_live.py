@@ -34,11 +34,10 @@ from rich.table import Table
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.training.elastic.course import FixedBatch, Order, first_course
-from relaqs.training.elastic.lesson import Lesson
-from relaqs.training.elastic.protocol import MiniBatches
+from relaqs.training.elastic.rank import Lesson
 from relaqs.training.elastic.turn_job import TurnJob, Wish
-from relaqs.training.profile import Profile
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.protocol import MiniBatches
+from relaqs.training.rows import Profile, Rows, Sums
 
 ROWS, FEATURES, PIECE_ROWS = 8192, 16, 64
 CHANGES = ((2, 128), (4, 512), (1, 64))

@@ -40,7 +40,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.training import Profile, Rows, ShardCourse, SubtaskSeconds, Sums, WholeParameters
-from relaqs.training.sharded.protocol import ShardState
+from relaqs.training.protocol import ShardState
 
 NETWORK, BRIDGE = "10.177.7", "relaqs-bridge"
 PARTITIONS, ROWS, COLUMNS = 8, 800, 64

@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster
 
 from benchmarks.sharded_live import LONG_SECONDS, PARTITIONS, ROWS, SleptTraining
 from relaqs import connect, shuffle
-from relaqs.training.spill import LIMIT_VARIABLE
+from relaqs.training.row_cache import LIMIT_VARIABLE
 
 MEMORY_LIMIT_BYTES = 256 << 20  # of the session, the least that there is
 BUDGET_BYTES = MEMORY_LIMIT_BYTES * 3 // 8  # of it, for what training keeps

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
 
 
 def random_gang(name: str, random: np.random.Generator, **more: Any) -> Gang:

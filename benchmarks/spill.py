@@ -28,8 +28,7 @@ from benchmarks.training_data import LINEITEM
 from relaqs.opening import connect
 from relaqs.session import Session
 from relaqs.training import BoostedClassifier, KMeans, LinearSVM, LogisticRegression, TrainingJob
-from relaqs.training.kept import KEPT
-from relaqs.training.spill import LIMIT_VARIABLE, SPILL
+from relaqs.training.row_cache import KEPT, LIMIT_VARIABLE, SPILL
 
 FIRST_PASSES = 2  # not counted: what is read first, and tasks of sizes that nobody has measured
 PARTITIONS = 40

@@ -68,6 +68,27 @@ def check_count(name: str, count: int) -> int:
     return int(count)
 
 
+def check_whole(name: str, count: int, least: int = 1) -> int:
+    """Return the whole number. Raises ArgumentError if it is below the least."""
+    if not is_whole(count) or count < least:
+        raise refusal(name, count, f"a whole number from {least} on")
+    return int(count)
+
+
+def check_positive(name: str, value: float) -> float:
+    """Return the number. Raises ArgumentError if it is not finite and above 0."""
+    if not is_number(value) or not math.isfinite(value) or not value > 0:
+        raise refusal(name, value, "a finite number above 0")
+    return float(value)
+
+
+def check_not_negative(name: str, value: float) -> float:
+    """Return the number. Raises ArgumentError if it is not finite and at least 0."""
+    if not is_number(value) or not math.isfinite(value) or not value >= 0:
+        raise refusal(name, value, "a finite number, 0 or above")
+    return float(value)
+
+
 def check_seconds(name: str, seconds: float) -> float:
     if not is_number(seconds) or not 0 < seconds < math.inf:
         raise refusal(name, seconds, "a number of seconds above 0, or None")

@@ -31,7 +31,7 @@ from relaqs.sharing.view import Policy
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-    from relaqs.gangs.plan import SlotPolicy
+    from relaqs.sharing.gangs import SlotPolicy
 
 
 def connect(

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from relaqs_engine.errors import RelaqsError
@@ -48,6 +49,17 @@ def needed(package: str, by: str, extra: str) -> MissingPackageError:
     return MissingPackageError(
         f"{by} needs {package}, which is not installed; install it with: pip install 'relaqs[{extra}]'"
     )
+
+
+_DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where a package is named otherwise in an index
+
+
+def require(*packages: str) -> None:
+    """Raise MissingPackageError if a package that training needs is not installed. It imports none."""
+    for package in packages:
+        if find_spec(package) is None:
+            extra = "torch" if package == "torch" else "train"
+            raise needed(_DISTRIBUTIONS.get(package, package), "this training", extra)
 
 
 class Plugins(Mapping[str, _Thing], Generic[_Thing]):

@@ -45,11 +45,9 @@ if TYPE_CHECKING:
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.queries.tables import LayoutProgress
-    from relaqs.training.elastic.protocol import MiniBatchTraining
-    from relaqs.training.goals import Batch, ParametersWord, StopWord
-    from relaqs.training.parted.cut import ModelParts
-    from relaqs.training.protocol import TrainingJob
-    from relaqs.training.run import TrainingRun
+    from relaqs.training.parted.placing import ModelParts
+    from relaqs.training.protocol import MiniBatchTraining, TrainingJob
+    from relaqs.training.run import Batch, ParametersWord, StopWord, TrainingRun
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -547,7 +545,7 @@ class Session:
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.goals import TrainingGoals, TrainingOptions
+        from relaqs.training.run import TrainingGoals, TrainingOptions
         from relaqs.training.start import planned_rows, training_run
 
         goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)

@@ -20,6 +20,8 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
+from relaqs.sharing.view import PolicyOf
+
 
 class Phase(IntEnum):
     """Where a job is on its way. The order is that in which Harmony considers jobs.
@@ -323,7 +325,7 @@ class GroupPlan:
 
 
 @runtime_checkable
-class GroupPolicy(Protocol):
+class GroupPolicy(PolicyOf[GroupView, GroupPlan], Protocol):
     """A pure function from what is known to who shares which machines: equal views give equal plans.
 
     It reads no clock and no file, and draws no random numbers. What it wants to remember travels as
@@ -331,12 +333,3 @@ class GroupPolicy(Protocol):
     package (`tests/lab/group_policies/test_group_laws.py`): a job is in one group at most, the machines
     and their memory are enough, and the order of the jobs in the view changes nothing.
     """
-
-    @property
-    def name(self) -> str:
-        """The name that settings, records and messages know it by."""
-        ...
-
-    def plan(self, view: GroupView) -> GroupPlan:
-        """Return who shares which machines until the next plan."""
-        ...

@@ -8,7 +8,7 @@
 - SLAQ on parts: devices to the jobs with the loss that falls most for them.
 - Tiresias on parts: two queues by device-time, first come first served within each.
 
-`relaqs.placed_policies.registry` finds them by entry points, so a cluster can run them, too.
+`relaqs.policies.registry` finds them by entry points, so a cluster can run them, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from relaqs.parts.load import ROUNDING, Load
-from relaqs.parts.plan import PlacedPlan, planned_in_order
-from relaqs.parts.view import DEVICES, PlacedView
 from relaqs.placed_policies.mlf_h import longest_path_below
 from relaqs.placed_policies.whole_jobs import LIMIT, device_seconds_left, device_shares, packed, runs
+from relaqs.sharing.parts import DEVICES, ROUNDING, Load, PlacedPlan, PlacedView, planned_in_order
 
 
 @dataclass(frozen=True, slots=True)

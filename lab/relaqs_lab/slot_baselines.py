@@ -4,7 +4,7 @@
 - Optimus: one more slot where it shortens the rest of a job most.
 - Pollux: slots and batches together, by what useful rows a second the jobs would have.
 
-`relaqs.slot_policies.registry` finds them by entry points, so a cluster can run them, too.
+`relaqs.policies.registry` finds them by entry points, so a cluster can run them, too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.gangs.packing import packed
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.speed import fewest_pieces, split_batch, step_seconds
-from relaqs.gangs.view import Gangs, SlotView
+from relaqs.sharing.gangs import Gangs, SlotPlan, SlotView, fewest_pieces, packed, split_batch, step_seconds
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.ones.evolution import Draws
+from relaqs.slot_policies.ones import Draws
 from relaqs.slot_policies.sia import Goodput, unmeasured_batch
 
 
@@ -35,8 +32,8 @@ class Tiresias:
 
     Source: Gu et al., Tiresias, NSDI 2019: discretised two-dimensional least attained service.
 
-    >>> from relaqs.gangs.view import Gang
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang
+    >>> from relaqs.sharing.gangs import Nodes
     >>> old = Gang("old", slots_asked=3, attained_slot_seconds=9e4, held=(3,))
     >>> jobs = Gangs.of([old, Gang("new", 5.0, slots_asked=2)], nodes=1)
     >>> Tiresias().plan(SlotView(60.0, Nodes.equal(1, slots=4), jobs)).slots_by_id()
@@ -103,8 +100,8 @@ class Optimus:
 
     Source: Peng et al., Optimus, EuroSys 2018, section 4.1.
 
-    >>> from relaqs.gangs.view import Gang
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang
+    >>> from relaqs.sharing.gangs import Nodes
     >>> free, bound = (0.1, 0.01, 1e-8, 1e-8, 1e-8, 1e-8, 1.0), (0.1, 0.01, 0.5, 0.5, 0.5, 0.5, 1.0)
     >>> jobs = [Gang("free", rows_left=1e5, speed=free), Gang("bound", rows_left=1e5, speed=bound)]
     >>> Optimus().plan(SlotView(60.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))).slots_by_id()
@@ -212,8 +209,8 @@ class Pollux:
 
     Source: Qiao et al., Pollux, OSDI 2021, section 4.2.
 
-    >>> from relaqs.gangs.view import Gang
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang
+    >>> from relaqs.sharing.gangs import Nodes
     >>> speed = (0.1, 0.01, 1e-3, 1e-8, 1e-3, 1e-8, 1.0)
     >>> jobs = [Gang(name, speed=speed, noise_rows=1e4, slots_seen_most=2, rows_most=512.0) for name in "ab"]
     >>> Pollux().plan(SlotView(60.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))).slots_by_id()

@@ -4,6 +4,6 @@ Dask runs the tasks of several clients in the order in which they came. One clie
 others waiting. Here each client has a weight, and cores follow the weights from task to task.
 """
 
-from relaqs.executors.dask.client_share import ClientShare, share_cores
+from relaqs.executors.dask.client import ClientShare, share_cores
 
 __all__ = ["ClientShare", "share_cores"]

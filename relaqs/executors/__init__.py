@@ -17,7 +17,7 @@ from relaqs.sharing.view import Policy
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-    from relaqs.gangs.plan import SlotPolicy
+    from relaqs.sharing.gangs import SlotPolicy
 
 
 __all__ = ["Executor", "ThreadExecutor", "open_executor"]

@@ -43,9 +43,8 @@ from typing import Any
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.gangs.plan import SlotPlan, SlotPolicy
-from relaqs.gangs.view import FINISHED_COLUMNS, Gang, Gangs, Nodes, SlotView
 from relaqs.scheduling.virtual_time import FairShares
+from relaqs.sharing.gangs import FINISHED_COLUMNS, Gang, Gangs, Nodes, SlotPlan, SlotPolicy, SlotView
 from relaqs.slot_policies.arrival_order import EqualSlots
 
 

@@ -15,9 +15,8 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.parts.plan import PlacedPlan, planned_in_order
-from relaqs.parts.view import WAITS, Parts, PlacedView
 from relaqs.placed_policies.queue_walk import HostDistances, QueueWalk
+from relaqs.sharing.parts import WAITS, Parts, PlacedPlan, PlacedView, planned_in_order
 
 PATHS = ("all", "once")
 

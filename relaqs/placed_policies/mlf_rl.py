@@ -1,10 +1,11 @@
-"""MLF-RL: the queue and the nodes of MLF-H, with an order and a choice of nodes that were learned.
+"""MLF-RL and MLFS: the queue and nodes of MLF-H, with an order and a choice that were learned.
 
-What MLF-RL knows of a candidate: columns for each job of a queue, and for each node that may get a part.
+A candidate is a job of the queue, or a node that may get a part. What MLF-RL knows of it is a few columns,
+all scaled to about 0 to 1; none depends on how many jobs, parts, nodes or devices there are. Candidates
+are scored one by one by a small network. Its weights are in a file beside this one.
 
-All are scaled to about 0 to 1, and none depends on how many jobs, parts, nodes or devices there are.
-
-Candidates are scored one by one by a small network. Its weights are in a file beside this one.
+MLF-C is the rest of MLFS: while the cluster has too much to do, jobs end as soon as they have the accuracy
+that they need.
 """
 
 from __future__ import annotations
@@ -13,19 +14,26 @@ import importlib.resources
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import BinaryIO, ClassVar
 from zipfile import BadZipFile
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.parts.load import cells_of
-from relaqs.parts.plan import PlacedPlan, planned_in_order
-from relaqs.parts.view import DEVICES, WAITS, PlacedView
-from relaqs.placed_policies.queue_walk import HostDistances, QueueWalk, slowed_on_nodes
+from relaqs.placed_policies.queue_walk import HostDistances, QueueWalk, cluster_load, slowed_on_nodes
 from relaqs.placed_policies.whole_jobs import device_seconds_left, device_shares, iterations_to_accuracy
+from relaqs.sharing.parts import (
+    DEVICES,
+    WAITS,
+    Load,
+    PlacedPlan,
+    PlacedPolicy,
+    PlacedView,
+    cells_of,
+    planned_in_order,
+)
 
 JOB_FEATURES = (
     "work_left",  # device-seconds; this and all other times as logarithms
@@ -356,3 +364,92 @@ class ByScores:
     def chosen(self, features: FloatArray) -> int:
         """Return which candidate has the highest score, the first of several. features: shape (n, F)."""
         return int(self.networks.nodes.scores(features).argmax())
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLoadControl:
+    """A policy whose jobs may end early, once they have the accuracy that their users need.
+
+    While the cluster is overloaded, they end then. It is so if a part waits after the plan, or if the mean
+    length of the nodes' utilisations is above `limit`. Otherwise a job ends once its accuracy has stopped
+    rising as well: by less than `gain_least` in the last tenth of its iterations.
+
+    A job says whether it may end early (`PlacedJobs.may_stop`).
+
+    Source: Wang, Liu, Shen, MLFS, CoNEXT 2020, section 3.5. Its OptStop extrapolates the accuracy to the last
+    iteration (Domhan et al. 2015). Here a job that has stopped rising stands in for that.
+
+    Args:
+        inner: says where parts are.
+        limit: of the mean length; with four resources, 0.9 is 45 % of each.
+        normalised: divide the length by the root of the number of resources.
+        gain_least: of accuracy; 0 lets only the overload end jobs.
+    """
+
+    inner: PlacedPolicy
+    limit: float = 0.9
+    normalised: bool = False
+    gain_least: float = 0.005
+
+    @property
+    def name(self) -> str:
+        return f"{self.inner.name}, stops"
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        plan = self.inner.plan(view)
+        return replace(plan, stops=plan.stops | self._stops(view, plan))
+
+    def _stops(self, view: PlacedView, plan: PlacedPlan) -> BoolArray:
+        jobs = view.jobs
+        enough = jobs.may_stop & (jobs.accuracy >= jobs.accuracy_required)
+        if not enough.any():
+            return np.asarray(enough)
+        if self._is_overloaded(view, plan):
+            return np.asarray(enough)
+        return np.asarray(enough & (jobs.accuracy_gain < self.gain_least))
+
+    def _is_overloaded(self, view: PlacedView, plan: PlacedPlan) -> bool:
+        if (plan.node == WAITS).any():
+            return True
+        parts = replace(
+            view.parts,
+            node=plan.node,
+            device=plan.device,
+            queued_since_seconds=np.full(len(plan.node), np.nan),
+        )
+        load = Load(replace(view, parts=parts))
+        return cluster_load(load, normalised=self.normalised) > self.limit + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Mlfs:
+    """MLF-RL with MLF-C: all of MLFS, once MLF-RL has learned from MLF-H.
+
+    Source: Wang, Liu, Shen, MLFS, CoNEXT 2020, section 3.
+
+    Args:
+        weights: as in MLF-RL.
+        control_limit: the limit of MLF-C.
+
+    Raises:
+        ValueError: as MLF-RL does.
+    """
+
+    weights: str | None = None
+    control_limit: float = 0.9
+    inner: MlfRl = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inner", MlfRl(self.weights))
+
+    @property
+    def name(self) -> str:
+        return "mlfs"
+
+    @property
+    def control(self) -> PlacedLoadControl:
+        """The rule by which jobs end early."""
+        return PlacedLoadControl(self.inner, self.control_limit)
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        return self.control.plan(view)

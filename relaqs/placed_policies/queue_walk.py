@@ -21,9 +21,19 @@ from typing import Protocol
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.parts.load import Load, cells_of, relative_to
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.view import CORES, DEVICES, NETWORK, RESOURCES, WAITS, Parts, PlacedView
+from relaqs.sharing.parts import (
+    CORES,
+    DEVICES,
+    NETWORK,
+    RESOURCES,
+    WAITS,
+    Load,
+    Parts,
+    PlacedPlan,
+    PlacedView,
+    cells_of,
+    relative_to,
+)
 
 
 class Traffic:

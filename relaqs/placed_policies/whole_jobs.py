@@ -14,9 +14,17 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.parts.load import ROUNDING, Load, relative_to
-from relaqs.parts.plan import PlacedPlan, planned_in_order
-from relaqs.parts.view import CORES, DEVICES, WAITS, PlacedView
+from relaqs.sharing.parts import (
+    CORES,
+    DEVICES,
+    ROUNDING,
+    WAITS,
+    Load,
+    PlacedPlan,
+    PlacedView,
+    planned_in_order,
+    relative_to,
+)
 
 
 def device_shares(view: PlacedView) -> FloatArray:

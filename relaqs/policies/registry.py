@@ -1,8 +1,14 @@
-"""Policies by their names: those that share cores, and what is common to all kinds of policies.
+"""Policies of all kinds by their names, for settings and the command line.
 
-A policy of this package has a place in the table below. An installed package adds one by an entry point in
-the group `relaqs.policies`: see `relaqs/plugins.py`. Policies of slots and of devices have tables of the
-same form (`Plugins`), and are made by the same function.
+| kind | decides | table | entry points |
+|---|---|---|---|
+| policy | who gets how many cores | `POLICIES` | `relaqs.policies` |
+| slot policy | who holds which slots of machines | `SLOT_POLICIES` | `relaqs.slot_policies` |
+| placed policy | on which device each part of a model is | `PLACED_POLICIES` | `relaqs.placed_policies` |
+
+A policy of this package has a place in one of the tables, and is imported when it is used. An installed
+package adds one by an entry point in the group: see `relaqs/plugins.py`. All are made by `policy_by_name`,
+which names what would be accepted. Example: `make_slot_policy("completion_rate", minimum_share=0.2)`.
 """
 
 from __future__ import annotations
@@ -11,12 +17,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from inspect import signature
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.plugins import Plugins
-from relaqs.sharing.view import Policy
+from relaqs.sharing.view import Policy, PolicyOf
+
+if TYPE_CHECKING:
+    from relaqs.sharing.gangs import SlotPolicy
+    from relaqs.sharing.parts import PlacedPolicy
 
 _Policy = TypeVar("_Policy")
 
@@ -167,3 +177,77 @@ def why_cores_moved(name: str, *, is_more: bool) -> str:
     except RelaqsError:  # its package is not here, but the cluster may have it
         return unknown
     return str(getattr(policy, "why_more" if is_more else "why_less", unknown))
+
+
+SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
+    "relaqs.slot_policies",
+    "slot policy",
+    own={
+        "ones": "relaqs.slot_policies.ones:Ones",
+        "exact_utilisation": "relaqs.slot_policies.exact_utilisation:ExactUtilisation",
+        "completion_rate": "relaqs.slot_policies.sia:CompletionRate",
+        "sia": "relaqs.slot_policies.sia:Sia",
+        "one_at_a_time": "relaqs.slot_policies.arrival_order:OneAtATime",
+        "equal_slots": "relaqs.slot_policies.arrival_order:EqualSlots",
+    },
+)
+
+
+DEFAULT_SLOT_POLICY = "completion_rate"
+
+
+def chosen_slot_policy(choice: str | SlotPolicy) -> SlotPolicy:
+    """Return the slot policy of that name with its default parameters, or the object itself if it is one.
+
+    Raises:
+        PolicyError: there is no slot policy of that name, or the object is none.
+
+    >>> chosen_slot_policy("equal_slots")
+    EqualSlots()
+    """
+    if isinstance(choice, str):
+        return make_slot_policy(choice)
+    if not isinstance(choice, PolicyOf):
+        raise PolicyError(f"slot_policy is {choice!r}; give a name or an object with a name and plan(view)")
+    return choice
+
+
+def make_slot_policy(name: str, **parameters: object) -> SlotPolicy:
+    """Return the slot policy of that name, made with these parameters.
+
+    Raises:
+        PolicyError: there is no such policy; it has no such parameter, or one is missing; or a value is not
+            accepted. The message names what would be accepted.
+        PluginError: the package that adds the policy cannot be used.
+
+    >>> make_slot_policy("completion_rate", minimum_share=0.2).name
+    'completion_rate'
+    """
+    return policy_by_name(SLOT_POLICIES, name, parameters)
+
+
+PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
+    "relaqs.placed_policies",
+    "placed policy",
+    own={
+        "mlfs": "relaqs.placed_policies.mlf_rl:Mlfs",
+        "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
+        "mlf_rl": "relaqs.placed_policies.mlf_rl:MlfRl",
+        "fair": "relaqs.placed_policies.whole_jobs:FairDevices",
+        "slack_index": "relaqs.placed_policies.whole_jobs:SlackIndex",
+    },
+)
+
+
+def make_placed_policy(name: str, **parameters: object) -> PlacedPolicy:
+    """Return the placed policy of that name, made with these parameters.
+
+    Raises:
+        PolicyError: there is no such policy, it has no such parameter, or a value is not accepted. The
+            message names what would be accepted.
+        PluginError: the package that adds the policy cannot be used.
+
+    >>> make_placed_policy("mlf_h", gang=False).name
+    'mlf_h'
+    """
+    return policy_by_name(PLACED_POLICIES, name, parameters)

@@ -1,6 +1,6 @@
 """How fast a job would be with other slots and batches: seven numbers, fitted to the steps it has made.
 
-The model is that of `relaqs.gangs.speed`. Computing is measured by itself, so its line is fitted first. For
+The model is that of `relaqs.sharing.gangs`. Computing is measured by itself, so its line is fitted first. For
 each overlap γ, the rest of every step is then the time of adding up, and its lines are fitted by weighted
 least squares. γ is searched. So the fit needs no start values, and takes well below a millisecond.
 

@@ -76,12 +76,8 @@ class Charges:
     def start(self, key: object, job: str, *, in_turn: bool) -> None:
         """Charge a task that starts. in_turn: see `FairShares.start`."""
         if key not in self._open:
-            self.take(key, job, self._shares.start(job, in_turn=in_turn))
-
-    def take(self, key: object, job: str, charged_core_seconds: float) -> None:
-        """Note a start that was charged before its key was known."""
-        self._open[key] = job, charged_core_seconds
-        self._running[job] += 1
+            self._open[key] = job, self._shares.start(job, in_turn=in_turn)
+            self._running[job] += 1
 
     def end(self, key: object, core_seconds: float | None) -> tuple[str, float] | None:
         """Return the job of a task that has ended and its core-seconds; None if the task was not running.

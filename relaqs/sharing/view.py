@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -410,8 +410,37 @@ class Plan:
         return dict(zip(self.ids, self.cores.tolist(), strict=True))
 
 
+_View = TypeVar("_View", contravariant=True)
+_Plan = TypeVar("_Plan", covariant=True)
+
+
 @runtime_checkable
-class Policy(Protocol):
+class PolicyOf(Protocol[_View, _Plan]):
+    """A pure function from what is known to what is decided: equal views give equal plans.
+
+    Policies of cores, of slots, of places and of groups are all of this form. They differ in what they see
+    and what they say.
+
+    >>> class Nobody:
+    ...     name = "nobody"
+    ...     def plan(self, view):
+    ...         return ()
+    >>> isinstance(Nobody(), PolicyOf)
+    True
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that settings, records and messages know it by."""
+        ...
+
+    def plan(self, view: _View) -> _Plan:
+        """Return what holds until the next plan."""
+        ...
+
+
+@runtime_checkable
+class Policy(PolicyOf[View, Plan], Protocol):
     """A pure function from what is known to who gets the cores: equal views give equal plans.
 
     A policy may also have two texts, `why_more` and `why_less`. A dashboard shows them where cores move to a
@@ -450,12 +479,3 @@ class Policy(Protocol):
 
     `relaqs.connect(policy=EarliestDeadline())` uses it.
     """
-
-    @property
-    def name(self) -> str:
-        """The name that settings, records and messages know it by."""
-        ...
-
-    def plan(self, view: View) -> Plan:
-        """Return who gets how many cores until the next plan."""
-        ...

@@ -12,9 +12,7 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.gangs.packing import packed
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
+from relaqs.sharing.gangs import SlotPlan, SlotView, packed
 
 
 def planned_by_arrival(view: SlotView, plan: Callable[[SlotView], SlotPlan]) -> SlotPlan:
@@ -39,8 +37,8 @@ class EqualSlots:
     A job trains with as many times its first batch as it has slots, up to its largest batch. Of the jobs that
     have more slots than others, it is those that hold them already.
 
-    >>> from relaqs.gangs.view import Gang, Gangs
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
     >>> jobs = Gangs.of([Gang("a"), Gang("b"), Gang("c", rows_most=32.0, slot_rows_least=32.0)], nodes=1)
     >>> EqualSlots().plan(SlotView(0.0, Nodes.equal(1, slots=8), jobs)).slots_by_id()
     {'a': 4, 'b': 3, 'c': 1}
@@ -80,8 +78,8 @@ class OneAtATime:
 
     Every job trains with the largest batch that it takes for its slots.
 
-    >>> from relaqs.gangs.view import Gang, Gangs
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
     >>> jobs = Gangs.of([Gang("new", 5.0), Gang("old", rows_most=96.0, slot_rows_least=32.0)], nodes=1)
     >>> OneAtATime().plan(SlotView(9.0, Nodes.equal(1, slots=4), jobs)).slots_by_id()
     {'new': 1, 'old': 3}

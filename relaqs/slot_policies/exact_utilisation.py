@@ -8,11 +8,9 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.gangs.packing import packed
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
+from relaqs.sharing.gangs import SlotPlan, SlotView, packed
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.ones.utilisation import (
+from relaqs.slot_policies.ones import (
     Predictor,
     Progress,
     SlotSeconds,
@@ -39,8 +37,8 @@ class ExactUtilisation:
     Args:
         predictor: tells the passes that jobs still need.
 
-    >>> from relaqs.gangs.view import Gang, Gangs
-    >>> from relaqs.gangs.view import Nodes
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
     >>> jobs = [Gang("short", rows_done=1e4, rows_most=64.0), Gang("long", rows_done=1e6, rows_most=64.0)]
     >>> view = SlotView(0.0, Nodes.equal(1, slots=2), Gangs.of(jobs, nodes=1))
     >>> ExactUtilisation().plan(view).slots_by_id()

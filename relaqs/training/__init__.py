@@ -1,47 +1,61 @@
 """Training models over the partitions of tables, step by step, beside queries.
 
-`protocol.py` says what an algorithm must compute. `algorithms` has one file for each, `registry.py` has their
-names. The other files read partitions on workers, keep them there between passes, and make a job of it all.
-There is no scheduling here, and `import relaqs` loads nothing of this. scikit-learn and XGBoost are imported
-where an estimator is made.
+`protocol.py` says what an algorithm must compute; `algorithms` has one file a family, and their names.
+`start.py` makes a run of a job, `run.py` is what the user holds. `passes.py` trains by passes over all rows,
+`elastic` by mini-batches, `parted` a model in parts, and `sharded` with the parameters in shards.
+`reading.py` reads partitions on workers as `rows.py` has them, and `row_cache.py` keeps them between passes.
+There is no scheduling here, and `import relaqs` loads nothing of this. A name below is loaded when it is
+first used. scikit-learn and XGBoost are imported where an estimator is made.
 """
 
+from __future__ import annotations
+
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from relaqs_engine.first_use import on_first_use
 
 from relaqs.plugins import needed as _needed
 
 if find_spec("scipy") is None:
     raise _needed("scipy", "training", "train")
 
-from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
-from relaqs.training.algorithms.k_means import KMeans, MiniBatchKMeans
-from relaqs.training.algorithms.lasso import Lasso
-from relaqs.training.algorithms.linear import LinearRegression, LinearSVM, LogisticRegression
-from relaqs.training.algorithms.matrix_factorisation import MatrixFactorisation
-from relaqs.training.algorithms.mini_batch_linear import MiniBatchLinear
-from relaqs.training.algorithms.perceptron import MiniBatchPerceptron, Perceptron
-from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
-from relaqs.training.algorithms.softmax_regression import SoftmaxRegression
-from relaqs.training.algorithms.topic_model import OnlineTopics, TopicModel
-from relaqs.training.elastic.journal import Change, Journal, replay
-from relaqs.training.elastic.protocol import MiniBatches, MiniBatchTraining
-from relaqs.training.elastic.torch_module import TorchModule
-from relaqs.training.elastic.turns import Rescale
-from relaqs.training.listener import TrainingStep
-from relaqs.training.parted.cut import ModelParts, PlacedPart
-from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses, Training, TrainingJob
-from relaqs.training.registry import ALGORITHMS, make_training_job
-from relaqs.training.rows import Rows, Sums
-from relaqs.training.run import TrainingRun
-from relaqs.training.sharded.protocol import (
-    ShardCourse,
-    ShardedDescent,
-    ShardedTraining,
-    SharesSums,
-    WholeParameters,
-)
-from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
+if TYPE_CHECKING:
+    from relaqs.training.algorithms import ALGORITHMS, make_training_job
+    from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
+    from relaqs.training.algorithms.k_means import KMeans, MiniBatchKMeans
+    from relaqs.training.algorithms.linear import (
+        LinearRegression,
+        LinearSVM,
+        LogisticRegression,
+        MiniBatchLinear,
+    )
+    from relaqs.training.algorithms.matrix_factorisation import MatrixFactorisation
+    from relaqs.training.algorithms.perceptron import MiniBatchPerceptron, Perceptron
+    from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
+    from relaqs.training.algorithms.proximal import Lasso, SoftmaxRegression
+    from relaqs.training.algorithms.topic_model import OnlineTopics, TopicModel
+    from relaqs.training.elastic.course import Change, Journal, Rescale, replay
+    from relaqs.training.elastic.torch_module import TorchModule
+    from relaqs.training.parted.placing import ModelParts, PlacedPart
+    from relaqs.training.protocol import (
+        Fold,
+        Iteration,
+        MiniBatches,
+        MiniBatchTraining,
+        ShardCourse,
+        ShardedDescent,
+        ShardedTraining,
+        SharesSums,
+        SizedPieces,
+        TellsClasses,
+        Training,
+        TrainingJob,
+        WholeParameters,
+    )
+    from relaqs.training.rows import Profile, Rows, Sums
+    from relaqs.training.run import TrainingRun, TrainingStep
+    from relaqs.training.sharded.holder import SubtaskSeconds
 
 __all__ = [
     "ALGORITHMS",
@@ -89,3 +103,52 @@ __all__ = [
     "make_training_job",
     "replay",
 ]
+
+_HOMES = {
+    "ALGORITHMS": "relaqs.training.algorithms",
+    "BoostedClassifier": "relaqs.training.algorithms.boosted_trees",
+    "BoostedRegressor": "relaqs.training.algorithms.boosted_trees",
+    "Change": "relaqs.training.elastic.course",
+    "Fold": "relaqs.training.protocol",
+    "Iteration": "relaqs.training.protocol",
+    "Journal": "relaqs.training.elastic.course",
+    "KMeans": "relaqs.training.algorithms.k_means",
+    "Lasso": "relaqs.training.algorithms.proximal",
+    "LinearRegression": "relaqs.training.algorithms.linear",
+    "LinearSVM": "relaqs.training.algorithms.linear",
+    "LogisticRegression": "relaqs.training.algorithms.linear",
+    "MatrixFactorisation": "relaqs.training.algorithms.matrix_factorisation",
+    "MiniBatchKMeans": "relaqs.training.algorithms.k_means",
+    "MiniBatchLinear": "relaqs.training.algorithms.linear",
+    "MiniBatchPerceptron": "relaqs.training.algorithms.perceptron",
+    "MiniBatchTraining": "relaqs.training.protocol",
+    "MiniBatches": "relaqs.training.protocol",
+    "ModelParts": "relaqs.training.parted.placing",
+    "OnlineTopics": "relaqs.training.algorithms.topic_model",
+    "Perceptron": "relaqs.training.algorithms.perceptron",
+    "PlacedPart": "relaqs.training.parted.placing",
+    "PolynomialSVM": "relaqs.training.algorithms.polynomial_svm",
+    "Profile": "relaqs.training.rows",
+    "Rescale": "relaqs.training.elastic.course",
+    "Rows": "relaqs.training.rows",
+    "ShardCourse": "relaqs.training.protocol",
+    "ShardedDescent": "relaqs.training.protocol",
+    "ShardedTraining": "relaqs.training.protocol",
+    "SharesSums": "relaqs.training.protocol",
+    "SizedPieces": "relaqs.training.protocol",
+    "SoftmaxRegression": "relaqs.training.algorithms.proximal",
+    "SubtaskSeconds": "relaqs.training.sharded.holder",
+    "Sums": "relaqs.training.rows",
+    "TellsClasses": "relaqs.training.protocol",
+    "TopicModel": "relaqs.training.algorithms.topic_model",
+    "TorchModule": "relaqs.training.elastic.torch_module",
+    "Training": "relaqs.training.protocol",
+    "TrainingJob": "relaqs.training.protocol",
+    "TrainingRun": "relaqs.training.run",
+    "TrainingStep": "relaqs.training.run",
+    "WholeParameters": "relaqs.training.protocol",
+    "make_training_job": "relaqs.training.algorithms",
+    "replay": "relaqs.training.elastic.course",
+}
+
+__getattr__, __dir__ = on_first_use("relaqs.training", _HOMES)

@@ -1,28 +1,92 @@
-"""The tasks of a pass: what runs on a worker for some partitions, and the order in which all is added up.
+"""Training by passes over all rows: the first look, the tasks of a pass, and the job that makes passes.
 
-A large partition is cut into pieces of a few thousand rows: tasks are short, so that a query that comes does
-not wait behind them, and what a piece needs fits into a core's cache. How many pieces follows from the size
-of the data alone. Sums are added as a binary tree over the pieces' positions. A task covers 2^k neighbours,
-which are one node of that tree: so how pieces are grouped into tasks changes no bit of the result, and the
-grouping may follow measured times.
+The next model depends on all of the last pass, so passes follow each other (`LossJob`). In a pass:
+
+1. A large partition is cut into pieces of a few thousand rows. Tasks are short then, so that a query that
+   comes does not wait behind them, and what a piece needs fits into a core's cache. How many pieces there
+   are follows from the size of the data alone.
+2. A task sums over 2^k neighbouring pieces (`PassWork`), on one core: numpy's own threads are held back.
+3. Sums are added as a binary tree over the pieces' positions (`in_pairs`). What a task covers is one node
+   of that tree. So how pieces are grouped into tasks changes no bit of the result, and the grouping may
+   follow measured times.
+
+For example, eight pieces 0 to 7 add up as ((0 1) (2 3)) ((4 5) (6 7)), whether one task sums all, or two
+tasks four each, on whatever workers.
+
+The first step is a look at all rows for their profile, with the same tree. Small partitions are looked at
+together: a task costs some milliseconds to hand out, and a partition of a few thousand rows takes less
+than one where a worker has its rows already.
 """
 
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from relaqs_engine.errors import DataError
 
-from relaqs.training.kept import KEPT, VersionedArrays, byte_count
-from relaqs.training.one_thread import one_thread
-from relaqs.training.protocol import TellsClasses
-from relaqs.training.reading import PartitionRead
-from relaqs.training.rows import Pieces, Rows, Sums
-from relaqs.training.spill import SPILL
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.progress import LossDelta
+from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
+from relaqs.training.reading import PartitionRead, TrainingSet
+from relaqs.training.row_cache import KEPT, SPILL, VersionedArrays, byte_count
+from relaqs.training.rows import ALL, Pieces, Profile, Rows, Sums, profile_of
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+
+class _OneThread:
+    """The limit is the process's own, so it holds from the first task that starts to the last that ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks = 0
+        self._limit = ExitStack()
+        self._controller: ThreadpoolController | None = None
+        self._modules = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._lock:
+            self._tasks += 1
+            if self._tasks == 1:
+                self._limit.enter_context(self._libraries().limit(limits=1, user_api="blas"))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tasks -= 1
+                if not self._tasks:
+                    self._limit.close()
+
+    def _libraries(self) -> ThreadpoolController:
+        """Return the process's libraries, looked for again (8 ms) where anything was imported meanwhile."""
+        if self._controller is None or self._modules != len(sys.modules):
+            from threadpoolctl import ThreadpoolController
+
+            self._controller = ThreadpoolController()
+            self._modules = len(sys.modules)
+        return self._controller
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Return a context inside which numpy and scipy use the calling thread alone.
+
+    Their threads would take cores that the scheduler gave to others, and would not be measured. The
+    user's own linear algebra in the same process is limited as well, meanwhile.
+    """
+    return _ONE_THREAD.held()
+
 
 TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
 PIECE_ROWS = 8192  # at most, in a piece, where the job does not say: 0.1 to 7 ms of the nine algorithms
@@ -229,3 +293,256 @@ def pieces_per_task(pass_core_seconds: float, pieces: int) -> int:
     each = pass_core_seconds / pieces
     most = TASK_SECONDS / max(each, 1e-9)
     return 1 << max(0, min(math.floor(math.log2(max(most, 1.0))), (pieces - 1).bit_length()))
+
+
+LOOK_VALUES = 1 << 19  # at most, in a task that covers several partitions: 20 to 50 ms to read
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """What a first look at some partitions gives.
+
+    Attributes:
+        profile: of all their rows.
+        row_counts: of each partition, the rows that the SELECT keeps.
+    """
+
+    profile: Profile
+    row_counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, looks: Sequence[Profiled]) -> Profiled:
+        """Return what several looks give together. looks: of neighbours, in their order."""
+        counts = tuple(count for look in looks for count in look.row_counts)
+        return cls(in_pairs((look.profile for look in looks), Profile.merged), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileWork:
+    """Looks at some partitions. sample_rows: how many rows of each are part of the sample."""
+
+    source: PartitionSource
+    sample_rows: tuple[int, ...]
+
+    def run(self, owner: str) -> Profiled:
+        profiles = []
+        for offset, read in enumerate(self.source.reads):
+            if (rows := self.source.kept(offset, ALL)) is None:
+                rows = self.source.read(offset, owner)
+            seed = self.source.first + offset
+            profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
+        counts = tuple(profile.row_count for profile in profiles)
+        return Profiled(in_pairs(profiles, Profile.merged), counts)
+
+
+def profile_works(
+    reads: Sequence[PartitionRead], source: Callable[[range], PartitionSource], wanted_rows: int
+) -> list[Work]:
+    """Return the tasks of the first look at partitions: 2^k neighbours for a task where they are small.
+
+    Args:
+        source: returns where the rows of some of the partitions come from.
+        wanted_rows: how many rows the sample has at most, about.
+    """
+    counts = [read.row_count for read in reads]
+    columns = len(reads[0].names) + (reads[0].target is not None)
+    each = partitions_per_look(counts, columns)
+    rows = sample_rows(counts, wanted_rows)
+    return [
+        ProfileWork(source(range(first, min(first + each, len(reads)))), tuple(rows[first : first + each]))
+        for first in range(0, len(reads), each)
+    ]
+
+
+def partitions_per_look(row_counts: Sequence[int], columns: int) -> int:
+    """Return how many partitions, a power of two, a task of the first look covers.
+
+    >>> partitions_per_look([3_750] * 80, columns=7), partitions_per_look([10**6] * 80, columns=7)
+    (16, 1)
+    """
+    values = max(sum(row_counts) * columns / len(row_counts), 1.0)
+    return 1 << max(0, min(math.floor(math.log2(LOOK_VALUES / values)), (len(row_counts) - 1).bit_length()))
+
+
+def sample_rows(row_counts: Sequence[int], wanted: int) -> list[int]:
+    """Return how many rows of each partition are part of the sample at most: in proportion to its size.
+
+    row_counts: before any condition of the SELECT, which may leave fewer than that.
+    """
+    total = max(sum(row_counts), 1)
+    return [math.ceil(min(wanted / total, 1.0) * count) for count in row_counts]
+
+
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BestModel:
+    """The best model of a run so far, and all it takes to make an estimator of it."""
+
+    job: TrainingJob
+    profile: Profile
+    model: Any
+
+    def estimator(self) -> Any:
+        return self.job.estimator(self.profile, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A pass over the data whose accuracy is not known yet."""
+
+    fold: Fold
+    core_seconds: float
+
+
+class LossJob:
+    """Passes over a training set, one after another: the next model depends on all of the last pass.
+
+    The first step reads everything and profiles it; it has no loss yet. The job has no end that is known
+    beforehand, so `work_done` is None. Where partitions are held out, one more step after each pass has the
+    accuracy of its model on them, and the pass is reported then.
+
+    Args:
+        budget_bytes: what a worker process may keep in memory between passes.
+        held_out: how many partitions, the last ones, are not trained on. The job then `TellsClasses`.
+    """
+
+    batch_rows = None
+    journal = None
+    ranks = None
+    rescales = ()
+
+    def __init__(
+        self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int, held_out: int = 0
+    ) -> None:
+        self.id = id
+        self.latest: BestModel | None = None
+        self._job = job
+        self._data = data
+        self._budget_bytes = budget_bytes
+        self._trained = len(data.reads) - held_out  # partitions that are trained on
+        self._unreported: _Pass | None = None
+        self.accuracy = math.nan
+        self._profile: Profile | None = None
+        self._training: Training | None = None
+        self._cut = self._per_task = 1  # until it is known how many rows there are
+        self.passes = 0
+        self._issued = 0
+        self._folded = 0
+        self._progress = LossDelta()
+        SPILL.open(id, data.digest)
+
+    @property
+    def name(self) -> str:
+        """What is trained, on what, for people."""
+        return f"{type(self._job).__name__} on {' '.join(self._job.sql.split())}"
+
+    @property
+    def tasks_most(self) -> int:
+        """How many tasks a pass has at most: one a piece of a partition, if the SELECT keeps all its rows."""
+        return self._trained * self._pieces_of(read.row_count for read in self._data.reads)
+
+    def explain(self) -> str:
+        return "parameters: whole, in the client"
+
+    def next_step(self) -> Step | None:
+        if self._issued > self._folded:
+            return None
+        index, self._issued = self._issued, self._issued + 1
+        works = self._works()
+        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self._folded += 1
+        core_seconds = sum(result.core_seconds for result in results)
+        values: list[Any] = [result.value for result in results]
+        if self._training is None:
+            self._begin(Profiled.of(values).profile)
+            return StepReport(
+                step.index, math.inf, None, core_seconds, False, self._progress.update(math.inf)
+            )
+        sums = in_pairs([summed.sums for summed in values], add_sums)
+        if self._unreported is not None:
+            made, self._unreported = self._unreported, None
+            right, rows = (float(each) for each in sums)
+            if not rows:
+                raise DataError(
+                    f"the {len(self._data.reads) - self._trained} partitions held out have no rows of "
+                    "the SELECT; give a larger held_out, or a SELECT of more rows"
+                )
+            self.accuracy = right / rows
+            return self._reported(step, made, made.core_seconds + core_seconds)
+        self._per_task = self._grouped(core_seconds, values)
+        fold = self._training.fold(sums)
+        made = _Pass(fold, core_seconds)
+        if self._trained == len(self._data.reads):
+            return self._reported(step, made, core_seconds)
+        self._unreported = made
+        return StepReport(step.index, math.inf, None, 0.0, False)
+
+    def _reported(self, step: Step, made: _Pass, core_seconds: float) -> StepReport:
+        """Return the report of a pass that is complete, and take over its model."""
+        assert self._profile is not None
+        fold = made.fold
+        self.passes += 1
+        self.latest = BestModel(self._job, self._profile, fold.model)
+        progress = self._progress.update(fold.loss)
+        return StepReport(step.index, fold.loss, None, core_seconds, fold.is_final, progress)
+
+    def close(self) -> None:
+        """Free what the run holds here. Other processes free what they keep of it after a while."""
+        KEPT.forget(self.id)
+        SPILL.close(self.id, self._data.digest)
+        if self._training is not None:
+            self._training.close()
+
+    def _begin(self, profile: Profile) -> None:
+        if not profile.row_count:
+            raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
+        self._profile = profile
+        self._training = self._job.begin(profile)
+        # By the rows that the SELECT keeps, as even in all partitions as chance makes them: pieces of a few
+        # rows would cost more to call than to compute.
+        self._cut = self._pieces_of([-(-profile.row_count // self._trained)])
+        fits = profile.row_count * (len(self._data.names) + 1) * 8 <= self._budget_bytes
+        self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
+
+    def _pieces_of(self, row_counts: Iterable[int]) -> int:
+        job = self._job
+        return pieces_of(tuple(row_counts), job.piece_rows if isinstance(job, SizedPieces) else PIECE_ROWS)
+
+    def _profile_works(self) -> list[Work]:
+        return profile_works(self._data.reads[: self._trained], self._source, SAMPLE_ROWS)
+
+    def _works(self) -> list[Work]:
+        """Return the tasks of the next step: a first look at the rows, a pass, or the accuracy after it."""
+        if self._training is None:
+            return self._profile_works()
+        trained, cut = self._trained, self._cut
+        if self._unreported is None:
+            return self._pass_works(self._job, self._training.model, range(0, trained * cut, self._per_task))
+        assert isinstance(self._job, TellsClasses)
+        pieces = range(trained * cut, len(self._data.reads) * cut, cut)
+        return self._pass_works(Examined(self._job), self._unreported.fold.model, pieces)
+
+    def _pass_works(self, job: SumsRows, model: Any, pieces: range) -> list[Work]:
+        """Return the tasks that sum over some pieces. pieces: the first one of each task."""
+        cut = self._cut
+        return [
+            PassWork(job, model, self._source(range(i // cut, -(-end // cut))), cut, i, end)
+            for i in pieces
+            if (end := min(i + pieces.step, pieces.stop))
+        ]
+
+    def _grouped(self, core_seconds: float, values: Sequence[Summed]) -> int:
+        """Return how many pieces the next pass's tasks have, by what this pass took.
+
+        Whole partitions at least, where some had to be read: each task would read its partition again.
+        """
+        least = self._cut if any(summed.reads for summed in values) else 1
+        return max(least, pieces_per_task(core_seconds, self._trained * self._cut))
+
+    def _source(self, partitions: range) -> PartitionSource:
+        reads = self._data.reads[partitions.start : partitions.stop]
+        return PartitionSource(self.id, self._data.digest, self._budget_bytes, partitions.start, reads)

@@ -1,12 +1,24 @@
-"""What a training task reads and what it computes: rows of one partition, and sums over them."""
+"""What is trained on: rows of one partition as arrays, sums over them, and the profile of all rows.
+
+A training set is a SELECT, and it is never in one place: each partition's rows are read on a worker
+(`Rows`). A task sees some pieces of a partition and returns sums over them. Sums are arrays of the same
+shapes for every partition, so they add up in any grouping.
+
+Before training starts, every row is looked at once. The profile has what algorithms scale and begin by:
+the mean and covariance of the features, the classes of the target and how often each is, and a sample.
+Profiles of two halves merge into that of the whole, by the updating formulae of Chan, Golub and LeVeque
+(1979), which lose no digits where a column is far from zero.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_engine.errors import DataError
 
 Sums: TypeAlias = tuple[FloatArray, ...]
 """What a pass computes: arrays that add up, the same shapes for every partition."""
@@ -55,3 +67,179 @@ class Rows:
     def part(self, of: slice) -> Rows:
         """Return some of the rows, with nothing stored beside them."""
         return Rows(self.features[of], None if self.target is None else self.target[of])
+
+
+MOST_CLASSES = 1000  # a target with more distinct values is a quantity
+MOST_CROSSED = 200  # features; beyond them their products would cost more than the passes they save
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of all rows before training: moments, the target's classes, and a sample.
+
+    Attributes:
+        names: the names of the features.
+        row_count: the number of rows.
+        mean: of each feature, shape (features,).
+        spread: the sums of products of deviations from the mean, shape (features, features). With more than
+            MOST_CROSSED features it has the sums of squares alone, shape (features,).
+        target_mean: the mean of the target; NaN where the target is text or absent.
+        target_spread: the sum of squared deviations of the target; NaN likewise.
+        classes: the target's distinct values, sorted; empty without a target, None if there are more than
+            MOST_CLASSES.
+        class_rows: how many rows have each class; None where `classes` is.
+        sample: the features of rows drawn at random from all partitions, shape (rows, features).
+
+    >>> from relaqs.training import Rows
+    >>> rows = Rows(np.array([[1.0], [3.0], [5.0]]), np.array(["a", "b", "a"]))
+    >>> profile = profile_of(rows, ("x",), sample_rows=2, seed=0)
+    >>> profile.mean.tolist(), profile.classes.tolist(), profile.class_rows.tolist()
+    ([3.0], ['a', 'b'], [2, 1])
+    """
+
+    names: tuple[str, ...]
+    row_count: int
+    mean: FloatArray
+    spread: FloatArray
+    target_mean: float
+    target_spread: float
+    classes: NDArray[Any] | None
+    class_rows: IntArray | None
+    sample: FloatArray
+
+    @property
+    def covariance(self) -> FloatArray:
+        """The covariance of the features over all rows, in the shape of `spread`.
+
+        Raises DataError where a double cannot hold it: who divides by it would take the feature for one that
+        says nothing.
+        """
+        covariance = self.spread / max(self.row_count, 1)
+        variance = np.diag(covariance) if covariance.ndim == 2 else covariance
+        if not np.isfinite(variance).all():
+            wide = [name for name, each in zip(self.names, variance, strict=True) if not np.isfinite(each)]
+            raise DataError(
+                f"the variance of {', '.join(map(repr, wide))} is beyond 1.8e308, the most that a 64-bit "
+                "float holds; scale the column in the SELECT"
+            )
+        return covariance
+
+    @property
+    def variance(self) -> FloatArray:
+        """The variance of each feature over all rows, shape (features,). Raises DataError as `covariance`."""
+        covariance = self.covariance
+        return np.diag(covariance) if covariance.ndim == 2 else covariance
+
+    @np.errstate(over="ignore", invalid="ignore")  # `covariance` says so
+    def merged(self, other: Profile) -> Profile:
+        """Return the profile of both halves' rows. Source: Chan, Golub, LeVeque 1979, updating formulae."""
+        count = self.row_count + other.row_count
+        share = other.row_count / max(count, 1)
+        shift, target_shift = other.mean - self.mean, other.target_mean - self.target_mean
+        classes, class_rows = _merged_classes(self, other)
+        return Profile(
+            names=self.names,
+            row_count=count,
+            mean=self.mean + share * shift,
+            spread=self.spread + other.spread + self.row_count * share * _products(shift[None]),
+            target_mean=self.target_mean + share * target_shift,
+            target_spread=self.target_spread
+            + other.target_spread
+            + self.row_count * share * (target_shift * target_shift),
+            classes=classes,
+            class_rows=class_rows,
+            sample=np.concatenate([self.sample, other.sample]),
+        )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # `Profile.covariance` says so
+def profile_of(rows: Rows, names: tuple[str, ...], sample_rows: int, seed: int) -> Profile:
+    """Return the profile of one partition.
+
+    Args:
+        rows: the partition.
+        names: the names of the features.
+        sample_rows: how many rows to draw for the sample. They are drawn at random, because a partition keeps
+            the order that its rows had in the source.
+        seed: of the draw.
+    """
+    target = np.empty(0) if rows.target is None else rows.target
+    is_number = rows.target is not None and target.dtype.kind in "fib"
+    numbers = target.astype(np.float64) if is_number else np.full(len(rows), np.nan)
+    mean, target_mean = _mean(rows.features), float(_mean(numbers))
+    picked = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample_rows])
+    classes, class_rows = np.unique(target, return_counts=True)
+    has_classes = len(classes) <= MOST_CLASSES
+    return Profile(
+        names=names,
+        row_count=len(rows),
+        mean=mean,
+        spread=_products(rows.features - mean),
+        target_mean=target_mean,
+        target_spread=float(((numbers - target_mean) ** 2).sum()),
+        classes=classes if has_classes else None,
+        class_rows=class_rows if has_classes else None,
+        sample=rows.features[picked],
+    )
+
+
+def class_codes(target: NDArray[Any] | None, profile_classes: NDArray[Any]) -> IntArray:
+    """Return each row's class as its position among the classes, shape (rows,)."""
+    assert target is not None
+    return np.searchsorted(profile_classes, target).astype(np.int64)
+
+
+def told_classes(scores: FloatArray, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the class that scores tell of each row, shape (rows,).
+
+    Args:
+        scores: shape (rows, outputs). One output is positive for the second of two classes; of more, the
+            highest is that of the row's class.
+    """
+    codes = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return np.asarray(classes[codes])
+
+
+def known_classes(profile: Profile, target: str) -> NDArray[Any]:
+    """Return the classes to tell apart. Raises DataError where there are not at least two, or too many."""
+    classes = profile.classes
+    if classes is None:
+        raise DataError(
+            f"{target!r} has more than {MOST_CLASSES} distinct values; give a column of classes, e.g. by CASE"
+        )
+    if len(classes) < 2:
+        raise DataError(f"{target!r} has one class only, {classes.tolist()}; at least two are needed")
+    return classes
+
+
+def numeric_target(profile: Profile, target: str) -> tuple[float, float]:
+    """Return the target's mean and variance. Raises DataError where it is text."""
+    if not np.isfinite(profile.target_mean):
+        raise DataError(f"{target!r} is not a number; give a numeric column, or train a classifier")
+    return profile.target_mean, profile.target_spread / max(profile.row_count, 1)
+
+
+def _mean(values: FloatArray) -> FloatArray:
+    """Return the mean over rows; 0 of none, which adds nothing to what it is merged with."""
+    return values.mean(axis=0) if len(values) else np.zeros(values.shape[1:])
+
+
+def _products(deviations: FloatArray) -> FloatArray:
+    """Return the sums of products of columns, or of squares where there are many. See `Profile.spread`."""
+    if deviations.shape[1] > MOST_CROSSED:
+        return np.asarray((deviations**2).sum(axis=0))
+    return deviations.T @ deviations
+
+
+def _merged_classes(one: Profile, other: Profile) -> tuple[NDArray[Any] | None, IntArray | None]:
+    if one.classes is None or other.classes is None:
+        return None, None
+    halves = [each for each in (one, other) if each.row_count]  # an empty partition's target has no type
+    if len(halves) < 2:
+        half = halves[0] if halves else one
+        return half.classes, half.class_rows
+    union, place = np.unique(np.concatenate([one.classes, other.classes]), return_inverse=True)
+    if len(union) > MOST_CLASSES:
+        return None, None
+    rows = np.bincount(place, np.concatenate([one.class_rows, other.class_rows])).astype(np.int64)
+    return union, rows

@@ -1,25 +1,391 @@
-"""TrainingRun: the user's handle of a model in training. Watch its losses, steer it, take the model."""
+"""TrainingRun: the user's handle of a model in training, with what was asked of it and its passes so far.
+
+- `TrainingGoals` and `TrainingOptions` are what a user may ask: an accuracy, a deadline, a kind of batch.
+  All is checked before a run starts.
+- `ModelJob` is what a run needs of a job, whatever trains the model.
+- `TrainingListener` hears of each pass, keeps it as a `TrainingStep`, and says when the model is good
+  enough: at the target loss, at the required accuracy, at the best accuracy that is to be expected
+  (`AccuracyWatch`), or when the chart of losses moves by less than a pixel.
+- `TrainingRun` is the handle: losses, models so far, pause, priority, stop.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
+import numpy as np
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.arguments import ArgumentError, check_loss, check_seconds
+from relaqs.arguments import (
+    ArgumentError,
+    check_loss,
+    check_priority,
+    check_seconds,
+    check_whole,
+    is_number,
+    refusal,
+)
 from relaqs.jobs.executor import Executor, Stopwatch
-from relaqs.jobs.handle import Handle
-from relaqs.jobs.job import JobDescription
+from relaqs.jobs.handle import Handle, RunListener
+from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
-from relaqs.progress import StopReason
-from relaqs.sharing.view import Kind
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.turns import Rescale
-from relaqs.training.goals import TrainingOptions
-from relaqs.training.listener import JobInParts, JobInShards, ModelJob, TrainingListener, TrainingStep
-from relaqs.training.parted.cut import PlacedPart
-from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
+from relaqs.prediction.accuracy import accuracy_ahead
+from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
+from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, AccuracySoFar, Goals, Kind, Stop
+from relaqs.training.protocol import MiniBatchTraining, TellsClasses, TrainingJob
+
+if TYPE_CHECKING:
+    from relaqs.training.elastic.course import Journal, Rescale
+    from relaqs.training.parted.placing import ModelParts, PlacedPart
+    from relaqs.training.sharded.holder import SubtaskSeconds
+
+StopWord: TypeAlias = Literal["iterations", "best", "required"]
+HELD_OUT = 0.05  # of the partitions, where accuracy is measured and nothing else was said
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingGoals:
+    """Deadline, accuracy, urgency and stops of a run, as `Session.train` takes them.
+
+    Raises:
+        ArgumentError: naming the first that is not accepted.
+
+    >>> TrainingGoals(urgency=0)
+    Traceback (most recent call last):
+        ...
+    relaqs.arguments.ArgumentError: urgency is 0; it must be a number from 1, no hurry, to 10
+    """
+
+    deadline: float | None = None
+    accuracy: float | None = None
+    urgency: float = LEAST_URGENCY
+    stop: StopWord = "iterations"
+    may_stop: Sequence[StopWord] = ()
+    held_out: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline is not None:
+            check_seconds("deadline", self.deadline)
+        if self.accuracy is not None and not (is_number(self.accuracy) and 0 < self.accuracy <= 1):
+            raise refusal("accuracy", self.accuracy, "a share of rows above 0 and up to 1, such as 0.95")
+        if not is_number(self.urgency) or not LEAST_URGENCY <= self.urgency <= MOST_URGENCY:
+            raise refusal("urgency", self.urgency, "a number from 1, no hurry, to 10")
+        words = get_args(StopWord)
+        if self.stop not in words:
+            raise refusal("stop", self.stop, " or ".join(map(repr, words)))
+        if isinstance(self.may_stop, str) or not all(each in words[1:] for each in self.may_stop):
+            raise refusal("may_stop", self.may_stop, 'some of "best" and "required", such as ("required",)')
+        if self.accuracy is None and "required" in (self.stop, *self.may_stop):
+            name = "stop" if self.stop == "required" else "may_stop"
+            raise ArgumentError(
+                f"{name} is {getattr(self, name)!r}, but no accuracy is required; give accuracy=0.95, or say "
+                '"best"'
+            )
+        if self.held_out is not None and not (is_number(self.held_out) and 0 < self.held_out < 1):
+            raise refusal(
+                "held_out", self.held_out, "a share of the partitions between 0 and 1, such as 0.05"
+            )
+
+    @property
+    def of_job(self) -> Goals:
+        """What the scheduler is told of them."""
+        return Goals(
+            accuracy=math.nan if self.accuracy is None else self.accuracy,
+            urgency=float(self.urgency),
+            stop=Stop[self.stop.upper()],
+            may_stop=frozenset(Stop[each.upper()] for each in self.may_stop),
+        )
+
+    @property
+    def _asking(self) -> str | None:
+        """The first argument for which accuracy must be measured, with its value."""
+        asked = {
+            "accuracy": self.accuracy,
+            "stop": None if self.stop == "iterations" else self.stop,
+            "may_stop": tuple(self.may_stop) or None,
+            "held_out": self.held_out,
+        }
+        return next((f"{name} is {value!r}" for name, value in asked.items() if value is not None), None)
+
+    def held_out_of(self, job: TrainingJob | MiniBatchTraining, partitions: int) -> int:
+        """Return how many of so many partitions a job by passes does not train on.
+
+        Raises ArgumentError where the job has no accuracy, or no partition would be left to train on.
+        """
+        if self._asking is None:
+            return 0
+        if isinstance(job, MiniBatchTraining):
+            self._check_mini_batches(job)
+            return 0
+        if not isinstance(job, TellsClasses):
+            raise ArgumentError(self._without_accuracy(job))
+        share = HELD_OUT if self.held_out is None else self.held_out
+        held = max(1, round(share * partitions))
+        if held >= partitions:
+            raise ArgumentError(
+                f"{self._asking}, for which {held} of the {partitions} partitions would be held out; "
+                "lay the table out in more partitions"
+            )
+        return held
+
+    def _check_mini_batches(self, job: MiniBatchTraining) -> None:
+        if not getattr(job, "tells_classes", False):
+            raise ArgumentError(self._without_accuracy(job))
+        if self.held_out is not None:
+            raise ArgumentError(
+                f"held_out is {self.held_out!r}, but {type(job).__name__} has a held_out of its own; "
+                f"give it there: {type(job).__name__}(…, held_out={self.held_out!r})"
+            )
+        if not job.held_out:
+            raise ArgumentError(
+                f"{self._asking}, but {type(job).__name__} holds no rows out to measure accuracy on; "
+                f"give {type(job).__name__}(…, held_out={HELD_OUT})"
+            )
+
+    def _without_accuracy(self, job: object) -> str:
+        return (
+            f"{self._asking}, but {type(job).__name__} tells no classes and has no accuracy; "
+            "use target_loss, or chart_pixels to stop when nothing moves"
+        )
+
+
+Batch: TypeAlias = "int | Literal['elastic'] | Journal | None"
+"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
+
+ParametersWord = Literal["auto", "client", "sharded"]
+"""Where parameters are between passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """The keyword arguments of `Session.train`. Raises ArgumentError naming the first one not accepted."""
+
+    priority: float = 1.0
+    target_loss: float | None = None
+    timeout: float | None = None
+    max_steps: int | None = None
+    chart_pixels: int | None = None
+    goals: TrainingGoals = field(default_factory=TrainingGoals)
+    batch: Batch = None
+    parameters: ParametersWord = "auto"
+    parts: int | ModelParts | None = None
+
+    @property
+    def passes_most(self) -> float:
+        """After how many passes the run ends, inf where that is not said."""
+        return math.inf if self.max_steps is None else self.max_steps
+
+    def __post_init__(self) -> None:
+        check_priority(self.priority)
+        if self.target_loss is not None:
+            check_loss("target_loss", self.target_loss)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        for name in ("max_steps", "chart_pixels"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name))
+
+
+class AccuracyWatch:
+    """Keeps the accuracies of one run after its passes, and what they promise.
+
+    Args:
+        goals: of the run.
+        passes_most: the passes at the end of the run; inf where none is known.
+
+    >>> watch = AccuracyWatch(Goals(accuracy=0.8, stop=Stop.REQUIRED), passes_most=math.inf)
+    >>> for accuracy in (0.6, 0.7, 0.85):
+    ...     watch.take(accuracy)
+    >>> watch.reason().value, watch.so_far.newest
+    ('required accuracy reached', 0.85)
+    """
+
+    def __init__(self, goals: Goals, passes_most: float) -> None:
+        self._goals = goals
+        self._passes_most = passes_most
+        self._accuracies: list[float] = []
+        self.so_far: AccuracySoFar | None = None
+        """What the scheduler is told; None where no accuracy was measured."""
+        self.may_be_ended = False
+        """Whether a cluster with too few cores may have ended the run, at some pass so far."""
+
+    def take(self, accuracy: float) -> None:
+        """Note the accuracy after one more pass. NaN: it is not measured."""
+        if math.isnan(accuracy):
+            return
+        self._accuracies.append(accuracy)
+        required, most = np.array([self._goals.accuracy]), np.array([self._passes_most])
+        ahead = accuracy_ahead(np.array([self._accuracies]), required, most)
+        self.so_far = AccuracySoFar(accuracy, bool(ahead.is_best[0]), float(ahead.passes_needed[0]))
+        at_required = self._has_required and self._goals.may_end(Stop.REQUIRED)
+        self.may_be_ended |= at_required or (self.so_far.is_best and self._goals.may_end(Stop.BEST))
+
+    def reason(self) -> StopReason | None:
+        """Return why the run may stop by its own stop option, or None: go on."""
+        if self.so_far is None or self._goals.stop is Stop.ITERATIONS:
+            return None
+        if self._goals.stop is Stop.REQUIRED:
+            return StopReason.REQUIRED_ACCURACY if self._has_required else None
+        if not self.so_far.is_best:
+            return None
+        is_in_reach = max(self._accuracies) >= self._goals.accuracy or math.isnan(self._goals.accuracy)
+        return StopReason.BEST_ACCURACY if is_in_reach else StopReason.OUT_OF_REACH
+
+    @property
+    def _has_required(self) -> bool:
+        return self.so_far is not None and self.so_far.newest >= self._goals.accuracy
+
+
+class FittedModel(Protocol):
+    """A model of a run, and all it takes to make an estimator of it."""
+
+    def estimator(self) -> Any: ...
+
+
+class ModelJob(Job, Protocol):
+    """A job that trains a model: by passes over all rows, or by mini-batches."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tasks_most(self) -> int: ...
+
+    @property
+    def latest(self) -> FittedModel | None: ...
+
+    @property
+    def passes(self) -> int:
+        """How many passes have given a loss."""
+        ...
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy after the last pass, NaN where it is not measured."""
+        ...
+
+    @property
+    def batch_rows(self) -> int | None: ...
+
+    @property
+    def ranks(self) -> int | None: ...
+
+    @property
+    def rescales(self) -> tuple[Rescale, ...]: ...
+
+    @property
+    def journal(self) -> Journal | None: ...
+
+    def explain(self) -> str:
+        """Return where the parameters are, and why."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class JobInParts(Protocol):
+    """A job whose model is cut into parts."""
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]: ...
+
+    def move(self, stage: int, replica: int, worker: str) -> None: ...
+
+
+@runtime_checkable
+class JobInShards(Protocol):
+    """A job whose parameters may lie in shards."""
+
+    @property
+    def subtask_seconds(self) -> SubtaskSeconds | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """One pass over the data.
+
+    Attributes:
+        loss: of the best model so far. By mini-batches: the mean over the pass, or on the rows held out.
+        core_seconds: what the pass used.
+        elapsed_seconds: since the run was submitted.
+        accuracy: of a classifier on the rows that are held out; NaN where none are.
+
+    >>> TrainingStep(loss=0.25, core_seconds=1.5, elapsed_seconds=0.8).loss
+    0.25
+    """
+
+    loss: float
+    core_seconds: float
+    elapsed_seconds: float
+    accuracy: float = math.nan
+
+
+class TrainingListener(RunListener[TrainingStep]):
+    """Keeps what each pass gave, and says when the model is good enough.
+
+    Args:
+        job: the model in training.
+        options: what the user asked for.
+        stopwatch: counts since the run was submitted.
+        running: the jobs of the session.
+    """
+
+    def __init__(
+        self, job: ModelJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
+    ) -> None:
+        rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
+        super().__init__(job.id, rules, running)
+        self.job = job
+        self.steps: list[TrainingStep] = []
+        self._chart_pixels = options.chart_pixels or 0
+        self._max_steps = options.max_steps
+        self._stopwatch = stopwatch
+        self._accuracy = AccuracyWatch(options.goals.of_job, options.passes_most)
+
+    def should_stop(self, report: StepReport) -> bool:
+        """Whether the model is good enough, or this was the last pass allowed."""
+        if not self._ends_pass():
+            return False
+        self._accuracy.take(self.job.accuracy)
+        self.stop_reason = self.stop_reason or self._accuracy.reason()
+        if self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps:
+            return True
+        return self.stop_reason is not None
+
+    def folded(self, report: StepReport) -> StepReport:
+        if self._ends_pass():
+            step = TrainingStep(
+                report.quality, report.core_seconds, self._stopwatch.seconds(), self.job.accuracy
+            )
+            self.steps.append(step)
+            self.feed.publish(step)
+        return replace(report, accuracy=self._accuracy.so_far)
+
+    def ended_by_plan(self) -> None:
+        if self._accuracy.may_be_ended:
+            self.stop_reason = self.stop_reason or StopReason.OVERLOAD
+
+    def _ends_pass(self) -> bool:
+        """Whether the report in hand is that of a pass. The first look at the data is none."""
+        return self.job.passes > len(self.steps)
+
+    def is_good_enough(self) -> bool:
+        return bool(self.steps) and self._has_reason(self.losses)
+
+    def _release(self) -> None:
+        self.job.close()
+
+    @property
+    def losses(self) -> list[float]:
+        return [step.loss for step in self.steps]
+
+    def _has_reason(self, losses: Sequence[float]) -> bool:
+        return self._may_stop(losses[-1], curve_pixels(losses, self._chart_pixels))
+
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 

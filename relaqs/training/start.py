@@ -1,35 +1,44 @@
-"""From a training job and a planned SELECT to a run that is ready to start."""
+"""From a training job and a planned SELECT to a run that is ready to start.
+
+Who makes the steps follows from the job, what was asked of it, and where it runs:
+
+| the job trains by | on threads | on a cluster |
+|---|---|---|
+| passes over all rows | `LossJob` | `LossJob`; `ShardJob` with its parameters in shards |
+| mini-batches | `StepJob`: tasks | `GangJob`: ranks that live in workers; a replay is a `StepJob` |
+| mini-batches, in parts | `PartedJob`: all parts in this process | `PartedJob`: each part on a slot |
+
+Each room of these is imported when a job needs it: a run on threads loads nothing of gangs, parts and shards.
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard, get_args
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.plan import OnlinePlan
 
-from relaqs.arguments import ArgumentError
-from relaqs.executors.peers import HostsPeers
-from relaqs.jobs.executor import Executor, Stopwatch
+from relaqs.arguments import ArgumentError, check_whole
+from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
-from relaqs.training.arguments import check_count, require
-from relaqs.training.elastic.course import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
-from relaqs.training.elastic.gang_executor import LeasesSlots
-from relaqs.training.elastic.gang_job import GangCarrier, GangJob
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.elastic.step_job import StepJob, check_start_rows
-from relaqs.training.goals import Batch, TrainingOptions
-from relaqs.training.listener import ModelJob
-from relaqs.training.loss_job import LossJob
-from relaqs.training.parted.cut import ModelParts
-from relaqs.training.parted.parted_job import parted_job
-from relaqs.training.protocol import TrainingJob
+from relaqs.plugins import require
+from relaqs.training.passes import LossJob
+from relaqs.training.protocol import MiniBatchTraining, ShardedJob, ShardedTraining, TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
-from relaqs.training.run import TrainingRun
-from relaqs.training.sharded.shard_job import ShardJob, can_shard, check_parameters
-from relaqs.training.spill import limit_bytes
+from relaqs.training.row_cache import limit_bytes
+from relaqs.training.run import (
+    Batch,
+    ModelJob,
+    ParametersWord,
+    TrainingGoals,
+    TrainingOptions,
+    TrainingRun,
+)
+
+if TYPE_CHECKING:
+    from relaqs.training.elastic.course import BatchRule
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
 
@@ -95,6 +104,8 @@ def _full_pass_job(
         )
     id, word = _new_id(), options.parameters
     if word != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
+        from relaqs.training.sharded.shard_job import ShardJob
+
         return ShardJob(
             id,
             job,
@@ -115,11 +126,17 @@ def _mini_batch_job(
     budget_bytes: int,
 ) -> tuple[ModelJob, Executor]:
     """Return a job by mini-batches. On a cluster a gang makes its steps; a replay needs none."""
+    from relaqs.training.elastic.course import Journal
+    from relaqs.training.elastic.gang_executor import LeasesSlots
+    from relaqs.training.elastic.gang_job import GangCarrier, GangJob
+    from relaqs.training.elastic.step_job import StepJob, check_start_rows
+
     check_start_rows(job, sum(read.row_count for read in data.reads))
-    id, rule, parts = _new_id(), _rule(job, options.batch), options.parts
-    if parts is not None:
-        parts = parts if isinstance(parts, ModelParts) else ModelParts(parts)
-        return parted_job(id, job, data, rule, parts, executor, budget_bytes=budget_bytes)
+    id, rule = _new_id(), _rule(job, options.batch)
+    if options.parts is not None:
+        from relaqs.training.parted.parted_job import parted_job
+
+        return parted_job(id, job, data, rule, options.parts, executor, budget_bytes=budget_bytes)
     if isinstance(options.batch, Journal) or not isinstance(executor, LeasesSlots):
         return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
     carrier = GangCarrier(executor, executor)
@@ -132,6 +149,8 @@ def _new_id() -> str:
 
 def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:
     """Return who decides the rows of a step. Raises ArgumentError where `batch` is not accepted."""
+    from relaqs.training.elastic.course import ElasticBatch, FixedBatch, Journal, ReplayedBatch
+
     if batch is None:
         return FixedBatch(job.start_rows)
     if batch == "elastic":
@@ -142,7 +161,7 @@ def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:
         return ReplayedBatch(batch)
     if isinstance(batch, str):
         raise ArgumentError(f'batch is {batch!r}; it must be "elastic", a number of rows, or a journal')
-    return FixedBatch(check_count("batch", batch))
+    return FixedBatch(check_whole("batch", batch))
 
 
 class Lays(Protocol):
@@ -173,3 +192,36 @@ def checked_job(job: object) -> TrainingJob | MiniBatchTraining:
             "with sql, target, begin, partial and estimator (see relaqs.training.TrainingJob)"
         )
     return job
+
+
+def can_shard(job: object) -> TypeGuard[ShardedJob]:
+    """Return whether the parameters of a job can be cut."""
+    return isinstance(job, TrainingJob) and isinstance(job, ShardedTraining)
+
+
+def check_parameters(word: str, job: object, executor: object, goals: TrainingGoals) -> None:
+    """Raise ArgumentError where `parameters` is no such word, or asks for shards that cannot be."""
+    if word not in get_args(ParametersWord):
+        raise ArgumentError(f'parameters is {word!r}; it must be "auto", "client" or "sharded"')
+    if word != "sharded":
+        return
+    if not can_shard(job):
+        raise ArgumentError(
+            f'parameters is "sharded", but {type(job).__name__} cannot cut its parameters; train KMeans, '
+            "Lasso, MatrixFactorisation, SoftmaxRegression or TopicModel, or leave it out"
+        )
+    if not isinstance(executor, HostsPeers):
+        raise ArgumentError(
+            'parameters is "sharded", but this session has no Dask cluster; open one with '
+            "relaqs.connect(…, cluster=…), or leave it out"
+        )
+    if (
+        goals.held_out is not None
+        or goals.accuracy is not None
+        or goals.stop != "iterations"
+        or goals.may_stop
+    ):
+        raise ArgumentError(
+            'parameters is "sharded", but accuracy is measured with whole parameters only; leave out '
+            "accuracy, stop, may_stop and held_out, or parameters"
+        )

@@ -19,7 +19,7 @@ from benchmarks import orchestration_live, record
 from benchmarks.orchestration_jobs import Drawn, FixedGangs, templates
 from benchmarks.orchestration_live import Asked, Way, asked
 from benchmarks.policies_live import query_job
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
 
 SMALLEST = ["--jobs", "2", "--queries", "1", "--kinds", "1", "--arrival", "0.1", "--seeds", "0"]
 

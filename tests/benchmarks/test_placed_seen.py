@@ -16,7 +16,7 @@ from benchmarks.placed_seen import (
     first_waits,
     with_turns_asked,
 )
-from relaqs.training.parted.cut import Part
+from relaqs.training.parted.placing import Part
 
 ONE, TWO = "tcp://a:1", "tcp://b:1"
 NAME, OTHER = "relaqs-a-session", "relaqs-q-session"

@@ -59,7 +59,7 @@ def run_tests(copy: Path, *words: str) -> str:
 
 REGISTRIES = (
     "relaqs/policies/registry.py",
-    "relaqs/training/registry.py",
+    "relaqs/training/algorithms/__init__.py",
     "engine/relaqs_engine/rewrite/__init__.py",
 )
 PAGES = ("add-a-policy.md", "add-an-algorithm.md", "add-a-rule.md")
@@ -101,7 +101,7 @@ def _add_policy(copy: Path) -> None:
 def _add_algorithm(copy: Path) -> None:
     insert(
         copy,
-        "relaqs/training/registry.py",
+        "relaqs/training/algorithms/__init__.py",
         '        "topic_model": ',
         '        "poisson_regression": "relaqs.training.algorithms.poisson_regression:PoissonRegression",\n',
     )

@@ -36,7 +36,8 @@ with relaqs.connect(warehouse, threads=1) as session:
             print(snapshot, repr(snapshot), html.render(snapshot))
         assert snapshot.is_exact and seen > 1, (sql, seen)
 assert "pandas" not in sys.modules, "pandas was imported; stderr says where"
-trains = {"sklearn", "torch", "distributed", "relaqs.training", "relaqs.gangs", "relaqs.slot_policies"}
+trains = {"sklearn", "torch", "distributed", "relaqs.training"}
+trains |= {"relaqs.sharing.gangs", "relaqs.sharing.parts", "relaqs.slot_policies"}
 assert not (found := trains & set(sys.modules)), found
 """
 

@@ -14,7 +14,7 @@ RELAQS, LAB = ROOT / "relaqs", ROOT / "lab" / "relaqs_lab"
 MAY_IMPORT = {
     "progress.py": {
         "relaqs_bootstrap.arrays",
-        "relaqs_engine.arrow_arrays",
+        "relaqs.python_values",
         "relaqs_engine.execution.estimate",
     },
     "prediction": {"relaqs.prediction", "relaqs_bootstrap.arrays"},
@@ -28,8 +28,7 @@ MAY_IMPORT = {
         "relaqs_engine.errors",
         "relaqs_engine.first_use",
     },
-    "gangs": {"relaqs.gangs", "relaqs_bootstrap.arrays"},
-    "lab/groups": {"relaqs_lab.groups", "relaqs_bootstrap.arrays"},
+    "lab/groups": {"relaqs_lab.groups", "relaqs.sharing.view", "relaqs_bootstrap.arrays"},
     "lab/group_policies": {
         "relaqs_lab.group_policies",
         "relaqs_lab.groups",
@@ -39,30 +38,24 @@ MAY_IMPORT = {
     },
     "slot_policies": {
         "relaqs.slot_policies",
-        "relaqs.gangs",
         "relaqs.sharing",
         "relaqs.prediction",
         "relaqs_bootstrap.arrays",
         "relaqs_bootstrap.split_mix",
-        "relaqs.plugins",
-        "relaqs.policies.registry",
     },
     "lab/slot_baselines": {
         "relaqs_lab.slot_baselines",
         "relaqs.slot_policies",
-        "relaqs.gangs",
+        "relaqs.sharing.gangs",
         "relaqs.prediction",
         "relaqs_bootstrap.arrays",
         "relaqs_bootstrap.split_mix",
     },
-    "lab/placed_baselines": {"relaqs.placed_policies", "relaqs.parts", "relaqs_bootstrap.arrays"},
-    "parts": {"relaqs.parts", "relaqs_bootstrap.arrays"},
+    "lab/placed_baselines": {"relaqs.placed_policies", "relaqs.sharing.parts", "relaqs_bootstrap.arrays"},
     "placed_policies": {
         "relaqs.placed_policies",
-        "relaqs.parts",
+        "relaqs.sharing.parts",
         "relaqs_bootstrap.arrays",
-        "relaqs.plugins",
-        "relaqs.policies.registry",
         "importlib.resources",  # weights that come with the package are read once, when a policy is made
         "zipfile",
         "zlib",  # its error, of a damaged file

@@ -18,9 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from relaqs.cli.parameters import numbers
-from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.registry import PolicyError
-from relaqs.slot_policies.registry import make_slot_policy
+from relaqs.policies.registry import PolicyError, make_placed_policy, make_slot_policy
 from relaqs_lab.cli.studies import (
     FigureColumn,
     both_parts,
@@ -32,7 +30,7 @@ from relaqs_lab.cli.studies import (
     print_policies,
     seeds_of,
 )
-from relaqs_lab.group_policies.registry import make_group_policy
+from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.records.comparison import by_setting, policy_rows, ratio_to
 from relaqs_lab.records.simulated_runs import (
     GANG_MEASURES,

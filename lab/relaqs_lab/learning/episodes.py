@@ -12,12 +12,16 @@ from functools import cached_property
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.parts.plan import PlacedPlan, planned_in_order
-from relaqs.parts.view import NodeResources, PlacedView
-from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
-from relaqs.placed_policies.mlf_rl import ByScores, NodeFeatures, ScoringNetworks, job_features
+from relaqs.placed_policies.mlf_rl import (
+    ByScores,
+    NodeFeatures,
+    PlacedLoadControl,
+    ScoringNetworks,
+    job_features,
+)
 from relaqs.placed_policies.queue_walk import QueueWalk
+from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedView, planned_in_order
 from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from relaqs.policies.registry import SLOT_POLICIES
 from relaqs.sharing.view import Kind
-from relaqs.slot_policies.registry import SLOT_POLICIES
 from relaqs_lab.cli.machines import GANG_CAPTION, GANG_COLUMNS, title_of_gangs
 from relaqs_lab.cli.studies import both_parts, policy_cells, policy_label, signed
 from relaqs_lab.records import ScheduleRun

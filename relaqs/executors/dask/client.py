@@ -1,7 +1,9 @@
 """The executor of a client: it sends tasks, and hands their results over. The plugin decides who runs next.
 
-The tasks of a step go to the scheduler in one message and wait there. Each result is gathered as soon as it
-exists, since what a worker holds is lost with the worker.
+The tasks of a step go to the scheduler in one message and wait there. Each result is gathered as soon as
+it exists, since what a worker holds is lost with the worker.
+
+A share of a cluster's cores for one Dask client, whose tasks may be of any program.
 """
 
 # mypy: allow-untyped-calls
@@ -16,20 +18,24 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from types import TracebackType
+from typing import Any, Self, assert_never
 
 from distributed import Client, Future, Security
+from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
+from relaqs.arguments import check_priority
 from relaqs.executors.dask.connection import checked, connect, named_versions, secured
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.messages import (
+    HELLO_RPC,
     KEY_PREFIX,
+    STREAM_OP,
     Answer,
     AskTurn,
+    Bye,
     Cap,
-    Credits,
-    Demand,
     Enter,
     GangAnswer,
     GangTold,
@@ -37,18 +43,23 @@ from relaqs.executors.dask.messages import (
     Leased,
     Leave,
     MayTurn,
+    Message,
     NoLeases,
     RunsWhole,
     SetTarget,
     Setting,
     SetWaiting,
     SetWeight,
+    Share,
+    ShareNoMore,
     SlotsLost,
     SlotsOffered,
     StepFolded,
     Stops,
+    same_release,
 )
 from relaqs.executors.dask.peer_agent import install_agents
+from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.slots import GangDriver, tell_driver
 from relaqs.executors.dask.task import (
     CONNECTION_LOST,
@@ -64,13 +75,12 @@ from relaqs.executors.dask.task import (
     seen_from_here,
 )
 from relaqs.executors.slot_desk import slots_of, worker_of
-from relaqs.gangs.plan import SlotPolicy
-from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task, TaskKey, TaskResult
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
+from relaqs.policies.registry import chosen_slot_policy
+from relaqs.sharing.gangs import Gang, SlotPolicy
 from relaqs.sharing.view import Policy
-from relaqs.slot_policies.registry import chosen_slot_policy
 
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 60.0  # for a scheduler to be started again
@@ -330,19 +340,16 @@ class DaskExecutor:
             self._dispatch(flight, parcels)
 
     def _dispatch(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
-        """Send tasks, or say how many wait for credits."""
+        """Send tasks, those of a gang to their places. Above a cap they are held."""
         if parcels and parcels[0].place is not None:  # a gang has asked before
             for place in {parcel.place for parcel in parcels}:
                 self._send(flight, [parcel for parcel in parcels if parcel.place == place], place)
-        elif self._link.needs_credits:
-            flight.held.extend(parcels)
-            self._link.tell(Demand(flight.name, len(parcels)))
         else:
             flight.held.extend(parcels)
             self._send_held(flight)
 
     def _send_held(self, flight: JobInFlight) -> None:
-        """Send what is held and has room. Only where tasks need no credits."""
+        """Send what is held and has room."""
         if released := flight.released():
             self._send(flight, released)
 
@@ -414,7 +421,7 @@ class DaskExecutor:
         parcel = flight.parcels.pop(result.key, None)
         if parcel is not None:  # else the job was cancelled meanwhile
             parcel.done(result)
-        if flight.most is not None and self._link.takes_tasks and not self._link.needs_credits:
+        if flight.most is not None and self._link.takes_tasks:
             self._send_held(flight)
 
     async def _is_lost(self, error: BaseException) -> bool:
@@ -483,8 +490,6 @@ class DaskExecutor:
 
     def _on_answer(self, answer: Answer) -> None:
         match answer:
-            case Credits(counts):
-                self._spend(counts)
             case Stops(jobs):
                 self._stop(jobs)
             case Cap(job, cores):
@@ -493,13 +498,6 @@ class DaskExecutor:
                 self._pass_on(answer)
             case _:
                 assert_never(answer)
-
-    def _spend(self, credits: Mapping[str, int]) -> None:
-        """Send as many tasks as there are credits."""
-        for flight in self._flights.values():
-            count = min(credits.get(flight.name, 0), len(flight.held))
-            if count:
-                self._send(flight, [flight.held.popleft() for _ in range(count)])
 
     def _cap(self, job: str, cores: int) -> None:
         for flight in self._flights.values():
@@ -532,3 +530,93 @@ class DaskExecutor:
         for flight in self._flights.values():
             if flight.name in jobs and flight.driver is not None:
                 flight.driver.end_by_plan()
+
+
+class ClientShare:
+    """The share that a Dask client has of its cluster's cores, until it is closed. A context manager.
+
+    `share_cores` makes one.
+    """
+
+    def __init__(self, client: Client, name: str, weight: float, policy: str | Policy) -> None:
+        self._client = checked(client)
+        self._name = name
+        self._weight = check_priority(weight)
+        self._session = uuid.uuid4().hex[:8]
+        self._client.sync(self._open, chosen_policy(policy))
+
+    @property
+    def weight(self) -> float:
+        """How much the client counts. Set it at any time: 2.0 counts twice as much as 1.0."""
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._weight = check_priority(weight)
+        self._tell(Share(self._name, self._weight))
+
+    def close(self) -> None:
+        """Count among all other programs again. The second call does nothing."""
+        self._tell(ShareNoMore())
+        self._tell(Bye(self._session))
+
+    async def _open(self, policy: Policy) -> None:
+        await self._client.register_plugin(RelaqsPlugin())
+        hello = getattr(self._client.scheduler, HELLO_RPC)
+        answer = await hello(client=self._client.id, session=self._session, policy=pickle.dumps(policy))
+        if answer is None or not same_release(answer["version"]):
+            raise ClusterError(
+                "the Dask scheduler has another plugin called relaqs, or another release of it; install the "
+                "same there, and start it again"
+            )
+        if answer["policy"] != policy.name:
+            raise ClusterError(
+                f"a session on this cluster has chosen the policy {answer['policy']!r}, this one asks for "
+                f"{policy.name!r}; give policy={answer['policy']!r}, or wait until that one is closed"
+            )
+        self._send(Share(self._name, self._weight))
+
+    def _tell(self, message: Message) -> None:
+        if self._client.status == "running":
+            assert self._client.loop is not None  # it is connected
+            self._client.loop.add_callback(self._send, message)
+
+    def _send(self, message: Message) -> None:
+        assert self._client.scheduler_comm is not None  # it is connected
+        self._client.scheduler_comm.send({"op": STREAM_OP, "message": pickle.dumps(message)})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def share_cores(
+    client: Client, weight: float = 1.0, *, name: str | None = None, policy: str | Policy = "weighted_fair"
+) -> ClientShare:
+    """Let a Dask client have its own share of the cluster's cores, whatever its tasks compute.
+
+    Of the tasks that wait on the scheduler, the next is one of the client that is furthest behind its share.
+    Clients that do not call this are one job together, of weight 1. The workers need no ReLAQS.
+
+    Args:
+        client: a connected `dask.distributed.Client`, not an asynchronous one.
+        weight: with 2.0 it gets twice the cores of one with 1.0, while both have tasks that wait.
+        name: for people, in `relaqs cluster list`; by default the process's.
+        policy: who gets how much. All programs of a cluster have the same.
+
+    Raises:
+        ClusterError: the client is closed, or the cluster has another policy, or another release.
+        ArgumentError: the weight is none.
+
+    >>> from dask.distributed import Client
+    >>> from relaqs.dask import share_cores
+    >>> with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as client:
+    ...     with share_cores(client, weight=3.0):
+    ...         sum(client.gather(client.map(abs, range(-3, 0))))
+    6
+    """
+    return ClientShare(client, name or client_name(), weight, policy)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import warnings
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -33,17 +32,13 @@ from relaqs.executors.dask.messages import (
 )
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
-from relaqs.gangs.plan import SlotPolicy
 from relaqs.jobs.job import ClusterStatus
+from relaqs.sharing.gangs import SlotPolicy
 from relaqs.sharing.view import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
 PLUGIN_SECONDS = 2.0  # for workers to take a plugin; one that hangs takes it when it goes on
 RESTART_SECONDS = 30.0  # for workers to end that somebody restarts
-
-
-class CreditsWarning(UserWarning):
-    """Shares are enforced by credits, since this Dask does not allow for the better way."""
 
 
 class Link:
@@ -79,10 +74,8 @@ class Link:
         self._restart: asyncio.Task[None] | None = None
         self._comm: object = None  # that of the scheduler whose plugin was prepared
         self._recovery: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
         assert client.scheduler is not None  # it is connected
         self.address = str(client.scheduler.address)
-        self.hello: Hello | None = None
 
     @property
     def is_up(self) -> bool:
@@ -102,11 +95,6 @@ class Link:
         """Whether tasks may be sent now; if not, `on_back` or `on_restarted` will be called."""
         return self.is_up and self._restart is None
 
-    @property
-    def needs_credits(self) -> bool:
-        """Whether tasks are to be sent by and by, one for each credit."""
-        return self.hello is not None and self.hello.mechanism == "credits"
-
     async def open(self) -> None:
         """Put on the cluster what runs there. Raises ClusterError if it cannot run this version of ReLAQS."""
         comm = self._client.scheduler_comm
@@ -117,8 +105,6 @@ class Link:
         for install in self._installs:
             await install(self._client)
         self._comm = comm
-        if self.needs_credits and self._watch is None:
-            self._watch = asyncio.ensure_future(self._watch_client())
 
     async def install(self, install: Callable[[Client], Awaitable[None]]) -> None:
         """Put one thing more on the cluster, and on each scheduler that is started again, before any task."""
@@ -159,7 +145,7 @@ class Link:
         with contextlib.suppress(ValueError):  # it was never subscribed to
             self._client.unsubscribe_topic(SESSION_TOPIC + self._session)
         self._comm = None
-        for task in (self._recovery, self._restart, self._watch):
+        for task in (self._recovery, self._restart):
             if task is not None:
                 task.cancel()
 
@@ -191,7 +177,7 @@ class Link:
             answer = await hello(
                 client=self._client.id, session=self._session, policy=policy, slot_policy=slot_policy
             )
-        except OSError:
+        except (OSError, ClusterError):
             raise
         except Exception as error:  # whatever it is, it was raised over there
             raise ClusterError(
@@ -204,7 +190,7 @@ class Link:
                 f"the Dask scheduler at {self.address} runs {there}, this process relaqs {RELAQS_VERSION}; "
                 "install the same where the scheduler runs, and start it again"
             )
-        self.hello = self._checked(Hello(**answer))
+        self._check(Hello(**answer))
 
     async def _interrupt_released(self) -> None:
         """Let workers stop tasks that nobody waits for.
@@ -218,8 +204,8 @@ class Link:
                 return
         await self._client.register_plugin(InterruptReleased())
 
-    def _checked(self, hello: Hello) -> Hello:
-        """Return what the plugin said. Raises ClusterError if it does not suit."""
+    def _check(self, hello: Hello) -> None:
+        """Raise ClusterError if what the plugin said does not suit."""
         for wish, there, name in (
             (self._policy, hello.policy, "policy"),
             (self._slot_policy, hello.slot_policy, "slot_policy"),
@@ -229,14 +215,6 @@ class Link:
                     f"a session on the cluster at {self.address} has chosen the {name} {there!r}, this one "
                     f"asks for {wish.name!r}; leave {name} out, or wait until that one is closed"
                 )
-        if hello.why_credits is not None:
-            warnings.warn(
-                f"the cluster at {self.address} shares its cores by credits, which idle more when clients "
-                f"are busy: {hello.why_credits}",
-                CreditsWarning,
-                stacklevel=2,
-            )
-        return hello
 
     async def _wait_for_restart(self) -> None:
         try:
@@ -270,15 +248,6 @@ class Link:
         with contextlib.suppress(OSError):  # it is gone once more
             await self.open()
         return self.is_up
-
-    async def _watch_client(self) -> None:
-        """Tell when the client is closed: tasks that wait for credits have no future that would tell it."""
-        try:
-            while not self.is_out:
-                await asyncio.sleep(POLL_SECONDS)
-        finally:  # its loop may end before the next look
-            if self.is_out and self._comm is not None:
-                self._on_lost(self._gone())
 
     def _gone(self) -> ClusterError:
         return ClusterError(

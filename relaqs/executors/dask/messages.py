@@ -8,20 +8,17 @@ The names by which clients, scheduler and workers reach each other, and the job 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from distributed.protocol import pickle
 
-from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, StepReport
+from relaqs.sharing.gangs import Gang
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
-
-Mechanism = Literal["queue", "credits"]
 
 KEY_PREFIX = "relaqs-"
 STREAM_OP = "relaqs"  # messages of a client, one way, in order with its tasks
@@ -48,13 +45,11 @@ def same_release(other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What the plugin says of itself. why_credits: why the fair queue is not used; None: it is used."""
+    """What the plugin says of itself."""
 
     version: str
     policy: str
     slot_policy: str
-    mechanism: Mechanism
-    why_credits: str | None
 
 
 def job_of(key: object) -> str | None:
@@ -105,14 +100,6 @@ class SetWaiting:
 
     job: str
     is_waiting: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """The session holds so many more tasks of a job, which wait for credits."""
-
-    job: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,28 +171,10 @@ Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
 Message: TypeAlias = (
-    Enter
-    | StepFolded
-    | Setting
-    | RunsWhole
-    | Demand
-    | Lease
-    | AskTurn
-    | GangTold
-    | Leave
-    | Share
-    | ShareNoMore
-    | Bye
+    Enter | StepFolded | Setting | RunsWhole | Lease | AskTurn | GangTold | Leave | Share | ShareNoMore | Bye
 )
 
 # From the plugin to a session.
-
-
-@dataclass(frozen=True, slots=True)
-class Credits:
-    """How many of the tasks that the session holds it may send now, by job."""
-
-    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +235,7 @@ class NoLeases:
 GangAnswer: TypeAlias = Leased | SlotsOffered | MayTurn | SlotsLost | NoLeases
 """What the plugin says to the driver of a gang."""
 
-Answer: TypeAlias = Credits | Stops | Cap | GangAnswer
+Answer: TypeAlias = Stops | Cap | GangAnswer
 
 
 def tell_session(scheduler: Scheduler, session: str, answer: Answer) -> None:

@@ -32,7 +32,7 @@ from distributed.protocol.serialize import to_serialize
 from distributed.utils import sync
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerLostError, PeerService
+from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerLostError, PeerService
 
 NEARLY_BYTES = 1 << 17  # that may still be on their way, so that the link has no gap between two messages
 LOOK_SECONDS = 0.001  # between two looks

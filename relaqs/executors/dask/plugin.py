@@ -25,7 +25,7 @@ cores.
 - *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its
   turn. A Dask client that asks for it is a job of its own instead (`SharingClients`).
 - *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source
-  first. If that does not fit, clients hold their tasks and send one for each credit (`CreditEnforcement`).
+  first. If that does not fit, the plugin does not start, and whoever connects is told why.
 - *A plan that stops a job* (`Plan.stops`) is sent to the session of that job, which ends it (`Stops`).
 - *A scheduler that is started again* knows nothing. Clients then enter their jobs again.
 
@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +52,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.abreast import STIMULUS, AbreastPlaces
 from relaqs.executors.dask.messages import (
     CAP_RPC,
     CORE_SECONDS,
@@ -66,13 +64,11 @@ from relaqs.executors.dask.messages import (
     AskTurn,
     Bye,
     Cap,
-    Demand,
     Enter,
     GangTold,
     Hello,
     Lease,
     Leave,
-    Mechanism,
     Message,
     RunsWhole,
     SetTarget,
@@ -86,17 +82,15 @@ from relaqs.executors.dask.messages import (
     job_of,
     tell_session,
 )
+from relaqs.executors.dask.placement import STIMULUS, AbreastPlaces, Rooms
 from relaqs.executors.dask.queue import (
     ENDS,
-    CreditEnforcement,
-    Enforcement,
     QueueEnforcement,
-    broken_contract,
     broken_pinning,
     broken_placing,
+    check_contract,
     chosen_credit,
 )
-from relaqs.executors.dask.rooms import Rooms
 from relaqs.executors.dask.slots import LeasedGangs, SlotOffers
 from relaqs.executors.dask.workers import (
     Absence,
@@ -106,14 +100,14 @@ from relaqs.executors.dask.workers import (
     Silence,
     SilentWorkerWarning,
 )
-from relaqs.gangs.view import Gang
 from relaqs.jobs.job import JobDescription, JobStatus
 from relaqs.policies import DEFAULT_POLICY, make_policy
+from relaqs.policies.registry import DEFAULT_SLOT_POLICY, make_slot_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk
 from relaqs.scheduling.desk import Wishes
 from relaqs.scheduling.virtual_time import Charges
+from relaqs.sharing.gangs import Gang
 from relaqs.sharing.view import Plan
-from relaqs.slot_policies.registry import DEFAULT_SLOT_POLICY, make_slot_policy
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -198,7 +192,11 @@ class RelaqsPlugin(SchedulerPlugin):
     idempotent = True
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Take the scheduler's queue over, and answer clients. Called once, in the scheduler's process."""
+        """Take the scheduler's queue over, and answer clients. Called once, in the scheduler's process.
+
+        Raises ClusterError where the queue of this release of Dask cannot be taken over.
+        """
+        check_contract(scheduler)
         self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._wishes = Wishes(make_policy(DEFAULT_POLICY))
@@ -214,13 +212,16 @@ class RelaqsPlugin(SchedulerPlugin):
         self._homes: dict[str, _Home] = {}  # by job
         self._next_plan: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._why_credits = broken_contract(scheduler)
-        facts = scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
         self._rooms, places = self._chosen_places()
-        self._enforcement: Enforcement = (
-            CreditEnforcement(*facts, self._limit_of)
-            if self._why_credits is not None
-            else QueueEnforcement(*facts, self._abreast, places, self._rooms)
+        self._enforcement = QueueEnforcement(
+            scheduler,
+            self._desk.turns,
+            self._charges,
+            self._account_of,
+            self._was_next,
+            self._abreast,
+            places,
+            self._rooms,
         )
         self._gangs = LeasedGangs(
             scheduler,
@@ -327,8 +328,6 @@ class RelaqsPlugin(SchedulerPlugin):
             case RunsWhole(job, step, seconds):
                 if self._rooms is not None:
                     self._rooms.is_whole(job, step, seconds)
-            case Demand(job, count):
-                self._demand(job, count)
             case Lease(job, slots):
                 self._gangs.lease(job, slots)
                 self._slots.offer_free()
@@ -348,10 +347,6 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._follow_wishes()
             case _:
                 assert_never(message)
-
-    def _demand(self, job: str, count: int) -> None:
-        if (home := self._homes.get(job)) is not None:
-            self._enforcement.demand(home.session, job, count)
 
     def _take_gang(self, job: str, gang: Gang) -> None:
         if job in self._homes and self._slots.take_in(gang, time.monotonic()):
@@ -394,8 +389,6 @@ class RelaqsPlugin(SchedulerPlugin):
         """Cap a job. Return why that cannot be."""
         if job not in self._homes:
             return self._no_job(job)
-        if self._why_credits is not None:
-            return f"a job cannot be capped while cores are shared by credits: {self._why_credits}"
         self._desk.accounts.set_most(job, cores)
         tell_session(self._scheduler, self._homes[job].session, Cap(job, cores))
         self._plan_soon()
@@ -419,9 +412,7 @@ class RelaqsPlugin(SchedulerPlugin):
         if slot_policy is not None:
             self._slot_wishes.ask(session, client, pickle.loads(slot_policy))
         self._follow_wishes()
-        mechanism: Mechanism = "credits" if self._why_credits else "queue"
-        names = self._wishes.in_force.name, self._slot_wishes.in_force.name
-        return asdict(Hello(RELAQS_VERSION, *names, mechanism, self._why_credits))
+        return asdict(Hello(RELAQS_VERSION, self._wishes.in_force.name, self._slot_wishes.in_force.name))
 
     def _status(self) -> bytes:
         """Return a pickled `ClusterStatus`."""
@@ -455,8 +446,6 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _chosen_places(self) -> tuple[Rooms | None, AbreastPlaces | None]:
         """Take over where tasks go. None: Dask's own choice stays."""
-        if self._why_credits is not None:
-            return None, None
         if (why := broken_placing(self._scheduler)) is not None:
             logger.warning("tasks go where Dask has them, and users may exceed their cores: %s", why)
             return None, None
@@ -470,11 +459,6 @@ class RelaqsPlugin(SchedulerPlugin):
     def _look_again(self) -> None:
         if not self._is_closed:
             self._scheduler.stimulus_queue_slots_maybe_opened(stimulus_id=STIMULUS)
-
-    def _limit_of(self, job: str) -> tuple[str, float]:
-        """Return whose a job is, and how many cores that user may have at once."""
-        home = self._homes.get(job)
-        return (job, math.inf) if home is None else (home.description.user, home.description.user_cores_most)
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)
@@ -531,7 +515,6 @@ class RelaqsPlugin(SchedulerPlugin):
         for job, is_waiting in self._clients.changed(self._enforcement.has_tasks_of):
             self._desk.accounts.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
-        self._enforcement.changed()
         cores = self._desk.plan.cores_by_job()
         self._slots.look(time.monotonic(), cores, cores)
         self._gangs.look()

@@ -45,10 +45,9 @@ from relaqs.executors.slot_desk import (
     slots_of,
     worker_of,
 )
-from relaqs.gangs.plan import SlotPlan, SlotPolicy
-from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Stoppable
 from relaqs.scheduling.virtual_time import FairShares
+from relaqs.sharing.gangs import Gang, SlotPlan, SlotPolicy
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

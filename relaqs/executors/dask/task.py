@@ -107,7 +107,7 @@ class JobInFlight:
         driver: what is asked to stop where a plan stops the job.
         parcels: the tasks without a result.
         futures: those of the tasks that were sent.
-        held: the tasks that wait for credits, or for room below `most`.
+        held: the tasks that wait for room below `most`.
         most: how many tasks may be on the cluster at once, None: as many as there are.
         lease: the slots that a gang asked for last.
         turn: that a gang waits for a turn.

@@ -33,10 +33,10 @@ from relaqs_engine.errors import DataError
 from scipy import sparse
 from scipy.special import expit, log_expit, log_softmax, logit
 
-from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target, told_classes
+from relaqs.arguments import check_not_negative, check_positive, check_whole
+from relaqs.plugins import require
 from relaqs.training.protocol import Iteration
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
 
 if TYPE_CHECKING:
     import xgboost
@@ -451,9 +451,9 @@ class BoostedTrees:
 
     def __post_init__(self) -> None:
         require("xgboost")
-        check_count("trees", self.trees)
-        check_count("depth", self.depth)
-        check_count("bins", self.bins, least=2)
+        check_whole("trees", self.trees)
+        check_whole("depth", self.depth)
+        check_whole("bins", self.bins, least=2)
         check_positive("learning_rate", self.learning_rate)
         check_positive("ridge", self.ridge)
         check_not_negative("least_hessian", self.least_hessian)

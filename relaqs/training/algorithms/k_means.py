@@ -12,13 +12,11 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from scipy import sparse
 
-from relaqs.arguments import ArgumentError
-from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.arguments import check_count, check_not_negative, require
-from relaqs.training.elastic.protocol import MiniBatches
-from relaqs.training.profile import Profile
-from relaqs.training.rows import Rows, Sums
-from relaqs.training.sharded.protocol import ShardCourse, ShardState, WholeParameters
+from relaqs.arguments import ArgumentError, check_not_negative, check_whole
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
+from relaqs.training.protocol import MiniBatches, ShardCourse, ShardState, WholeParameters
+from relaqs.training.rows import Profile, Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.cluster
@@ -57,8 +55,8 @@ class KMeans:
 
     def __post_init__(self) -> None:
         require("sklearn")
-        check_count("clusters", self.clusters)
-        check_count("seed", self.seed, least=0)
+        check_whole("clusters", self.clusters)
+        check_whole("seed", self.seed, least=0)
         check_not_negative("tolerance", self.tolerance)
 
     def begin(self, profile: Profile) -> WholeParameters:
@@ -201,7 +199,7 @@ class MiniBatchKMeans(MiniBatches):
     def __post_init__(self) -> None:
         MiniBatches.__post_init__(self)
         require("sklearn")
-        check_count("clusters", self.clusters)
+        check_whole("clusters", self.clusters)
 
     def begin(self, profile: Profile) -> Centres:
         return Centres(first_centres(profile, self.clusters, self.seed), np.zeros(self.clusters))

@@ -1,12 +1,16 @@
-"""What linear models share: scores, gradients over a partition, and the descent of their coefficients.
+"""Linear models: scores, losses of rows, and two ways to their coefficients.
 
-The losses of linear models by scikit-learn's names: each gives the rows' losses and their slopes.
+**By passes** (`LinearDescent`). Three models are descended by L-BFGS (scipy, one evaluation at a time):
+least squares (`LinearRegression`), the logistic loss of two or more classes (`LogisticRegression`), and
+the squared hinge loss (`LinearSVM`). They differ in the loss of a row and in the estimator that is made at
+the end. The optimiser sees weights along the axes in which the loss is about as steep (`Axes`): few steps
+lead to its minimum then, whatever the units of the features.
 
-The directions in which a linear model is descended: those in which its loss is about as steep.
+**By mini-batches** (`MiniBatchLinear`). Stochastic gradient descent, with the losses of linear models by
+scikit-learn's names (`OF_CLASSES`, `OF_NUMBERS`): each gives the rows' losses and their slopes.
 
-Three models are descended by L-BFGS (scipy, one evaluation at a time): least squares (`LinearRegression`),
-the logistic loss of two or more classes (`LogisticRegression`), and the squared hinge loss (`LinearSVM`).
-They differ in the loss of a row and in the estimator that is made at the end.
+Example: of a row with the score 0.5 whose class is the second, the hinge loss is 1 − 0.5 and its slope −1.
+A pass sums losses and slopes · features over all rows, which is the gradient.
 """
 
 from __future__ import annotations
@@ -17,18 +21,18 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray
 from scipy.special import expit, log_expit, log_softmax
 
-from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.arguments import check_positive, require
-from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target, told_classes
-from relaqs.training.protocol import Fold
-from relaqs.training.rows import Rows, Sums
+from relaqs.arguments import ArgumentError, check_not_negative, check_positive
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
+from relaqs.training.protocol import Fold, MiniBatches
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
 
 if TYPE_CHECKING:
     import sklearn.linear_model
@@ -454,7 +458,31 @@ class LinearRegression:
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticRegression:
+class LinearClassifier:
+    """What a linear model of classes has, whatever the loss of a row: a ridge penalty, and L-BFGS."""
+
+    sql: str
+    target: str
+    strength: float = 1.0
+    tolerance: float = 1e-5
+    penalises_intercepts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        check_positive("strength", self.strength)
+        check_positive("tolerance", self.tolerance)
+
+    def begin(self, profile: Profile) -> LinearDescent:
+        classes = known_classes(profile, self.target)
+        objective = Objective(profile.row_count, 1 / self.strength, self.penalises_intercepts)
+        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance, classes)
+
+    def right(self, model: Coefficients, rows: Rows) -> int:
+        return model.right(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticRegression(LinearClassifier):
     """The linear model of log odds, with a ridge penalty. With more than two classes it is a softmax.
 
     The loss is the mean log loss plus ‖weights‖² / (2 · strength · rows), as scikit-learn minimises it.
@@ -475,33 +503,13 @@ class LogisticRegression:
     [False, True]
     """
 
-    sql: str
-    target: str
-    strength: float = 1.0
-    tolerance: float = 1e-5
-
-    def __post_init__(self) -> None:
-        require("sklearn")
-        check_positive("strength", self.strength)
-        check_positive("tolerance", self.tolerance)
-
-    def begin(self, profile: Profile) -> LinearDescent:
-        classes = known_classes(profile, self.target)
-        objective = Objective(profile.row_count, penalty=1 / self.strength)
-        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance, classes)
-
     def partial(self, model: Coefficients, rows: Rows) -> Sums:
-        scores = model.scores(rows.features)
+        scores, signs = model.scores(rows.features), model.signs(rows.target)
         if scores.shape[1] == 1:
-            signs = model.signs(rows.target)
-            margins = signs * scores
-            return gradient_sums(rows.features, -log_expit(margins), -signs * expit(-margins))
-        is_class = model.signs(rows.target) > 0
+            return gradient_sums(rows.features, *log_loss(scores, signs, 0.0))
+        is_class = signs > 0
         shares = log_softmax(scores, axis=1)
         return gradient_sums(rows.features, -shares[is_class], np.exp(shares) - is_class)
-
-    def right(self, model: Coefficients, rows: Rows) -> int:
-        return model.right(rows)
 
     def estimator(self, profile: Profile, model: Coefficients) -> sklearn.linear_model.LogisticRegression:
         from sklearn.linear_model import LogisticRegression as Estimator
@@ -516,7 +524,7 @@ class LogisticRegression:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearSVM:
+class LinearSVM(LinearClassifier):
     """The linear model of widest margin. With more than two classes each is set against the rest.
 
     The loss is the mean squared hinge plus ‖weights, intercept‖² / (2 · strength · rows), summed over the
@@ -538,26 +546,10 @@ class LinearSVM:
     [False, True]
     """
 
-    sql: str
-    target: str
-    strength: float = 1.0
-    tolerance: float = 1e-5
-
-    def __post_init__(self) -> None:
-        require("sklearn")
-        check_positive("strength", self.strength)
-        check_positive("tolerance", self.tolerance)
-
-    def begin(self, profile: Profile) -> LinearDescent:
-        classes = known_classes(profile, self.target)
-        objective = hinge_objective(profile.row_count, self.strength)
-        return LinearDescent(profile.mean, profile.covariance, objective, self.tolerance, classes)
+    penalises_intercepts: ClassVar[bool] = True
 
     def partial(self, model: Coefficients, rows: Rows) -> Sums:
         return hinge_sums(model, rows.features, model.signs(rows.target))
-
-    def right(self, model: Coefficients, rows: Rows) -> int:
-        return model.right(rows)
 
     def estimator(self, profile: Profile, model: Coefficients) -> sklearn.svm.LinearSVC:
         return fitted(margin_classifier(model, self.strength), profile.names)
@@ -569,8 +561,7 @@ def hinge_objective(row_count: int, strength: float) -> Objective:
 
 def hinge_sums(model: Coefficients, features: FloatArray, signs: FloatArray) -> Sums:
     """Return the squared hinge loss of some rows, and its gradient. signs: shape (rows, outputs)."""
-    slack = np.maximum(1.0 - signs * model.scores(features), 0.0)
-    return gradient_sums(features, slack**2, -2 * signs * slack)
+    return gradient_sums(features, *squared_hinge(model.scores(features), signs, 0.0))
 
 
 def margin_classifier(model: Coefficients, strength: float) -> sklearn.svm.LinearSVC:
@@ -582,3 +573,147 @@ def margin_classifier(model: Coefficients, strength: float) -> sklearn.svm.Linea
     classifier.coef_, classifier.intercept_ = model.weights, model.intercepts
     classifier.n_features_in_ = model.weights.shape[1]
     return classifier
+
+
+Schedule: TypeAlias = Literal["constant", "invscaling", "optimal"]
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatchLinear(MiniBatches):
+    """A linear model, for classes or for numbers, by gradient steps on mini-batches.
+
+    With `start_rows=1` each step is that of scikit-learn's SGDClassifier or SGDRegressor: the weights shrink
+    by rate · penalty, and then go against the gradient. With more rows it is the mean gradient. More than two
+    classes are each set against the rest. The loss is the mean over rows and outputs' sum, without penalty.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature. Scale the features in SQL.
+        target: the column of classes or numbers.
+        loss: for classes "log_loss", "hinge", "squared_hinge", "modified_huber" or "perceptron"; for numbers
+            "squared_error", "huber", "epsilon_insensitive" or "squared_epsilon_insensitive".
+        penalty: scikit-learn's alpha.
+        schedule: "constant": the rate stays. "invscaling": it is first_rate / t^power at step t. "optimal":
+            scikit-learn's 1 / (penalty · (t₀ + t)).
+        first_rate: of the first step, scikit-learn's eta0.
+        power: of "invscaling".
+        epsilon: of the losses that have one.
+        start_rows: and all that `MiniBatches` has.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import MiniBatchLinear
+    >>> rows = duckdb.sql("SELECT i / 500 - 1 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     job = MiniBatchLinear("SELECT x, late FROM points", target="late", first_rate=0.5)
+    ...     model = db.train(job, batch="elastic").result()
+    >>> model.predict(pandas.DataFrame({"x": [-0.8, 0.8]})).tolist()
+    [False, True]
+    """
+
+    sql: str
+    target: str
+    loss: str = "log_loss"
+    penalty: float = 1e-4
+    schedule: Schedule = "invscaling"
+    first_rate: float = 0.01
+    power: float = 0.25
+    epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        MiniBatches.__post_init__(self)
+        require("sklearn")
+        if self.loss not in OF_CLASSES | OF_NUMBERS:
+            raise ArgumentError(
+                f"loss is {self.loss!r}; for classes it is one of {', '.join(OF_CLASSES)}, "
+                f"for numbers one of {', '.join(OF_NUMBERS)}"
+            )
+        if self.schedule not in ("constant", "invscaling", "optimal"):
+            raise ArgumentError(f"schedule is {self.schedule!r}; it must be constant, invscaling or optimal")
+        check_not_negative("penalty", self.penalty)
+        check_not_negative("power", self.power)
+        check_not_negative("epsilon", self.epsilon)
+        check_positive("first_rate", self.first_rate)
+        if self.schedule == "optimal":
+            check_positive("penalty", self.penalty)
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the loss is one of classes."""
+        return self.loss in OF_CLASSES
+
+    def begin(self, profile: Profile) -> Coefficients:
+        count = len(profile.names)
+        if not self.tells_classes:
+            numeric_target(profile, self.target)
+            return Coefficients(np.zeros((1, count)), np.zeros(1))
+        classes = known_classes(profile, self.target)
+        outputs = 1 if len(classes) == 2 else len(classes)
+        return Coefficients(np.zeros((outputs, count)), np.zeros(outputs), classes)
+
+    def rate(self, progress: float) -> float:
+        if self.schedule == "constant":
+            return self.first_rate
+        if self.schedule == "invscaling":
+            return float(self.first_rate / (progress + 1.0) ** self.power)
+        return 1.0 / (self.penalty * (self._first_time() + progress))
+
+    def partial(self, state: Coefficients, rows: Rows, draw: int) -> Sums:
+        losses, slopes = self._losses(state, rows)
+        return gradient_sums(rows.features, losses, slopes)
+
+    def gradients(self, sums: Sums) -> Sums:
+        return sums[1:]
+
+    def update(self, state: Coefficients, sums: Sums, rows: int, rate: float) -> Coefficients:
+        _, weights, intercepts = sums
+        kept = max(0.0, 1.0 - rate * self.penalty)
+        return Coefficients(
+            kept * state.weights - (rate / rows) * weights,
+            state.intercepts - (rate / rows) * intercepts,
+            state.classes,
+        )
+
+    def evaluate(self, state: Coefficients, rows: Rows) -> Sums:
+        losses, _ = self._losses(state, rows)
+        if state.classes is None:
+            return (np.asarray(losses.sum()),)
+        scores = state.scores(rows.features)
+        told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        right = (told == class_codes(rows.target, state.classes)).sum()
+        return np.asarray(losses.sum()), np.asarray(float(right))
+
+    def estimator(
+        self, profile: Profile, state: Coefficients
+    ) -> sklearn.linear_model.SGDClassifier | sklearn.linear_model.SGDRegressor:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+        numbers: dict[str, Any] = {"coef_": state.weights, "intercept_": state.intercepts}
+        kind = SGDClassifier if self.tells_classes else SGDRegressor
+        if self.tells_classes:
+            numbers["classes_"] = state.classes
+        else:
+            numbers["coef_"] = state.weights[0]
+        estimator = kind(
+            loss=self.loss,
+            alpha=self.penalty,
+            learning_rate=self.schedule,
+            eta0=self.first_rate,
+            power_t=self.power,
+            epsilon=self.epsilon,
+        )
+        return fitted(estimator, profile.names, **numbers)
+
+    def _losses(self, state: Coefficients, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        scores = state.scores(rows.features)
+        if self.tells_classes:
+            return OF_CLASSES[self.loss](scores, state.signs(rows.target), self.epsilon)
+        assert rows.target is not None
+        return OF_NUMBERS[self.loss](scores, rows.target.astype(np.float64)[:, None], self.epsilon)
+
+    def _first_time(self) -> float:
+        """Return t₀ of "optimal": the first step suits scores of the size that the penalty lets expect."""
+        score = np.sqrt(1.0 / np.sqrt(self.penalty))
+        _, slopes = (OF_CLASSES | OF_NUMBERS)[self.loss](
+            np.array([[-score]]), np.array([[1.0]]), self.epsilon
+        )
+        return float(max(1.0, float(slopes[0, 0])) / (score * self.penalty))

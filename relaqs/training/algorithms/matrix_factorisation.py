@@ -9,11 +9,11 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 
-from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.arguments import check_count, check_not_negative, require
-from relaqs.training.profile import Profile
-from relaqs.training.rows import Rows, Sums
-from relaqs.training.sharded.protocol import ShardCourse, ShardState, WholeParameters
+from relaqs.arguments import check_not_negative, check_whole
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
+from relaqs.training.protocol import ShardCourse, ShardState, WholeParameters
+from relaqs.training.rows import Profile, Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.decomposition
@@ -61,8 +61,8 @@ class MatrixFactorisation:
 
     def __post_init__(self) -> None:
         require("sklearn")
-        check_count("components", self.components)
-        check_count("seed", self.seed, least=0)
+        check_whole("components", self.components)
+        check_whole("seed", self.seed, least=0)
         check_not_negative("tolerance", self.tolerance)
 
     def begin(self, profile: Profile) -> WholeParameters:

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray
 from scipy.special import expit, log_expit, log_softmax
 
-from relaqs.arguments import ArgumentError
-from relaqs.training.algorithms.estimators import fitted
+from relaqs.arguments import ArgumentError, check_not_negative, check_positive, check_whole
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
 from relaqs.training.algorithms.linear import Descent
-from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.elastic.protocol import MiniBatches, Scaling
-from relaqs.training.profile import Profile, class_codes, known_classes, told_classes
-from relaqs.training.protocol import Fold
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.protocol import Fold, MiniBatches, Scaling
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, told_classes
 
 if TYPE_CHECKING:
     import sklearn.neural_network
@@ -86,7 +84,7 @@ class Perceptron:
         check_widths(self.hidden)
         check_not_negative("penalty", self.penalty)
         check_positive("tolerance", self.tolerance)
-        check_count("seed", self.seed, least=0)
+        check_whole("seed", self.seed, least=0)
 
     def begin(self, profile: Profile) -> PerceptronDescent:
         start = first_layers(profile, self.target, self.hidden, self.seed)
@@ -143,7 +141,7 @@ def check_widths(hidden: object) -> None:
     if not isinstance(hidden, tuple):
         raise ArgumentError(f"hidden is {hidden!r}; it must be a tuple of widths, such as (100,)")
     for width in hidden:
-        check_count("hidden", width)
+        check_whole("hidden", width)
 
 
 def first_layers(profile: Profile, target: str, hidden: tuple[int, ...], seed: int) -> Layers:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.training.algorithms.estimators import fitted
+from relaqs.arguments import check_not_negative, check_positive, check_whole
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
 from relaqs.training.algorithms.linear import (
     Coefficients,
     LinearDescent,
@@ -16,10 +18,8 @@ from relaqs.training.algorithms.linear import (
     hinge_sums,
     margin_classifier,
 )
-from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.profile import Profile, known_classes
 from relaqs.training.protocol import Fold
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.rows import Profile, Rows, Sums, known_classes
 
 if TYPE_CHECKING:
     import sklearn.kernel_approximation
@@ -75,9 +75,9 @@ class PolynomialSVM:
 
     def __post_init__(self) -> None:
         require("sklearn")
-        check_count("degree", self.degree)
-        check_count("landmarks", self.landmarks)
-        check_count("seed", self.seed, least=0)
+        check_whole("degree", self.degree)
+        check_whole("landmarks", self.landmarks)
+        check_whole("seed", self.seed, least=0)
         check_not_negative("offset", self.offset)
         for name in ("strength", "tolerance"):
             check_positive(name, getattr(self, name))

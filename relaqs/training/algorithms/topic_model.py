@@ -13,12 +13,11 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 from scipy.special import gammaln, psi
 
-from relaqs.training.algorithms.estimators import fitted
-from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.elastic.protocol import MiniBatches
-from relaqs.training.profile import Profile
-from relaqs.training.rows import Rows, Sums
-from relaqs.training.sharded.protocol import ShardCourse, ShardState, WholeParameters
+from relaqs.arguments import check_not_negative, check_positive, check_whole
+from relaqs.plugins import require
+from relaqs.training.algorithms import fitted
+from relaqs.training.protocol import MiniBatches, ShardCourse, ShardState, WholeParameters
+from relaqs.training.rows import Profile, Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.decomposition
@@ -67,8 +66,8 @@ class TopicModel:
 
     def __post_init__(self) -> None:
         require("sklearn")
-        check_count("topics", self.topics)
-        check_count("seed", self.seed, least=0)
+        check_whole("topics", self.topics)
+        check_whole("seed", self.seed, least=0)
         check_not_negative("tolerance", self.tolerance)
         for name in ("document_prior", "topic_prior"):
             if getattr(self, name) is not None:
@@ -286,7 +285,7 @@ class OnlineTopics(MiniBatches):
     def __post_init__(self) -> None:
         MiniBatches.__post_init__(self)
         require("sklearn")
-        check_count("topics", self.topics)
+        check_whole("topics", self.topics)
         check_positive("offset", self.offset)
         check_not_negative("decay", self.decay)
         for name in ("document_prior", "topic_prior"):

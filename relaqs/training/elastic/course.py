@@ -12,25 +12,199 @@ In the order of a step:
 - How many (`Batches`): every rule is pure, and sees the course so far and nothing else. The gradient's
   noise scale says from how many rows on a larger step saves little.
 - At which rate: a larger step has a larger rate than the first one.
+
+What time and other work decided on the way is in the journal: how many rows each step had, at which rate,
+on how many ranks. By its journal a model is trained again, bit by bit the same (`replay`). `StepLog`
+writes it, with the changes that were carried out.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_bootstrap.arrays import IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
 from relaqs_engine.errors import DataError
 
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.protocol import MiniBatchTraining, Scaling, most_rows
+from relaqs.training.protocol import MiniBatchTraining, Scaling, most_rows
 from relaqs.training.rows import Sums
+
+
+class Change(NamedTuple):
+    """From this step on, steps had so many rows and ranks.
+
+    >>> Change(step=0, batch_rows=64, ranks=1).batch_rows
+    64
+    """
+
+    step: int
+    batch_rows: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """All that time and other work may have decided about a run. It gives the same model again, to the bit.
+
+    See `replay`. Ranks are how many tasks or workers shared a step; they change no bit of the model.
+
+    Attributes:
+        batch_rows: the rows of each step, shape (steps,). The last step of a pass takes what is left.
+        rates: each step's learning rate, shape (steps,).
+        ranks: shape (steps,).
+
+    >>> journal = Journal(np.array([64, 64, 128]), np.array([0.1, 0.1, 0.2]), np.array([1, 1, 1]))
+    >>> list(journal.changes())
+    [Change(step=0, batch_rows=64, ranks=1), Change(step=2, batch_rows=128, ranks=1)]
+    """
+
+    batch_rows: IntArray
+    rates: FloatArray
+    ranks: IntArray
+
+    def __len__(self) -> int:
+        return len(self.batch_rows)
+
+    def then(self, later: Journal) -> Journal:
+        """Return this journal with the steps that came after it."""
+        return Journal(
+            np.concatenate([self.batch_rows, later.batch_rows]),
+            np.concatenate([self.rates, later.rates]),
+            np.concatenate([self.ranks, later.ranks]),
+        )
+
+    def until(self, step: int) -> Journal:
+        """Return the steps before one."""
+        return Journal(self.batch_rows[:step], self.rates[:step], self.ranks[:step])
+
+    def changes(self) -> Iterator[Change]:
+        """Yield the first step and those at which the rows or the ranks changed."""
+        both = np.column_stack([self.batch_rows, self.ranks])
+        is_new = np.append(np.ones(min(len(self), 1), dtype=bool), (both[1:] != both[:-1]).any(axis=1))
+        for step in np.flatnonzero(is_new):
+            yield Change(int(step), int(self.batch_rows[step]), int(self.ranks[step]))
+
+
+class Replays(Protocol):
+    """What can train a job again: a session over the same data."""
+
+    def train(self, job: MiniBatchTraining, *, batch: Journal) -> Any:
+        """Start training, step by step as the journal says."""
+        ...
+
+
+def replay(journal: Journal, job: MiniBatchTraining, db: Replays) -> Any:
+    """Return the fitted estimator that a run gave, trained again. It is the same to the bit.
+
+    However many ranks the run had, and whatever happened to them, one core is enough to train it again.
+
+    Args:
+        journal: of the run, `run.journal`.
+        job: what it trained.
+        db: a session over the same data.
+
+    Raises:
+        ArgumentError: the journal has no steps.
+        RelaqsError: the run failed.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import MiniBatchLinear, replay
+    >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+    >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+    >>> db = relaqs.connect("data", threads=2)
+    >>> job = MiniBatchLinear("SELECT x, late FROM points", target="late", passes_most=3)
+    >>> run = db.train(job, batch="elastic")
+    >>> model = run.result()
+    >>> replay(run.journal, job, db).coef_.tolist() == model.coef_.tolist()
+    True
+    """
+    return db.train(job, batch=journal).result()
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """A change of the gang that was carried out.
+
+    Attributes:
+        step: the first step after it.
+        ranks, batch_rows: since then.
+        pause_seconds: from the end of the last step before to the start of that one, of the worst rank. None
+            where no rank had made a step before.
+
+    >>> Rescale(step=120, ranks=4, batch_rows=512, pause_seconds=0.02).ranks
+    4
+    """
+
+    step: int
+    ranks: int
+    batch_rows: int
+    pause_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepsMade:
+    """Steps that were made one after another, as arrays of one entry a step."""
+
+    first_step: int
+    batch_rows: IntArray
+    rates: FloatArray
+    losses: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.batch_rows)
+
+    @property
+    def end(self) -> int:
+        """The first step after them."""
+        return self.first_step + len(self)
+
+
+class StepLog:
+    """The steps that were made, each once. What is made again is what was made before.
+
+    first_step: those before it were made by others.
+    """
+
+    def __init__(self, first_step: int = 0) -> None:
+        self._first_step = first_step
+        self._rows, self._rates, self._ranks = array("q"), array("d"), array("q")
+        self.losses = array("d")
+
+    @property
+    def end(self) -> int:
+        """The first step that was not made yet."""
+        return self._first_step + len(self._rows)
+
+    def note(self, made: StepsMade, ranks: int) -> None:
+        assert made.first_step <= self.end
+        new = slice(max(0, self.end - made.first_step), None)
+        self._rows.extend(made.batch_rows[new].tolist())
+        self._rates.extend(made.rates[new].tolist())
+        self.losses.extend(made.losses[new].tolist())
+        self._ranks.extend([ranks] * (len(self._rows) - len(self._ranks)))
+
+    def rows_since(self, step: int) -> IntArray:
+        return np.array(self._rows[step - self._first_step :], dtype=np.int64)
+
+    @property
+    def batch_rows(self) -> int | None:
+        """The rows of the last step; None before the first one. May be asked for from any thread."""
+        return self._rows[-1] if self._rows else None
+
+    def journal(self, since_step: int | None = None) -> Journal:
+        """Return what was noted from a step on. May be asked for from any thread."""
+        first = 0 if since_step is None else since_step - self._first_step
+        ranks, rates, rows = self._ranks[first:], self._rates[first:], self._rows[first:]
+        whole = slice(0, len(ranks))  # another thread may have noted more steps meanwhile
+        return Journal(np.array(rows[whole]), np.array(rates[whole]), np.array(ranks))
+
 
 MOST_PIECE_ROWS = 256
 WINDOW_ROWS = 1 << 22  # of whole partitions: a pass mixes their pieces, and reads no further apart

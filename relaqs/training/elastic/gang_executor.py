@@ -13,13 +13,13 @@ from statistics import fmean
 from typing import Protocol, runtime_checkable
 
 from relaqs.executors.slot_desk import worker_of
-from relaqs.gangs.view import Gang
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task
 from relaqs.prediction.throughput import Measured, fit_speed
-from relaqs.training.elastic.course import Order, pieces_of_step
+from relaqs.sharing.gangs import Gang
+from relaqs.training.elastic.course import Order, StepsMade, pieces_of_step
 from relaqs.training.elastic.membership import Membership
-from relaqs.training.elastic.rank import StepsMade, TurnResult
+from relaqs.training.elastic.rank import TurnResult
 
 
 class Carrier:

@@ -26,16 +26,13 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import JobDescription, StepReport, Task, TaskResult, Work
-from relaqs.training.elastic.course import BatchRule, TrainingCourse, pieces_of_step
+from relaqs.training.elastic.course import BatchRule, Journal, Rescale, TrainingCourse, pieces_of_step
 from relaqs.training.elastic.gang_executor import Carrier, GangFacts, LeasesSlots
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.lesson import Recipe, TableRecipe
 from relaqs.training.elastic.membership import Membership
-from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.elastic.rank import TurnResult
+from relaqs.training.elastic.rank import Recipe, TableRecipe, TurnResult
 from relaqs.training.elastic.step_job import PassEnd, StepJob
 from relaqs.training.elastic.turn_job import TurnJob, Wish
-from relaqs.training.elastic.turns import Rescale
+from relaqs.training.protocol import MiniBatchTraining
 from relaqs.training.reading import TrainingSet
 
 PARTING_SECONDS = 3.0  # for a gang to end: a turn in flight ends first

@@ -23,8 +23,10 @@ from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress import LossDelta
 from relaqs.training.elastic.course import (
     BatchRule,
+    Journal,
     MiniBatch,
     Order,
+    Rescale,
     TrainingCourse,
     after,
     first_course,
@@ -33,22 +35,20 @@ from relaqs.training.elastic.course import (
     pieces_of_step,
     subtrees,
 )
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.lesson import PieceReader, piece_sums
-from relaqs.training.elastic.protocol import MiniBatchTraining, most_rows
-from relaqs.training.elastic.turns import Rescale
-from relaqs.training.first_look import Profiled, profile_works
-from relaqs.training.one_thread import one_thread
+from relaqs.training.elastic.rank import PieceReader, piece_sums
 from relaqs.training.passes import (
     PIECE_ROWS,
     PartitionSource,
+    Profiled,
     add_sums,
     in_pairs,
+    one_thread,
+    profile_works,
 )
-from relaqs.training.profile import Profile
+from relaqs.training.protocol import MiniBatchTraining, most_rows
 from relaqs.training.reading import TrainingSet
-from relaqs.training.rows import ALL, Rows, Sums
-from relaqs.training.spill import SPILL
+from relaqs.training.row_cache import SPILL
+from relaqs.training.rows import ALL, Profile, Rows, Sums
 
 LOOK_ROWS = 50_000  # that a task looks at, about, in small partitions: a task costs some milliseconds
 

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from relaqs_engine.errors import DataError
 
-from relaqs.arguments import ArgumentError
-from relaqs.training.arguments import check_not_negative, check_positive, require
-from relaqs.training.elastic.protocol import MiniBatches
-from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target
-from relaqs.training.rows import Rows, Sums
+from relaqs.arguments import ArgumentError, check_not_negative, check_positive
+from relaqs.plugins import require
+from relaqs.training.protocol import MiniBatches
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target
 
 if TYPE_CHECKING:
     import torch

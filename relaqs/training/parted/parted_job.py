@@ -1,20 +1,46 @@
 """A training by mini-batches of a model that is cut into parts.
 
 The first look at the data, and that at held-out rows after each pass, are tasks in any case.
+
+The executor of one run whose steps are made by the parts of a model, on the workers of a cluster.
+
+    runner ── a turn ──► carrier ── where is each part? ──► placed policy
+           ◄── states ──         ── a turn? ───► cluster ── a pinned task on each slot with parts
+
+**A turn** is a few steps. The carrier asks for all slots that have parts and for a turn in one. So the
+parts of two runs never wait for each other in a circle, and runs and queries keep their shares. The turn
+ends with its step where a task waits for one of the cores. The run holds its slots until it asks for the
+next turn. If its runner does not ask for one at once, they are free.
+
+**A change** (a worker that dies, comes or hangs, a part that the user moves) is a new generation of
+places, between two turns. A turn that was lost is made once more from the state before it. Its bits are
+the same.
+
+**A plan** sees the parts of all runs of the session, and may move them (`placing.py` beside this).
+
+One thread does one thing after another. What happens meanwhile arrives in a mailbox.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
+from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.slot_desk import worker_of
-from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import TaskResult, Work
-from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.jobs.executor import Done, Executor, Stoppable, background_thread
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.policies.registry import make_placed_policy
+from relaqs.sharing.parts import PlacedPolicy
 from relaqs.training.elastic.course import (
     BatchRule,
     ElasticBatch,
@@ -24,17 +50,526 @@ from relaqs.training.elastic.course import (
     piece_rows_of,
     pieces_of_step,
 )
-from relaqs.training.elastic.gang_executor import LeasesSlots
-from relaqs.training.elastic.protocol import MiniBatchTraining
+from relaqs.training.elastic.gang_executor import Carrier, LeasesSlots
+from relaqs.training.elastic.membership import DismissWork, RankAddress
 from relaqs.training.elastic.step_job import MOST_MORE, StepJob
 from relaqs.training.elastic.torch_module import TorchModule
-from relaqs.training.elastic.turn_job import TURN_SECONDS
-from relaqs.training.parted.cut import ModelCut, ModelParts, Part, PlacedPart, check_workers, cut_of
-from relaqs.training.parted.part_carrier import PartCarrier
-from relaqs.training.parted.part_host import PartRecipe, PartStepsMade, PartTurn, planned_steps
-from relaqs.training.parted.placing import PartSizes
+from relaqs.training.elastic.turn_job import PLACED, TURN_SECONDS
+from relaqs.training.parted.part_host import (
+    MEETING_SECONDS,
+    PartMembership,
+    PartRecipe,
+    PartStepsMade,
+    PartTurn,
+    PartTurnResult,
+    PartTurnWork,
+    PreparePartsWork,
+    planned_steps,
+)
+from relaqs.training.parted.placing import (
+    ModelCut,
+    ModelParts,
+    Part,
+    PartSizes,
+    PlacedPart,
+    RunHistory,
+    RunInParts,
+    check_workers,
+    cut_of,
+    placed_runs_of,
+)
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
+from relaqs.training.protocol import MiniBatchTraining
 from relaqs.training.reading import TrainingSet
+
+PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
+HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free
+LONG_SECONDS = 1.0  # after which a run says for which slots it waits
+LOOK_SECONDS = 5.0  # between two looks at the clock, and at the slots of the cluster: some may have come
+FIND_SECONDS = 0.5  # between two looks for workers, where there is none
+GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
+PARTING_SECONDS = 3.0  # at the end, for the slots to be freed, which wait for a turn to end
+LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
+
+
+class _StoppedError(Exception):
+    """The run is over."""
+
+
+@dataclass(slots=True)
+class _SlotAnswers:
+    """What the slots have said of some tasks, each sent to one of them."""
+
+    slots: tuple[str, ...]
+    results: dict[str, TaskResult] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> set[str]:
+        return {*self.slots} - {*self.results}
+
+    @property
+    def lost(self) -> set[str]:
+        """The slots whose worker is gone."""
+        return {slot for slot, result in self.results.items() if _is_loss(result.error)}
+
+    @property
+    def why_lost(self) -> str | None:
+        """What one of these has said, for people. None: none is lost."""
+        errors = (result.error for result in self.results.values())
+        return next((f"{type(each).__name__}: {each}" for each in errors if _is_loss(each)), None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all have said what the turn gave."""
+        return not self.missing and not self.broken and self.error is None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the job itself did wrong, if anything."""
+        wrong = (result.error for result in self.results.values())
+        return next((error for error in wrong if error is not None and not _is_loss(error)), None)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the turn came to nothing."""
+        values = (result.value for result in self.results.values())
+        return bool(self.lost) or any(
+            isinstance(value, PartTurnResult) and value.broken is not None for value in values
+        )
+
+
+class PartCarrier(Carrier):
+    """An `Executor` for one run.
+
+    Args:
+        cluster: where everything runs.
+        leases: the same cluster, as it leases slots.
+        policy: says where parts are.
+        given: the workers of parts that the user has placed.
+    """
+
+    def __init__(
+        self, cluster: Executor, leases: LeasesSlots, policy: PlacedPolicy, given: Mapping[Part, str]
+    ) -> None:
+        super().__init__(cluster)
+        self._leases = leases
+        self._policy = policy
+        self._given = dict(given)
+        self._all = placed_runs_of(leases)
+        self._run_in_parts: RunInParts | None = None
+        self._history: RunHistory | None = None
+        self._name = secrets.token_hex(8)  # of the run, on its workers
+        self._job_id = ""
+        self._driver: Stoppable | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wanted: tuple[Task, PartTurn, Done] | None = None
+        self._has_stopped = False
+        self._keys = 0
+        # Where parts are.
+        self._slots: tuple[str, ...] = ()
+        self._must_look = True  # for the slots of the cluster: something has changed
+        self._looked_seconds = -math.inf  # when it last did, on the monotonic clock
+        self._has_new_slots = False  # since the last plan
+        self._left_out: set[str] = set()
+        self._why_lost = "silence"  # the last one
+        self._slot_of: dict[Part, str] = {}
+        self._moved: dict[Part, str] = {}  # parts that the plan of another run has moved
+        self._membership: PartMembership | None = None
+        self._generation = -1
+        self._held_step = -1  # the step before which the slots of this generation have their states
+        self._ready: set[str] = set()
+        # What the cluster is asked, and has said.
+        self._turn_number = 0  # of the newest asking for a turn
+        self._waiting: tuple[tuple[str, ...], float] | None = None  # for which slots, since when
+        self._may_turn = False
+        self._unreachable: ClusterError | None = None  # why nothing that was asked for will come
+
+    # What a run shows of its parts, and what its user asks. From any thread.
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]:
+        """Where each part is, by stage and replica."""
+        return tuple(
+            PlacedPart(*part, worker=worker_of(slot)) for part, slot in sorted(self._slot_of.items())
+        )
+
+    def explain(self) -> str:
+        """Return on how many workers the parts are, and for which slots they have waited for a while."""
+        workers = ", ".join(sorted({*map(worker_of, self._slot_of.values())}))
+        told = f"parameters: in {len(self._slot_of)} parts, on {workers or 'no worker yet'}"
+        if (waiting := self._waiting) is None or time.monotonic() - waiting[1] < LONG_SECONDS:
+            return told
+        return (
+            f"{told}\nwaits for: the slots {', '.join(waiting[0])}, which another run holds; a gang keeps "
+            "its slots until its run ends, so stop it, or put the parts elsewhere by placed= or move()"
+        )
+
+    def move(self, cut: ModelCut, stage: int, replica: int, worker: str) -> None:
+        """Let a part go on at another worker after the turn in hand. Raises ArgumentError."""
+        if (part := Part(stage, replica)) not in cut.parts:
+            raise ArgumentError(
+                f"there is no part of stage {stage} and replica {replica}; the stages are 0 to "
+                f"{cut.stages - 1}, with the replicas 0 to {cut.replicas - 1}"
+            )
+        workers = sorted({*map(worker_of, self._leases.slots())})
+        if worker not in workers:
+            raise ArgumentError(f"worker is {worker!r}; the workers are {', '.join(workers) or 'none'}")
+        self._post(lambda: self._take_given(part, worker))
+
+    # What the runner asks.
+
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
+        self._driver, self._job_id = driver, description.id
+        self._history = RunHistory(description, time.monotonic())
+        self._cluster.enter(description, self)
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        assert self._history is not None
+        self._history.reported(report)
+        super().report(job_id, report)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        if self._history is not None:
+            self._history.weight = weight
+        super().set_weight(job_id, weight)
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        if len(tasks) != 1 or not isinstance(turn := tasks[0].work, PartTurn):
+            if self._thread is not None:
+                self._post(self._free)
+            self._cluster.submit(tasks, done)
+            return
+        if self._thread is None:
+            self._thread = background_thread(self._run, f"relaqs-parts-{self._job_id}")
+            self._thread.start()
+        self._post(lambda: self._take_wanted(tasks[0], turn, done))
+
+    def cancel(self, job_id: str) -> None:
+        self._post(self._stop)
+        if self._thread is not None:
+            self._ended.wait(PARTING_SECONDS + 1.0)
+        self._cluster.cancel(job_id)
+
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
+
+    def end_by_plan(self) -> None:
+        if self._driver is not None:
+            self._driver.end_by_plan()
+
+    def leased(self, slots: tuple[str, ...]) -> None:
+        """Do nothing: slots come with a turn."""
+
+    def offered(self, slots: tuple[str, ...]) -> None:
+        """Do nothing: a placed policy says where parts are, and no slot policy."""
+
+    def may_turn(self, number: int) -> None:
+        self._post(lambda: self._note_may_turn(number))
+
+    def slots_lost(self, slots: tuple[str, ...]) -> None:
+        self._post(lambda: self._note_lost(slots))
+
+    def refused(self, why: str) -> None:
+        self.unreachable(ClusterError(f"no parts of a model can run on this cluster: {why}"))
+
+    def unreachable(self, error: ClusterError) -> None:
+        self._post(lambda: self._note_unreachable(error))
+
+    def _post(self, event: Callable[[], None]) -> None:
+        self._mailbox.put(event)
+
+    # Events, on the thread of the carrier.
+
+    def _take_wanted(self, task: Task, turn: PartTurn, done: Done) -> None:
+        self._wanted = task, turn, done
+
+    def _take_given(self, part: Part, worker: str) -> None:
+        self._given[part], self._must_look = worker, True
+
+    def _take_moved(self, places: Mapping[Part, str]) -> None:
+        self._moved.update(places)
+
+    def _stop(self) -> None:
+        self._has_stopped = True
+
+    def _note_may_turn(self, number: int) -> None:
+        self._may_turn |= number == self._turn_number  # another one is late: more was asked since
+
+    def _note_lost(self, slots: tuple[str, ...]) -> None:
+        self._left_out.update(slots)
+
+    def _note_unreachable(self, error: ClusterError) -> None:
+        self._unreachable = error
+
+    def _wait(self, is_so: Callable[[], object], seconds: float = math.inf) -> bool:
+        """Wait for something that an event brings. Return whether it came in time."""
+        over_seconds = time.monotonic() + seconds
+        while not is_so():
+            if self._has_stopped:
+                raise _StoppedError
+            if self._unreachable is not None:
+                raise self._unreachable
+            if (left_seconds := over_seconds - time.monotonic()) <= 0:
+                return False
+            try:
+                self._mailbox.get(timeout=min(left_seconds, LOOK_SECONDS))()
+            except Empty:
+                continue
+        return True
+
+    # One thing after another.
+
+    def _run(self) -> None:
+        try:
+            while True:
+                if not self._wait(lambda: self._wanted is not None, HOLD_SECONDS):
+                    self._free()
+                    self._wait(lambda: self._wanted is not None)
+                assert self._wanted is not None
+                (task, turn, done), self._wanted = self._wanted, None
+                done(self._answer(task, turn))
+        except (_StoppedError, ClusterError):
+            pass  # of the second, whoever asks for a turn has been told
+        finally:
+            self._part()
+            self._ended.set()
+
+    def _answer(self, task: Task, turn: PartTurn) -> TaskResult:
+        try:
+            made, core_seconds = self._made(turn)
+        except _StoppedError:
+            raise
+        except Exception as error:
+            return TaskResult(task.key, None, 0.0, error)
+        return TaskResult(task.key, made, core_seconds)
+
+    def _made(self, turn: PartTurn) -> tuple[PartStepsMade, float]:
+        """Return what a turn gives, and its core-seconds. It is made again until nobody is lost in it."""
+        for _ in range(LOSSES_MOST):
+            self._settle(turn)
+            answers = self._turned(turn)
+            if answers is not None and answers.is_whole:
+                core_seconds = sum(result.core_seconds for result in answers.results.values())
+                return self._taken(turn, answers), core_seconds
+            self._free()
+            if answers is not None:
+                if (error := answers.error) is not None:
+                    raise error
+                self._left_out |= answers.missing | answers.lost
+                self._why_lost = answers.why_lost or self._why_lost
+            self._membership, self._must_look = None, True
+        raise ClusterError(_lost_again(turn, self._why_lost))
+
+    # Where parts are.
+
+    def _settle(self, turn: PartTurn) -> None:
+        """Have a place for each part, and what it needs there. Raises ClusterError."""
+        for _ in range(LOSSES_MOST):
+            slot_of = self._places(turn)
+            if self._membership is not None and slot_of == self._slot_of:
+                return
+            slots = tuple(sorted({*slot_of.values()}))
+            if self._may_use(slots) and (addresses := self._prepared(turn, slots, slot_of)) is not None:
+                break
+            self._must_look = True
+        else:
+            raise ClusterError(_lost_again(turn, self._why_lost))
+        self._slot_of = slot_of
+        self._generation += 1
+        self._held_step = -1
+        self._membership = PartMembership(
+            self._generation,
+            tuple(addresses[slot] for slot in slots),
+            {part: slots.index(slot) for part, slot in slot_of.items()},
+            secrets.token_hex(16),
+        )
+
+    def _places(self, turn: PartTurn) -> dict[Part, str]:
+        """Return the slot of each part: where it is, where the user wants it, or what the policy says."""
+        while not (slots := self._there()):
+            self._wait(lambda: False, FIND_SECONDS)
+        meant, self._moved = {**self._slot_of, **self._moved}, {}
+        present = {part: slot for part, slot in meant.items() if slot in slots}
+        for part, worker in sorted(self._given.items()):
+            own = [slot for slot in slots if worker_of(slot) == worker]
+            if own and present.get(part) not in own:
+                used = [*present.values()]
+                present[part] = min(own, key=lambda slot: (used.count(slot), slot))
+        fixed, run = frozenset(self._given) & present.keys(), self._told(turn)
+        is_whole = len(present) == len(turn.recipe.cut.parts)
+        if is_whole and not run.is_due and not self._has_new_slots:
+            self._all.stand(run, present, fixed)
+            return dict(sorted(present.items()))
+        self._has_new_slots = False
+        return dict(sorted(self._all.placed(run, present, fixed, slots).items()))
+
+    def _told(self, turn: PartTurn) -> RunInParts:
+        """Return this run, as far as all that plan are to know it."""
+        assert self._history is not None
+        self._history.begin_turn(turn.passes)
+        if self._run_in_parts is None:
+            self._run_in_parts = RunInParts(
+                self._policy,
+                self._history,
+                turn.recipe.cut,
+                turn.sizes,
+                lambda places: self._post(lambda: self._take_moved(places)),
+            )
+        return self._run_in_parts
+
+    def _there(self) -> tuple[str, ...]:
+        """Return the slots of the cluster that answer."""
+        if self._must_look or time.monotonic() - self._looked_seconds >= LOOK_SECONDS:
+            self._look()
+        if found := tuple(slot for slot in self._slots if slot not in self._left_out):
+            return found
+        self._left_out.clear()  # nothing else is left, so try again what did not answer
+        self._must_look = True
+        return ()
+
+    def _look(self) -> None:
+        """Look at the slots of the cluster, and whether some are new. Raises ClusterError if it must."""
+        self._looked_seconds = time.monotonic()
+        try:
+            found = self._leases.slots()
+        except ClusterError:
+            if self._must_look:
+                raise
+            return  # its scheduler is away, perhaps for a moment; the next turn tells
+        self._has_new_slots |= bool(self._slots) and not {*found} <= {*self._slots}
+        self._slots, self._must_look = found, False
+        self._left_out &= {*found}
+
+    def _prepared(
+        self, turn: PartTurn, slots: tuple[str, ...], slot_of: Mapping[Part, str]
+    ) -> dict[str, RankAddress] | None:
+        """Return the address of each slot once it is ready. None: one was lost, and is left out."""
+        ends = (0, turn.recipe.cut.stages - 1)
+        reading = {slot for part, slot in slot_of.items() if part.stage in ends}
+
+        def work(slot: str) -> Work:
+            return PreparePartsWork(self._name, slot, turn.recipe, slot in reading)
+
+        answers = self._asked(slots, work, PREPARE_SECONDS, PREPARE_SECONDS)
+        if (error := answers.error) is not None:
+            raise error
+        if gone := answers.missing | answers.lost:
+            self._left_out |= gone
+            self._why_lost = answers.why_lost or self._why_lost
+            return None
+        self._ready |= {*slots}
+        addresses: Mapping[str, Any] = {slot: result.value for slot, result in answers.results.items()}
+        return dict(addresses)
+
+    # Turns.
+
+    def _turned(self, turn: PartTurn) -> _SlotAnswers | None:
+        """Return what the slots say of a turn. None: a slot was lost before it began."""
+        membership = self._membership
+        assert membership is not None
+        slots = membership.slots
+        if not self._may_use(slots):
+            return None
+        states = turn.states() if self._held_step != turn.steps[0].step else None
+        self._held_step = -1
+
+        def work(slot: str) -> Work:
+            stages = membership.stages_at(slot)
+            own = None if states is None else {stage: states[stage] for stage in stages}
+            return PartTurnWork(self._name, slot, membership, turn.steps, turn.seconds, own)
+
+        return self._asked(slots, work, math.inf, GRACE_SECONDS)
+
+    def _may_use(self, slots: tuple[str, ...]) -> bool:
+        """Wait for a turn on these slots. Return whether it came before one was lost or a part was moved."""
+        self._turn_number += 1
+        self._may_turn = False
+        self._leases.ask_turn(self._job_id, slots, self._turn_number)
+        self._waiting = slots, time.monotonic()
+        self._wait(lambda: self._may_turn or self._must_look or not self._left_out.isdisjoint(slots))
+        self._waiting = None
+        return self._may_turn and self._left_out.isdisjoint(slots)
+
+    def _free(self) -> None:
+        """Give the slots of the last turn back."""
+        self._may_turn = False
+        self._leases.lease(self._job_id, ())
+
+    def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
+        told: list[Any] = [result.value for result in answers.results.values()]
+        self._held_step = turn.steps[0].step + told[0].count
+        states: dict[int, Any] = {}
+        for each in told:
+            states |= each.states
+        losses = next(each.losses for each in told if each.losses)
+        seconds = max(each.seconds for each in told)
+        assert self._history is not None
+        self._history.turned(len(answers.slots), seconds)
+        return turn.made(states, losses, sum(each.reads for each in told), seconds)
+
+    def _asked(
+        self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float, grace_seconds: float
+    ) -> _SlotAnswers:
+        """Send a task to each slot, and return what they say.
+
+        Args:
+            seconds: to wait for them.
+            grace_seconds: to wait for the others, once one is lost or has told of it.
+        """
+        answers = _SlotAnswers(slots)
+        for slot in slots:
+            self._send(slot, work(slot), self._taker(answers, slot))
+
+        def is_over() -> bool:
+            return not answers.missing or answers.error is not None
+
+        def is_broken() -> bool:
+            return answers.broken or not self._left_out.isdisjoint(answers.missing)
+
+        if self._wait(lambda: is_over() or is_broken(), seconds) and not is_over():
+            self._wait(lambda: is_over() or self._left_out >= answers.missing, grace_seconds)
+        return answers
+
+    def _taker(self, answers: _SlotAnswers, slot: str) -> Done:
+        def take(result: TaskResult) -> None:
+            self._post(lambda: answers.results.update({slot: result}))
+
+        return take
+
+    def _send(self, slot: str, work: Work, done: Done) -> None:
+        task = Task(TaskKey(self._job_id, self._keys, PLACED), work, place=worker_of(slot))
+        self._keys += 1
+        self._cluster.submit([task], done)
+
+    def _part(self) -> None:
+        """Free the slots, and what is held there."""
+        if self._run_in_parts is not None:
+            self._all.leave(self._run_in_parts)
+        told = threading.Semaphore(0)
+        slots = sorted(self._ready - self._left_out)
+        try:
+            for slot in slots:
+                self._send(slot, DismissWork(self._name, slot), lambda result: told.release())
+            over_seconds = time.monotonic() + PARTING_SECONDS
+            for _ in slots:
+                told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+            self._free()
+        except ClusterError:
+            return  # the session is closed: the slots are freed after a while
+
+
+def _lost_again(turn: PartTurn, why: str) -> str:
+    return (
+        f"a worker with parts of the model was lost {LOSSES_MOST} times in a row at step "
+        f"{turn.steps[0].step}, the last time by {why}; see the workers' logs: a part may need more "
+        "memory than they have, or a file that they do not see"
+    )
+
+
+def _is_loss(error: BaseException | None) -> bool:
+    return isinstance(error, OSError | ClusterError)
+
 
 STEPS_PER_TURN = 2  # times those that were made in as many seconds: then it is the time that ends a turn
 
@@ -130,7 +665,7 @@ def parted_job(
     job: MiniBatchTraining,
     data: TrainingSet,
     rule: BatchRule,
-    parts: ModelParts,
+    parts: int | ModelParts,
     executor: Executor,
     *,
     budget_bytes: int,
@@ -141,6 +676,7 @@ def parted_job(
         ArgumentError: the model cannot be cut so, or its parts cannot be placed so.
         PolicyError: there is no such placed policy.
     """
+    parts = parts if isinstance(parts, ModelParts) else ModelParts(parts)
     cut = model_cut(job, parts, rule)
     assert isinstance(job, TorchModule)
     placed = parts.placed

@@ -24,7 +24,7 @@ from relaqs.training.elastic.torch_module import (
     same_shape,
     wanted_of,
 )
-from relaqs.training.parted.cut import ModelCut, Passed
+from relaqs.training.parted.placing import ModelCut, Passed
 from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:

@@ -1,11 +1,17 @@
-"""The holder of a worker: it has shards of runs, answers PULLs and takes PUSHes, and asks its peers.
+"""What a worker has and does for a run in shards: the holder of shards, the tasks, and the seconds they take.
+
+The holder of a worker: it has shards of runs, answers PULLs and takes PUSHes, and asks its peers.
 
     task ── pull ──► holder ── PULL of a version ──► owners     answered once they have that version
     task ── push ──► holder ── PUSH of a part ─────► owners     the last one of a step makes the next version
 
 A worker that has sent its part begins to fetch the next version at once, on no core. So versions take the
-place of barriers. All is on the event loop of the worker, and needs no lock but for updates, which are made
-on a thread.
+place of barriers. All is on the event loop of the worker, and needs no lock but for updates, which are
+made on a thread.
+
+The tasks open the shards, make an iteration, fetch the parameters, and drop them. The driver
+(`shard_job.py`) is told what each iteration was made of: the seconds of PULL, COMP and PUSH on each
+worker, and a rest in which the run has neither a core nor the network.
 """
 
 from __future__ import annotations
@@ -13,18 +19,115 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerForgotError, Peers
-from relaqs.training.sharded.protocol import ShardedDescent, ShardState
+from relaqs.jobs.executor import (
+    LEAST_BYTES_PER_SECOND,
+    Haste,
+    Letter,
+    PeerForgotError,
+    PeerLostError,
+    Peers,
+    busy_seconds,
+)
+from relaqs.jobs.job import Metered
+from relaqs.training.passes import PartitionSource, PassWork
+from relaqs.training.protocol import ShardedDescent, ShardState, TrainingJob, split_sums
+from relaqs.training.row_cache import TornError
+from relaqs.training.rows import Sums
 from relaqs.training.sharded.shards import KeptState, KeptStates, Shard, ShardMap
-from relaqs.training.spill import TornError
+
+if TYPE_CHECKING:
+    from relaqs.executors.dask.peer_agent import PeerAgent
+
+SKIPPED_PASSES = 3  # in which workers read and connect. So the authors of Harmony skip, too
+KEPT_SHARE_OF_MEAN = 0.8  # of the running mean, in the next one
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeconds:
+    """What one task of a step took.
+
+    Attributes:
+        comp: from when it had the parameters and a core until it left the core.
+        pull: from when the version was there until this worker had it whole.
+        push: from when the core was left until all owners had their part.
+    """
+
+    comp: float
+    pull: float
+    push: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSeconds:
+    """What an iteration is made of, in seconds: running means over passes.
+
+    Attributes:
+        comp: for which a worker's core is held, on average over the workers.
+        pull, push: to get the parameters, and to send the sums, on average over the tasks.
+        rest: of the iteration, with neither.
+
+    >>> SubtaskSeconds(comp=0.3, pull=0.1, push=0.1, rest=0.05).alone
+    0.55
+    """
+
+    comp: float
+    pull: float
+    push: float
+    rest: float
+
+    @property
+    def comm(self) -> float:
+        """PULL and PUSH together."""
+        return self.pull + self.push
+
+    @property
+    def alone(self) -> float:
+        """The iteration, where nobody else takes the cores and the network."""
+        return self.comp + self.comm + self.rest
+
+
+class SubtaskClock:
+    """Running means of what the passes of a run take.
+
+    Source: Lee et al., Harmony, ICDCS 2021, section IV-B2: times of subtasks by a moving average.
+
+    >>> clock = SubtaskClock()
+    >>> for _ in range(SKIPPED_PASSES):
+    ...     clock.note([TaskSeconds(9.0, 9.0, 9.0)], workers=1, step_seconds=99.0)
+    >>> clock.seconds is None
+    True
+    >>> clock.note([TaskSeconds(0.3, 0.1, 0.1), TaskSeconds(0.5, 0.1, 0.1)], 2, step_seconds=0.75)
+    >>> clock.seconds.comp, round(clock.seconds.rest, 3)
+    (0.4, 0.15)
+    """
+
+    def __init__(self) -> None:
+        self.seconds: SubtaskSeconds | None = None
+        self._skipped = 0
+
+    def note(self, tasks: Sequence[TaskSeconds], workers: int, step_seconds: float) -> None:
+        """Take in a pass. step_seconds: from one judged loss to the next."""
+        if self._skipped < SKIPPED_PASSES:
+            self._skipped += 1
+            return
+        comp = sum(task.comp for task in tasks) / workers
+        pull, push = (sum(getattr(task, name) for task in tasks) / len(tasks) for name in ("pull", "push"))
+        newest = SubtaskSeconds(comp, pull, push, max(0.0, step_seconds - comp - pull - push))
+        if self.seconds is None:
+            self.seconds = newest
+            return
+        pairs = zip(astuple(self.seconds), astuple(newest), strict=True)
+        kept = KEPT_SHARE_OF_MEAN
+        self.seconds = SubtaskSeconds(*(kept * mean + (1 - kept) * value for mean, value in pairs))
+
 
 AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
 DEMAND_SECONDS = 5.0  # for one that a task needs, beside the time for its bytes: it is there or on its way
@@ -355,3 +458,162 @@ async def _all(asked: Sequence[Coroutine[Any, Any, Found]]) -> list[Found]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+Heard = TypeVar("Heard")
+Saying = ParamSpec("Saying")
+
+
+def agent_here() -> PeerAgent:
+    """Return the agent of the worker whose thread calls."""
+    from relaqs.executors.dask.peer_agent import peer_agent_here
+
+    return peer_agent_here()
+
+
+def call_holder(
+    ask: Callable[Concatenate[ShardHolder, Saying], Coroutine[Any, Any, Heard]],
+    *arguments: Saying.args,
+    **named: Saying.kwargs,
+) -> Heard:
+    """Return what the holder of the worker answers whose thread calls. Raises PeerLostError as it does."""
+    agent = agent_here()
+    return agent.call(ask, agent.service(ShardHolder), *arguments, **named)
+
+
+def pull(cut: ShardMap, version: int) -> PulledParameters:
+    """Return the parameters, once they are there. Raises PeerLostError, and then the task has no core.
+
+    While they are on their way the core is left to other tasks.
+    """
+    if call_holder(ShardHolder.has, cut, version):
+        return call_holder(ShardHolder.pull, cut, version)
+    agent_here().leave_core()
+    pulled = call_holder(ShardHolder.pull, cut, version)
+    agent_here().take_core()
+    return pulled
+
+
+@dataclass(frozen=True, slots=True)
+class LostShards:
+    """What a task gives that could not go on.
+
+    Attributes:
+        address: of the owner at fault.
+        why: for people.
+        is_silent: whether it did not answer. False: it does not have what it was asked for.
+    """
+
+    address: str
+    why: str
+    is_silent: bool
+
+    @classmethod
+    def of(cls, error: PeerLostError) -> LostShards:
+        return cls(error.address, error.why, not isinstance(error, PeerForgotError))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Gives all owners their shards. Returns None, or `LostShards`. state: None for the first one."""
+
+    cut: ShardMap
+    descent: ShardedDescent
+    version: int
+    state: ShardState | None
+
+    def run(self, owner: str) -> LostShards | None:
+        try:
+            call_holder(ShardHolder.open, self.cut, self.descent, self.version, self.state)
+        except PeerLostError as error:
+            return LostShards.of(error)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """What one task of a step tells the driver. The gradient is at the owners.
+
+    Attributes:
+        totals: the other sums over its rows.
+        penalty: what the loss has beside sums over rows, where the task was to say it.
+        seconds: what it took.
+    """
+
+    totals: Sums
+    penalty: float
+    seconds: TaskSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class IterateWork:
+    """PULL, COMP and PUSH over some pieces. Gives a `StepPart` or `LostShards`. Only COMP holds a core.
+
+    It may run twice, on any worker: what was sent already changes nothing.
+
+    Attributes:
+        job: computes the sums.
+        cut: where the parameters are.
+        version: of the parameters.
+        sender: the position of these pieces among those of the step's tasks.
+        pace: what the owners are told for the update.
+        source, pieces_cut, first, end: the pieces, as `PassWork` has them.
+    """
+
+    job: TrainingJob
+    cut: ShardMap
+    version: int
+    sender: int
+    pace: tuple[float, ...]
+    source: PartitionSource
+    pieces_cut: int
+    first: int
+    end: int
+
+    def run(self, owner: str) -> Metered:
+        core_seconds = 0.0
+        try:
+            pulled = pull(self.cut, self.version)
+            busy, computed, begun = busy_seconds(), time.thread_time(), time.monotonic()
+            model = pulled.descent.model(pulled.values)
+            work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
+            summed = work.run(owner)
+            gradient, totals = split_sums(summed.sums, pulled.descent)
+            penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
+            core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
+            agent_here().leave_core()
+            left = time.monotonic()
+            call_holder(ShardHolder.push, self.cut, self.version, self.sender, gradient, self.pace)
+        except PeerLostError as error:
+            return Metered(LostShards.of(error), core_seconds)
+        seconds = TaskSeconds(left - begun, pulled.seconds, time.monotonic() - left)
+        return Metered(StepPart(totals, penalty, seconds), core_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWork:
+    """Gives a version's state of all rows, or `LostShards`. It holds no core."""
+
+    cut: ShardMap
+    version: int
+
+    def run(self, owner: str) -> Metered:
+        computed = time.thread_time()
+        agent_here().leave_core()
+        found: ShardState | LostShards
+        try:
+            found = call_holder(ShardHolder.fetch, self.cut, self.version)
+        except PeerLostError as error:
+            found = LostShards.of(error)
+        return Metered(found, time.thread_time() - computed)
+
+
+@dataclass(frozen=True, slots=True)
+class DropWork:
+    """Lets all owners forget a run. former: those of generations before."""
+
+    cut: ShardMap
+    former: tuple[str, ...]
+
+    def run(self, owner: str) -> None:
+        call_holder(ShardHolder.drop, self.cut, self.former)

@@ -26,31 +26,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, Protocol, TypeGuard, get_args
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
-from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, HostsPeers
-from relaqs.jobs.executor import Executor
+from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Executor, HostsPeers
 from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.training.goals import ParametersWord, TrainingGoals
-from relaqs.training.loss_job import BestModel, LossJob
-from relaqs.training.passes import add_sums, in_pairs
-from relaqs.training.profile import Profile
-from relaqs.training.protocol import TrainingJob
-from relaqs.training.reading import TrainingSet
-from relaqs.training.sharded.protocol import (
+from relaqs.training.passes import BestModel, LossJob, add_sums, in_pairs
+from relaqs.training.protocol import (
     ShardCourse,
     ShardedDescent,
-    ShardedTraining,
+    ShardedJob,
     ShardState,
     WholeParameters,
 )
+from relaqs.training.reading import TrainingSet
+from relaqs.training.rows import Profile
+from relaqs.training.sharded.holder import (
+    DropWork,
+    FetchWork,
+    IterateWork,
+    LostShards,
+    OpenWork,
+    SubtaskClock,
+    SubtaskSeconds,
+)
 from relaqs.training.sharded.shards import ShardMap
-from relaqs.training.sharded.subtask_seconds import SubtaskClock, SubtaskSeconds
-from relaqs.training.sharded.works import DropWork, FetchWork, IterateWork, LostShards, OpenWork
 
 CLIENT_BYTES_PER_SECOND = 1.1e8  # of a client's link of 1 Gbit/s, which all workers share
 LEAST_SHARE = 0.2  # of a pass, that the client's link would be busy for it
@@ -106,10 +109,6 @@ AGAIN_FACTOR = 3.0  # of the time that passes took which are made again for the 
 DROP_SECONDS = 2.0  # for workers to be told that the run is over. Else they forget it after a while
 
 ShardPhase = Literal["whole", "open", "step", "move", "fetch"]
-
-
-class ShardedJob(ShardedTraining, TrainingJob, Protocol):
-    """A training job whose parameters can be cut."""
 
 
 class HostingExecutor(Executor, HostsPeers, Protocol):
@@ -491,36 +490,3 @@ def _results_aside(
     if any(result.error is not None for result in results.values()):
         return None
     return [results[i] for i in range(len(works))]
-
-
-def can_shard(job: object) -> TypeGuard[ShardedJob]:
-    """Return whether the parameters of a job can be cut."""
-    return isinstance(job, TrainingJob) and isinstance(job, ShardedTraining)
-
-
-def check_parameters(word: str, job: object, executor: object, goals: TrainingGoals) -> None:
-    """Raise ArgumentError where `parameters` is no such word, or asks for shards that cannot be."""
-    if word not in get_args(ParametersWord):
-        raise ArgumentError(f'parameters is {word!r}; it must be "auto", "client" or "sharded"')
-    if word != "sharded":
-        return
-    if not can_shard(job):
-        raise ArgumentError(
-            f'parameters is "sharded", but {type(job).__name__} cannot cut its parameters; train KMeans, '
-            "Lasso, MatrixFactorisation, SoftmaxRegression or TopicModel, or leave it out"
-        )
-    if not isinstance(executor, HostsPeers):
-        raise ArgumentError(
-            'parameters is "sharded", but this session has no Dask cluster; open one with '
-            "relaqs.connect(…, cluster=…), or leave it out"
-        )
-    if (
-        goals.held_out is not None
-        or goals.accuracy is not None
-        or goals.stop != "iterations"
-        or goals.may_stop
-    ):
-        raise ArgumentError(
-            'parameters is "sharded", but accuracy is measured with whole parameters only; leave out '
-            "accuracy, stop, may_stop and held_out, or parameters"
-        )

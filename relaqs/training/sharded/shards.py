@@ -24,10 +24,17 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.executors.files import FOLDER_VARIABLE, local_folder
-from relaqs.training.kept import KEPT
+from relaqs.training.protocol import ShardedDescent, ShardState
+from relaqs.training.row_cache import (
+    KEPT,
+    LIMIT_VARIABLE,
+    SPILL,
+    SpilledBlock,
+    SpillFile,
+    free_bytes,
+    limit_bytes,
+)
 from relaqs.training.rows import Rows
-from relaqs.training.sharded.protocol import ShardedDescent, ShardState
-from relaqs.training.spill import LIMIT_VARIABLE, SPILL, SpilledBlock, SpillFile, free_bytes, limit_bytes
 
 SMALL_BYTES = 1 << 16  # of a state that is kept in memory in any case: a file would cost more
 
@@ -198,7 +205,7 @@ class ShardMap:
 class Shard:
     """Some rows of the parameters at their owner, in their newest versions.
 
-    >>> from relaqs.training.sharded.proximal import ProximalDescent
+    >>> from relaqs.training.algorithms.proximal import ProximalDescent
     >>> import numpy as np
     >>> one, none = np.ones(1), np.zeros(2)
     >>> descent = ProximalDescent(none[:1], one, None, none[:1], 2, 1.0, none, none, 1e-9)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_lab.group_policies.registry import GROUP_POLICIES, make_group_policy
+from relaqs_lab.group_policies import GROUP_POLICIES, make_group_policy
 from relaqs_lab.groups import Fleet, GroupPlan, GroupPolicy, GroupView, Subtasks, SubtaskTimes
 
 from relaqs.policies.registry import PolicyError

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.group_policies.harmony import HarmonyProgress, density, held_up, values
-from relaqs_lab.group_policies.registry import make_group_policy
 from relaqs_lab.groups import Fleet, GroupView, Subtasks, SubtaskTimes
 
 from relaqs.policies.registry import PolicyError

@@ -11,7 +11,7 @@ from typing import Any
 import distributed.scheduler
 import pytest
 
-from relaqs.executors.dask.abreast import HEARD_SECONDS, AbreastPlaces
+from relaqs.executors.dask.placement import HEARD_SECONDS, AbreastPlaces
 from relaqs.executors.dask.queue import broken_placing_source
 
 A, B, QUERY = "relaqs-a", "relaqs-b", "relaqs-q"

@@ -74,6 +74,15 @@ def test_a_cluster_of_workers_that_hang_is_told(tmp_path: Path, monkeypatch: pyt
         DaskExecutor(address)
 
 
+def test_a_scheduler_whose_cores_cannot_be_shared_is_refused(tmp_path: Path) -> None:
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf"}
+    with (
+        running_cluster(tmp_path / "scheduler.log", workers=1, settings=settings) as address,
+        pytest.raises(ClusterError, match=r"cannot be shared: Dask's setting .*worker-saturation is inf"),
+    ):
+        DaskExecutor(address)
+
+
 DIES_WHEN_ASKED = """
 import os, signal
 from relaqs.executors.dask import connection

@@ -14,7 +14,7 @@ from distributed.comm.tcp import TCP
 from tornado.iostream import IOStream
 
 from relaqs.executors.dask.peer_agent import NEARLY_BYTES, EgressLanes, PeerAgent
-from relaqs.executors.peers import Letter
+from relaqs.jobs.executor import Letter
 
 LETTER_BYTES = 8_000_000
 BUFFER_BYTES = 1 << 16  # of a receiver. Linux doubles it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from relaqs.executors.dask.peer_agent import EgressLane
-from relaqs.executors.peers import Haste
+from relaqs.jobs.executor import Haste
 
 
 async def sent_in_order(lane: EgressLane, letters: list[tuple[str, Haste]]) -> list[str]:

@@ -24,13 +24,12 @@ NO_VALIDATION = {  # it takes for granted that a task never waits while a worker
 
 
 @contextmanager
-def executors(
-    log: Path, workers: int, mechanism: str = "auto"
-) -> Iterator[tuple[DaskExecutor, DaskExecutor]]:
+def executors(log: Path, workers: int) -> Iterator[tuple[DaskExecutor, DaskExecutor]]:
     """Give two clients of one cluster."""
-    settings = {**NO_VALIDATION, "DASK_RELAQS__MECHANISM": mechanism}
     with ExitStack() as stack:
-        address = stack.enter_context(running_cluster(log, workers=workers, nannies=False, settings=settings))
+        address = stack.enter_context(
+            running_cluster(log, workers=workers, nannies=False, settings=NO_VALIDATION)
+        )
         yield (
             stack.enter_context(closing(DaskExecutor(address))),
             stack.enter_context(closing(DaskExecutor(address))),
@@ -72,13 +71,11 @@ def most_at_once(times: list[tuple[float, float]]) -> int:
     return max(sum(began <= moment < ended for began, ended in times) for moment, _ in times)
 
 
-@pytest.mark.parametrize("mechanism", ["auto", "credits"])
 @pytest.mark.parametrize("whole_seconds", [LONG, SHORT, PART])
-@pytest.mark.filterwarnings("ignore::relaqs.executors.dask.link.CreditsWarning")
 def test_a_user_has_no_more_cores_of_a_cluster_than_allowed(
-    tmp_path: Path, mechanism: str, whole_seconds: float | None
+    tmp_path: Path, whole_seconds: float | None
 ) -> None:
-    with executors(tmp_path / "log", 3, mechanism) as (one, other):
+    with executors(tmp_path / "log", 3) as (one, other):
         eves = [Asked(one, "eve", 1.0), Asked(other, "eve", 1.0)]  # by two programs
         for _ in range(3):
             for eve in eves:

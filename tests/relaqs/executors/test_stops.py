@@ -63,17 +63,7 @@ def queue(cluster: str) -> Iterator[Executor]:
         yield queue
 
 
-@pytest.fixture
-def credits(tmp_path: Path) -> Iterator[Executor]:
-    settings = {"DASK_RELAQS__MECHANISM": "credits"}
-    with (
-        running_cluster(tmp_path / "scheduler.log", nannies=False, settings=settings) as address,
-        closing(DaskExecutor(address, policy=StopsHalted())) as credits,
-    ):
-        yield credits
-
-
-@pytest.fixture(params=["threads", "queue", "credits"])
+@pytest.fixture(params=["threads", "queue"])
 def executor(request: pytest.FixtureRequest) -> Executor:
     chosen: Executor = request.getfixturevalue(request.param)
     return chosen
@@ -94,7 +84,6 @@ def assert_one_stops_and_the_other_goes_on(executor: Executor) -> None:
     eventually(lambda: not executor.status().jobs)
 
 
-@pytest.mark.filterwarnings("ignore::relaqs.executors.dask.link.CreditsWarning")
 def test_a_job_that_the_plan_stops_ends_stopped_and_the_others_go_on(executor: Executor) -> None:
     assert_one_stops_and_the_other_goes_on(executor)
 

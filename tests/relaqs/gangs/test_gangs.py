@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.gangs.packing import packed
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.speed import efficiency, rows_per_second, split_batch, step_seconds
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import (
+    Gang,
+    Gangs,
+    Nodes,
+    SlotPlan,
+    SlotView,
+    efficiency,
+    packed,
+    rows_per_second,
+    split_batch,
+    step_seconds,
+)
 
 SPEED = (0.1, 0.002, 0.05, 0.01, 0.2, 0.02, 2.0)
 

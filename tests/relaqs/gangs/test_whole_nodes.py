@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs.gangs.packing import packed, packed_on_whole_nodes
-from relaqs.gangs.view import Nodes
+from relaqs.sharing.gangs import Nodes, packed, packed_on_whole_nodes
 
 SLOTS = 8
 SIZES = [1, 2, 4, 8, 16, 24]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from relaqs.parts.view import NodeResources, Parts, PlacedJobs, PlacedView
+from relaqs.sharing.parts import NodeResources, Parts, PlacedJobs, PlacedView
 
 HOUR = 3600.0
 

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.parts.load import Load
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH, PartPriority
-from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
-from relaqs.placed_policies.taking_turns import TakingTurns
+from relaqs.placed_policies.mlf_rl import PlacedLoadControl
+from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.sharing.parts import Load, PlacedPlan, PlacedView
+from relaqs.training.parted.placing import TakingTurns
 from tests.relaqs.placed_policies.made_up import any_placed_view, shuffled
 
 everyone = pytest.mark.parametrize("name", PLACED_POLICIES)

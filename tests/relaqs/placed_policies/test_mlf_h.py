@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relaqs.parts.load import Load
-from relaqs.parts.view import NodeResources, Parts, PlacedView
-from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH, PartPriority, with_descendants
+from relaqs.placed_policies.mlf_rl import PlacedLoadControl
 from relaqs.placed_policies.queue_walk import (
     Traffic,
     cluster_load,
@@ -19,6 +17,7 @@ from relaqs.placed_policies.queue_walk import (
     mover_distances,
     take_movers,
 )
+from relaqs.sharing.parts import Load, NodeResources, Parts, PlacedView
 from tests.relaqs.placed_policies.made_up import HOUR, jobs_of, parts_of
 
 SMALL = [0.3, 1.0, 1e9, 1e6]

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario
 
-from relaqs.parts.view import NodeResources, PlacedView
 from relaqs.placed_policies.mlf_rl import (
     HIDDEN,
     JOB_FEATURES,
@@ -25,8 +24,8 @@ from relaqs.placed_policies.mlf_rl import (
     read_networks,
 )
 from relaqs.placed_policies.queue_walk import QueueWalk
-from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.registry import PolicyError
+from relaqs.policies.registry import PolicyError, make_placed_policy
+from relaqs.sharing.parts import NodeResources, PlacedView
 from tests.relaqs.placed_policies.made_up import any_placed_view, jobs_of, parts_of
 
 SMALL = [0.3, 1.0, 1e9, 1e6]

@@ -10,13 +10,20 @@ import pytest
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from benchmarks.placed_time import views
-from relaqs.parts.load import ROUNDING, Load, relative_to
-from relaqs.parts.plan import PlacedPolicy
-from relaqs.parts.view import CORES, DEVICES, NodeResources, PlacedView
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
 from relaqs.placed_policies.mlf_rl import NodeFeatures
 from relaqs.placed_policies.queue_walk import QueueWalk, Traffic, slowed_on_nodes
-from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.policies.registry import make_placed_policy
+from relaqs.sharing.parts import (
+    CORES,
+    DEVICES,
+    ROUNDING,
+    Load,
+    NodeResources,
+    PlacedPolicy,
+    PlacedView,
+    relative_to,
+)
 
 
 def hosts(load: Load, part: int, limit: float) -> BoolArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaqs.gangs.speed import compute_seconds, step_seconds
 from relaqs.prediction.throughput import Measured, fit_speed
+from relaqs.sharing.gangs import compute_seconds, step_seconds
 
 PLACES = ((1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (2, 8), (4, 16), (8, 32))  # nodes, slots
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.slot_views import random_gang
-from relaqs.gangs.view import Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gangs, Nodes, SlotView
 
 SPEED = (0.02, 0.001, 0.01, 0.0, 0.05, 0.001, 1.5)
 

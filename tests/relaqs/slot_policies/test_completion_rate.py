@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
-from relaqs.slot_policies.completion_rate import CompletionRate
-from relaqs.slot_policies.sia import Sia
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
+from relaqs.slot_policies.sia import CompletionRate, Sia
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from relaqs.slot_policies.ones.evolution import STEP, BetaQuantiles, Draws, mixed
+from relaqs.slot_policies.ones import STEP, BetaQuantiles, Draws, mixed
 
 PARAMETERS = np.array([1.0, 1.3, 2.0, 5.0, 17.0, 60.0, 200.0])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation, least_sum, least_sums
 
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
-from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotPlan, SlotView
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 FULL = ("one_at_a_time", "equal_slots")  # give every slot that some job can use

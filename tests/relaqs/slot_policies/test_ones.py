@@ -11,12 +11,19 @@ from hypothesis import given, settings
 
 from benchmarks.evolution_gap import Instance, gap
 from benchmarks.slot_views import random_view
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotPlan, SlotView
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation
-from relaqs.slot_policies.ones.evolution import Draws
-from relaqs.slot_policies.ones.policy import Ones, Population, _sampled
-from relaqs.slot_policies.ones.utilisation import IDLE, Progress, SlotSeconds, by_ended_jobs, scores
+from relaqs.slot_policies.ones import (
+    IDLE,
+    Draws,
+    Ones,
+    Population,
+    Progress,
+    SlotSeconds,
+    _sampled,
+    by_ended_jobs,
+    scores,
+)
 from tests.relaqs.prediction.test_passes_left import made_up_points
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 

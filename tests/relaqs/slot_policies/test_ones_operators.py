@@ -9,22 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.slot_policies.ones.evolution import (
+from relaqs.slot_policies.ones import (
+    IDLE,
     Draws,
     Evolution,
+    SlotSeconds,
     best,
+    counts,
     crossed,
     filled,
+    of_places,
     preempted,
     random_schedules,
     refreshed,
     reordered,
-)
-from relaqs.slot_policies.ones.utilisation import (
-    IDLE,
-    SlotSeconds,
-    counts,
-    of_places,
     scores,
     starts_run,
     to_places,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relaqs.gangs.view import Gang, Gangs
-from relaqs.slot_policies.ones.utilisation import (
+from relaqs.sharing.gangs import Gang, Gangs
+from relaqs.slot_policies.ones import (
     BatchLimits,
     SlotSeconds,
     counts,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from relaqs.gangs.view import Gang, Gangs, Nodes, SlotView
+from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
 from relaqs.slot_policies.sia import Sia, SlotOptions, configurations, largest_sum
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 

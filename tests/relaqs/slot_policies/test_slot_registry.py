@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relaqs.gangs.plan import SlotPolicy
 from relaqs.policies import PolicyError
-from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.sharing.gangs import SlotPolicy
 
 
 @pytest.mark.parametrize("name", SLOT_POLICIES)

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.training.elastic.course import FixedBatch, Order, ReplayedBatch, TrainingCourse, first_course
-from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.lesson import Lesson
-from relaqs.training.elastic.protocol import MiniBatches
-from relaqs.training.profile import Profile
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.elastic.course import (
+    FixedBatch,
+    Journal,
+    Order,
+    ReplayedBatch,
+    TrainingCourse,
+    first_course,
+)
+from relaqs.training.elastic.rank import Lesson
+from relaqs.training.protocol import MiniBatches
+from relaqs.training.rows import Profile, Rows, Sums
 
 PARTITION_ROWS = (700, 0, 500, 333)
 FEATURES = 12

@@ -28,7 +28,7 @@ from relaqs.training import (
     TopicModel,
     TrainingJob,
 )
-from relaqs.training.profile import profile_of
+from relaqs.training.rows import profile_of
 from tests.relaqs.training.conftest import Data
 
 SAME = 1e-9  # two orders of adding the same doubles
@@ -326,8 +326,6 @@ def test_hyperparameters_are_checked_at_once(make: Any, said: str) -> None:
 def test_a_missing_library_is_named_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, missing: str, make: Any
 ) -> None:
-    monkeypatch.setattr(
-        "relaqs.training.arguments.find_spec", lambda name: None if name == missing else find_spec(name)
-    )
+    monkeypatch.setattr("relaqs.plugins.find_spec", lambda name: None if name == missing else find_spec(name))
     with pytest.raises(ImportError, match=r"is not installed; .*pip install 'relaqs\[train\]'"):
         make()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from relaqs import Session
-from relaqs.training import KMeans, first_look
-from relaqs.training.first_look import partitions_per_look, profile_works
+from relaqs.training import KMeans, passes
+from relaqs.training.passes import partitions_per_look, profile_works
 
 DIGITS = KMeans("SELECT * EXCLUDE (y) FROM digits", clusters=10, seed=1)
 
@@ -34,10 +34,10 @@ def test_how_partitions_share_tasks_changes_no_bit(db: Session, monkeypatch: pyt
         tasks.append(len(works))
         return works
 
-    monkeypatch.setattr("relaqs.training.loss_job.profile_works", counted)
+    monkeypatch.setattr("relaqs.training.passes.profile_works", counted)
     together = db.train(DIGITS)
     centers = together.result().cluster_centers_
-    monkeypatch.setattr(first_look, "LOOK_VALUES", 1)
+    monkeypatch.setattr(passes, "LOOK_VALUES", 1)
     alone = db.train(DIGITS)
     assert np.array_equal(alone.result().cluster_centers_, centers)
     assert alone.losses == together.losses

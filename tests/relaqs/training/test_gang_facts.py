@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from relaqs.training.elastic.course import Order
+from relaqs.training.elastic.course import Order, StepsMade
 from relaqs.training.elastic.gang_executor import GangFacts
 from relaqs.training.elastic.membership import Membership, RankAddress
-from relaqs.training.elastic.rank import StepsMade, TurnResult
+from relaqs.training.elastic.rank import TurnResult
 
 ORDER = Order((100,), 10, seed=0)
 

@@ -18,9 +18,8 @@ import relaqs.executors.dask.plugin as plugin
 import relaqs.training.elastic.gang_job as gang_job
 from relaqs import ArgumentError, ClusterError, Session, connect
 from relaqs.cli import program
-from relaqs.gangs.plan import SlotPlan
-from relaqs.gangs.view import SlotView
 from relaqs.scheduling.desk import Allocator
+from relaqs.sharing.gangs import SlotPlan, SlotView
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
 from relaqs.training.elastic.gang_job import GangCarrier
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually

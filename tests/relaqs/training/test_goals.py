@@ -27,7 +27,7 @@ from relaqs.training import (
     PolynomialSVM,
     TrainingJob,
 )
-from relaqs.training.listener import AccuracyWatch
+from relaqs.training.run import AccuracyWatch
 from tests.relaqs.training.conftest import PARTITIONS, Data
 
 DIGITS = "SELECT * FROM digits"

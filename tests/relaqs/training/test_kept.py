@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from relaqs.training.kept import Kept, byte_count
+from relaqs.training.row_cache import Kept, byte_count
 
 ARRAY = np.zeros(100)  # 800 bytes
 LONG_AGO, NOW = -1.0, float("inf")

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from relaqs.executors.files import FOLDER_VARIABLE
-from relaqs.training.kept import KEPT
 from relaqs.training.passes import in_pairs
+from relaqs.training.row_cache import KEPT, LIMIT_VARIABLE
 from relaqs.training.sharded.shards import KeptStates, PushedSums
-from relaqs.training.spill import LIMIT_VARIABLE
 from tests.relaqs.training.test_spill import files_of_at_most
 
 STATE = tuple(np.random.default_rng(0).standard_normal((2, 3000, 5)))  # two arrays of 120 KB each

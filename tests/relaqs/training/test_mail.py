@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from relaqs.training.elastic.exchange import ExchangeBrokenError
+from relaqs.training.elastic.exchange import ExchangeBrokenError, MailLine, SocketMail, met
 from relaqs.training.elastic.membership import RankAddress
-from relaqs.training.parted.mail import MailLine, SocketMail, met
 
 LIMITS_SECONDS = (20.0, 20.0)
 NUMBERS = 1 << 20  # 8 MB, more than sockets hold
@@ -76,7 +75,7 @@ def test_a_letter_that_leaves_slowly_is_waited_for_as_long_as_it_does(
             read.extend(part)
 
     monkeypatch.setattr(
-        "relaqs.training.parted.mail.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
+        "relaqs.training.elastic.exchange.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
     )
     mail = SocketMail({1: MailLine(near, 1)}, limit_seconds=1.0)
     with closing(far), ThreadPoolExecutor(1) as threads:

@@ -127,7 +127,7 @@ def test_a_loop_of_this_process_is_not_paced_on_a_cluster(
 def spilled(dask_worker: Worker) -> tuple[int, bool]:
     """How much a worker has spilled, and whether that goes to its own folder."""
     from relaqs.executors.files import local_folder
-    from relaqs.training.spill import SPILL
+    from relaqs.training.row_cache import SPILL
 
     return SPILL.byte_count, local_folder() == Path(dask_worker.local_directory)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from relaqs.training.one_thread import one_thread
+from relaqs.training.passes import one_thread
 
 
 def blas_threads() -> set[int]:

@@ -18,13 +18,12 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs.jobs.executor import core_wanted_by
 from relaqs.training import Rows, TorchModule
 from relaqs.training.elastic.course import FixedBatch, MiniBatch, Order, first_course
+from relaqs.training.elastic.exchange import Mail, met
 from relaqs.training.elastic.membership import RankAddress
-from relaqs.training.parted.cut import ModelCut, ModelParts, Part, cut_of
-from relaqs.training.parted.mail import Mail, met
-from relaqs.training.parted.part_host import LEAST_TURN_SECONDS, planned_steps, turn_end
-from relaqs.training.parted.part_step import PartsHere, StepsHere
+from relaqs.training.parted.part_host import LEAST_TURN_SECONDS, PartsHere, StepsHere, planned_steps, turn_end
+from relaqs.training.parted.placing import ModelCut, ModelParts, Part, cut_of
 from relaqs.training.parted.torch_stages import TorchStage, layer_sizes, split_state
-from relaqs.training.profile import profile_of
+from relaqs.training.rows import profile_of
 
 torch = pytest.importorskip("torch")
 

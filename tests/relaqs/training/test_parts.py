@@ -10,7 +10,7 @@ import pytest
 
 from relaqs import ArgumentError, DataError, Session
 from relaqs.training import KMeans, MiniBatchLinear, ModelParts, TorchModule, TrainingRun
-from relaqs.training.parted.cut import even_starts
+from relaqs.training.parted.placing import even_starts
 from tests.relaqs.training.conftest import Data
 
 torch = pytest.importorskip("torch")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relaqs_engine.errors import DataError
 
-from relaqs.training.first_look import sample_rows
-from relaqs.training.passes import add_sums, in_pairs, pieces_of, pieces_per_task
+from relaqs.training.passes import add_sums, in_pairs, pieces_of, pieces_per_task, sample_rows
 
 numbers = st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=40)
 

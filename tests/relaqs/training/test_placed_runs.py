@@ -13,13 +13,13 @@ from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates
 from relaqs_lab.simulation.placed.workload import ALGORITHMS, LearningCurve, PlacedJob, PlacedWorkload
 
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.parts.plan import PlacedPlan
-from relaqs.parts.view import NodeResources, PlacedJobs, PlacedView
-from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.sharing.parts import NodeResources, PlacedJobs, PlacedPlan, PlacedView
 from relaqs.sharing.view import AccuracySoFar, Goals, Stop
-from relaqs.training.parted.cut import ModelCut, Part
-from relaqs.training.parted.part_carrier import PartCarrier
+from relaqs.training.parted.parted_job import PartCarrier
 from relaqs.training.parted.placing import (
+    ModelCut,
+    Part,
     PartedRunView,
     PartSizes,
     PlacedRuns,

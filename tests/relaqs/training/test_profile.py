@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relaqs_engine.errors import DataError
 
-from relaqs.training.profile import MOST_CLASSES, MOST_CROSSED, Profile, profile_of
-from relaqs.training.rows import Rows
+from relaqs.training.rows import MOST_CLASSES, MOST_CROSSED, Profile, Rows, profile_of
 
 RANDOM = np.random.default_rng(5)
 FEATURES = RANDOM.normal(1e3, [0.1, 50.0], (40, 2))

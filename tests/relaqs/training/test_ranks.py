@@ -13,9 +13,8 @@ import pytest
 from relaqs.jobs.executor import core_wanted_by
 from relaqs.training.elastic.course import Order
 from relaqs.training.elastic.exchange import SocketExchange
-from relaqs.training.elastic.lesson import Lesson
 from relaqs.training.elastic.membership import RESIDENTS, Membership, Residents
-from relaqs.training.elastic.rank import Rank, RankFreedError, TurnResult, TurnWork
+from relaqs.training.elastic.rank import Lesson, Rank, RankFreedError, TurnResult, TurnWork
 from relaqs.training.rows import Rows
 from tests.relaqs.training.lessons import MadeUpRecipe, Regression
 

@@ -29,8 +29,7 @@ from relaqs.training import (
     TrainingJob,
     TrainingRun,
 )
-from relaqs.training.kept import KEPT
-from relaqs.training.spill import LIMIT_VARIABLE
+from relaqs.training.row_cache import KEPT, LIMIT_VARIABLE
 from tests.relaqs.training.conftest import PARTITIONS, Data
 
 LONG_SECONDS = 20.0  # nothing here takes as long unless it hangs
@@ -301,7 +300,7 @@ def test_losses_are_the_same_bits_whatever_is_grouped_or_kept(
 
     with connect(training_warehouse, threads=2) as db:
         uncut = losses(db)
-        monkeypatch.setattr(relaqs.training.loss_job, "PIECE_ROWS", 8)  # four pieces of each partition
+        monkeypatch.setattr(relaqs.training.passes, "PIECE_ROWS", 8)  # four pieces of each partition
         expected = losses(db)
     for one, other in zip(uncut, expected, strict=True):
         assert one == pytest.approx(other, rel=1e-9)

@@ -33,9 +33,8 @@ from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.jobs.job import Work
 from relaqs.training import SoftmaxRegression, TrainingRun
-from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.holder import FetchWork, ShardHolder
 from relaqs.training.sharded.shard_job import ShardJob
-from relaqs.training.sharded.works import FetchWork
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,

@@ -17,7 +17,7 @@ import relaqs.training.sharded.holder
 import relaqs.training.sharded.shards
 from relaqs import ArgumentError, DataError, Session, connect
 from relaqs.executors.files import FOLDER_VARIABLE
-from relaqs.executors.peers import Haste, Letter, PeerForgotError, PeerLostError
+from relaqs.jobs.executor import Haste, Letter, PeerForgotError, PeerLostError
 from relaqs.training import (
     KMeans,
     Lasso,
@@ -29,10 +29,9 @@ from relaqs.training import (
     WholeParameters,
 )
 from relaqs.training.passes import add_sums, in_pairs
-from relaqs.training.profile import profile_of
+from relaqs.training.protocol import ShardedDescent, ShardedJob
+from relaqs.training.rows import profile_of
 from relaqs.training.sharded.holder import ShardHolder
-from relaqs.training.sharded.protocol import ShardedDescent
-from relaqs.training.sharded.shard_job import ShardedJob
 from relaqs.training.sharded.shards import Shard, ShardMap
 from tests.relaqs.training.conftest import Data
 

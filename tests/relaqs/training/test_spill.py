@@ -17,15 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import relaqs.training.spill
+import relaqs.training.row_cache
 import relaqs.training.start
 from relaqs import Session, connect
 from relaqs.executors.files import FOLDER_VARIABLE, is_in_memory, local_folder
 from relaqs.training import BoostedClassifier, KMeans, LogisticRegression, TrainingJob
-from relaqs.training.kept import KEPT
 from relaqs.training.reading import PartitionRead
+from relaqs.training.row_cache import KEPT, LIMIT_VARIABLE, SPILL, Spill, SpilledBlock, SpillFile, TornError
 from relaqs.training.rows import ALL, Pieces, Rows
-from relaqs.training.spill import LIMIT_VARIABLE, SPILL, Spill, SpilledBlock, SpillFile, TornError
 from tests.relaqs.training.conftest import PARTITIONS
 
 JOBS: list[TrainingJob] = [
@@ -217,9 +216,9 @@ def test_duckdb_reads_once_and_the_losses_are_the_same_bits(
 def test_pieces_of_a_spilled_partition_are_tasks_of_their_own(
     db: Session, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaqs.training.loss_job, "PIECE_ROWS", 8)  # four pieces of each partition
+    monkeypatch.setattr(relaqs.training.passes, "PIECE_ROWS", 8)  # four pieces of each partition
     monkeypatch.setattr(relaqs.training.passes, "TASK_SECONDS", 1e-9)
-    monkeypatch.setattr(relaqs.training.spill, "_CHUNK_BYTES", 1 << 9)
+    monkeypatch.setattr(relaqs.training.row_cache, "_CHUNK_BYTES", 1 << 9)
     KEPT.drop_unused_since(float("inf"))
     cut = losses(db, JOBS[0])
     monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.5)
@@ -284,8 +283,8 @@ def test_a_disk_that_is_full_costs_time_and_no_row(
 def test_a_disk_is_never_filled(
     db: Session, reads: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(relaqs.training.spill, "FREE_SHARE", 1.0)
-    monkeypatch.setattr(relaqs.training.spill, "MOST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(relaqs.training.row_cache, "FREE_SHARE", 1.0)
+    monkeypatch.setattr(relaqs.training.row_cache, "MOST_FREE_BYTES", 1 << 60)
     passes = len(losses(db, JOBS[0]))
     assert len(reads) == (1 + passes) * PARTITIONS
     assert ["is nearly full" in message for message in caplog.messages] == [True]
@@ -303,7 +302,7 @@ TRAINS = """
 import sys, time
 import relaqs, relaqs.training.start
 from relaqs.training import LogisticRegression
-from relaqs.training.spill import SPILL
+from relaqs.training.row_cache import SPILL
 
 relaqs.training.start.KEPT_SHARE = 0.0
 db = relaqs.connect(sys.argv[1], threads=1)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import relaqs.training.elastic.step_job as step_job
-from relaqs import ArgumentError, DataError, Session
+from relaqs import ArgumentError, DataError, Session, plugins
 from relaqs.plugins import MissingPackageError
-from relaqs.training import TorchModule, arguments, replay
+from relaqs.training import TorchModule, replay
 from relaqs.training.elastic.torch_module import TorchState, ready_module
 from tests.relaqs.training.ordered import ordered_steps
 
@@ -94,9 +94,9 @@ def test_runs_end_with_what_is_wrong(db: Session) -> None:
 
 
 def test_a_missing_torch_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugins, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"torch, which is not installed; .* 'relaqs\[torch\]'"):
-        arguments.require("torch")
+        plugins.require("torch")
 
 
 def test_torch_is_imported_by_its_own_jobs_alone() -> None:

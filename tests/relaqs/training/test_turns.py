@@ -10,7 +10,7 @@ import pytest
 from relaqs.executors.dask import DaskExecutor
 from relaqs.jobs.runner import JobRunner, RunState
 from relaqs.training.elastic import turn_job
-from relaqs.training.elastic.journal import Change
+from relaqs.training.elastic.course import Change
 from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 from tests.relaqs.executors.toy_jobs import counting_job

@@ -6,7 +6,7 @@ import math
 
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.rank import TurnResult
-from relaqs.training.elastic.turns import TurnsInFlight
+from relaqs.training.elastic.turn_job import TurnsInFlight
 
 TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), 64, "secret")
 

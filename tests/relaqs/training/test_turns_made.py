@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from relaqs.training.elastic.course import StepsMade
 from relaqs.training.elastic.membership import Membership, RankAddress
-from relaqs.training.elastic.rank import EndOfPass, StepsMade, TurnResult
-from relaqs.training.elastic.turns import TurnsMade
+from relaqs.training.elastic.rank import (
+    EndOfPass,
+    TurnResult,
+)
+from relaqs.training.elastic.turn_job import TurnsMade
 
 PASS_STEPS = 10
 TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), 64, "secret")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaqs.policies.registry import policy_in_words
-from relaqs_lab.group_policies.registry import make_group_policy
+from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.groups import GroupPolicy
 from relaqs_lab.records.comparison import Figure, over_seeds
 from relaqs_lab.records.simulated_runs import GROUPED_MEASURES, GroupedRun, gain

@@ -16,11 +16,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 
-from relaqs.gangs.plan import SlotPolicy
-from relaqs.gangs.view import Gangs, Nodes
-from relaqs.policies.registry import policy_in_words
-from relaqs.slot_policies.ones.evolution import Draws
-from relaqs.slot_policies.registry import make_slot_policy
+from relaqs.policies.registry import make_slot_policy, policy_in_words
+from relaqs.sharing.gangs import Gangs, Nodes, SlotPolicy
+from relaqs.slot_policies.ones import Draws
 from relaqs_lab.records.simulated_runs import GangRun, GangTimes, SlotSeries
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs

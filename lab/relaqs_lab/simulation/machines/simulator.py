@@ -25,10 +25,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.gangs.plan import SlotPolicy
-from relaqs.gangs.speed import SPEED_NUMBERS, fewest_pieces, split_batch
-from relaqs.gangs.view import FINISHED_COLUMNS, Gangs, Nodes, SlotView
 from relaqs.prediction.throughput import Measured, fit_speed
+from relaqs.sharing.gangs import (
+    FINISHED_COLUMNS,
+    SPEED_NUMBERS,
+    Gangs,
+    Nodes,
+    SlotPolicy,
+    SlotView,
+    fewest_pieces,
+    split_batch,
+)
 from relaqs_lab.simulation.machines.faults import Faults, FaultTimes
 from relaqs_lab.simulation.machines.workloads import ElasticJob, GangWorkload, seconds_a_step
 

@@ -25,8 +25,8 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 
-from relaqs.gangs.speed import compute_seconds, efficiency, step_seconds
 from relaqs.plugins import needed
+from relaqs.sharing.gangs import compute_seconds, efficiency, step_seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +129,7 @@ def seconds_a_step(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedRates:
-    """Seven numbers: the model of `relaqs.gangs.speed`.
+    """Seven numbers: the model of `relaqs.sharing.gangs`.
 
     >>> import numpy as np
     >>> rates = FittedRates(np.array([0.1, 0.001, 0.05, 0.0, 0.21, 0.01, 1.0]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.parts.view import CORES, DEVICES, MEMORY, NETWORK, RESOURCES, NodeResources
+from relaqs.sharing.parts import CORES, DEVICES, MEMORY, NETWORK, RESOURCES, NodeResources
 from relaqs_lab.simulation.placed.workload import (
     BATCH_MEMORY_BYTES,
     SERVER_CORES,

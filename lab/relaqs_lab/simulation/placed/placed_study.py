@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.parts.plan import PlacedPolicy
-from relaqs.parts.view import NodeResources
-from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
-from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.registry import policy_in_words
+from relaqs.placed_policies.mlf_rl import Mlfs, PlacedLoadControl
+from relaqs.policies.registry import make_placed_policy, policy_in_words
+from relaqs.sharing.parts import NodeResources, PlacedPolicy
 from relaqs_lab.records.simulated_runs import PlacedRun, PlacedTimes
 from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.workload import Scenario

@@ -23,9 +23,17 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.arguments import ArgumentError
-from relaqs.parts.load import Load
-from relaqs.parts.plan import PlacedPlan, PlacedPolicy
-from relaqs.parts.view import NETWORK, WAITS, NodeResources, Parts, PlacedJobs, PlacedView
+from relaqs.sharing.parts import (
+    NETWORK,
+    WAITS,
+    Load,
+    NodeResources,
+    Parts,
+    PlacedJobs,
+    PlacedPlan,
+    PlacedPolicy,
+    PlacedView,
+)
 from relaqs_lab.simulation.placed.contention import PartTable, pace_of, rows_of
 from relaqs_lab.simulation.placed.workload import PlacedWorkload
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from relaqs_lab.group_policies import GROUP_POLICIES, make_group_policy
 from relaqs_lab.group_policies.harmony import Harmony
-from relaqs_lab.group_policies.registry import GROUP_POLICIES, make_group_policy
 from relaqs_lab.groups import Fleet, Group, GroupPlan, GroupView, TurnTaking
 from relaqs_lab.simulation.grouped.simulator import GroupedRules, simulate_groups
 from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, GroupedJob, harmony_jobs

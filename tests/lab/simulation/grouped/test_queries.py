@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.group_policies.harmony import Harmony
-from relaqs_lab.group_policies.registry import make_group_policy
 from relaqs_lab.groups import Fleet, Group, GroupPlan, GroupView
 from relaqs_lab.simulation.grouped.queries import QueryLoad, QueryPool, error_integral
 from relaqs_lab.simulation.grouped.simulator import GroupedRules, simulate_groups

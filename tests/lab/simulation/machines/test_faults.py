@@ -10,8 +10,8 @@ from relaqs_lab.simulation.machines.faults import HOUR_SECONDS, Faults, FaultTim
 from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import GangWorkload
 
-from relaqs.gangs.view import Nodes
-from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.sharing.gangs import Nodes
 from tests.lab.simulation.machines.test_gang_simulator import BOUND, workload
 
 ROWS, ROWS_A_SECOND = 2000.0, 50.0  # of a job of `workload`, on one slot in batches of 10

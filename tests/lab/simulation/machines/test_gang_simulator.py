@@ -19,8 +19,8 @@ from relaqs_lab.simulation.machines.workloads import (
     read_workload,
 )
 
-from relaqs.gangs.view import Nodes
-from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy
+from relaqs.sharing.gangs import Nodes
 
 FREE = (0.1, 0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1.0)  # adding up costs nothing
 BOUND = (0.1, 0.01, 0.05, 0.01, 0.2, 0.02, 1.5)

@@ -18,7 +18,7 @@ from relaqs_lab.simulation.machines.gang_study import GangCase, KnownPasses, Tab
 from relaqs_lab.simulation.machines.simulator import Timing
 from relaqs_lab.simulation.machines.table2 import table2_workload
 
-from relaqs.gangs.view import Gang, Gangs
+from relaqs.sharing.gangs import Gang, Gangs
 
 
 def ran(policy: str, seed: int = 0, **more: object) -> GangRun:

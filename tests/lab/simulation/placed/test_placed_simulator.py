@@ -24,10 +24,9 @@ from relaqs_lab.simulation.placed.workload import (
 )
 
 from relaqs.arguments import ArgumentError
-from relaqs.parts.plan import PlacedPlan, PlacedPolicy
-from relaqs.parts.view import NodeResources, PlacedView
-from relaqs.placed_policies.load_control import PlacedLoadControl
-from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.placed_policies.mlf_rl import PlacedLoadControl
+from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedPolicy, PlacedView
 
 BY_NAME = {each.name: each for each in ALGORITHMS}
 STILL = PlacedRules(swing=0.0)
