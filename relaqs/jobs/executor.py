@@ -34,7 +34,6 @@ from getpass import getuser
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
-
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.jobs.job import ClusterStatus, JobDescription, Metered, StepReport, Task, TaskResult
