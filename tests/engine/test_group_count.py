@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
+from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution import state
 from relaqs_engine.execution.state import GroupCount, count_groups
+from relaqs_engine.layouts.manifest import DistinctCount
+from relaqs_engine.planning.example import CATALOG
+from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.sql.binder import Binder
 
 from tests.engine.world import World
 
@@ -54,3 +60,26 @@ def test_groups_are_counted_across_blocks(tpch: World) -> None:
     assert count_groups(plan, cursor, fraction=1.0) == GroupCount(seen=3, in_all=3)
     # Two groups met once, one met twice, half read: 2² / (2·1·4/3 + 2·0.5/0.5) = 0.86 more.
     assert count_groups(plan, cursor, fraction=0.5) == GroupCount(seen=3, in_all=4)
+
+
+@pytest.mark.parametrize(
+    ("values", "sql", "mode"),
+    [
+        (6_000_000, "SELECT driver, sum(fare) FROM trips GROUP BY driver", "exact"),
+        (6_000_000, "SELECT zone, driver, count(*) FROM trips WHERE km > 1 GROUP BY ALL", "exact"),
+        (6_000_000, "SELECT DISTINCT driver FROM trips", "exact"),
+        (6_000_000, "SELECT driver, sum(fare) FROM trips WHERE zone = 7 GROUP BY driver", "mergeable"),
+        (6_000_000, "SELECT zone, sum(fare) FROM trips GROUP BY zone", "mergeable"),
+        (5_000_000, "SELECT driver, sum(fare) FROM trips GROUP BY driver", "mergeable"),
+    ],
+)
+def test_groups_of_hardly_a_row_each_are_not_sampled(values: int, sql: str, mode: str) -> None:
+    """There are 12.8 million rows. A sample has one row of most groups that it has met."""
+    trips = CATALOG.table("trips")
+    known = DistinctCount(values, values * 1.01, 0.007)
+    columns = (replace(each, distinct=known) if each.name == "driver" else each for each in trips.columns)
+    catalog = Catalog((replace(trips, columns=tuple(columns)),))
+    plan = plan_query(sql, catalog, Binder(catalog))
+    assert plan.mode.value == mode
+    said = [reason for reason in plan.reasons if "it has about 6.0 million groups, of 2.1 rows" in reason]
+    assert len(said) == (mode == "exact")

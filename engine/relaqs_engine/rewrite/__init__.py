@@ -46,7 +46,7 @@ from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.exact_rows import read_heavy_groups, read_outliers_apart
 from relaqs_engine.rewrite.exists import read_no_outputs_of_exists
 from relaqs_engine.rewrite.having_and_limit import decide_membership
-from relaqs_engine.rewrite.method import choose_method
+from relaqs_engine.rewrite.method import check_groups_have_rows, choose_method
 from relaqs_engine.rewrite.normalize import check_shape, flatten
 from relaqs_engine.rewrite.outputs import classify_outputs
 from relaqs_engine.rewrite.render import rows_as_state
@@ -77,6 +77,7 @@ AGGREGATING: tuple[Rule, ...] = (
     decide_membership,
     hoist_statics,
     choose_method,
+    check_groups_have_rows,
     read_outliers_apart,
     read_heavy_groups,
     say_what_is_unbounded,

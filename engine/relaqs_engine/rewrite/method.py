@@ -30,7 +30,7 @@ from relaqs_engine.plans.aggregate import Basis, BasisColumn, GroupFacts
 from relaqs_engine.plans.plan import EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup
 from relaqs_engine.plans.schedule import MANY_GROUPS
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
-from relaqs_engine.rewrite.draft import Draft, Source, own_nodes, tables_in, without_brackets
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
@@ -113,6 +113,8 @@ _FEWEST_BLOCKS = 16
 _MOST_ENDS = 500  # of expressions in groups that are worked out: each takes some ten microseconds
 _EXACT_TYPES = WHOLE_NUMBERS | {"DATE", "TIMESTAMP", "VARCHAR"}  # the manifest has their ends as they are
 _ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
+_MANY_TO_MERGE = 1_000_000  # groups; fewer are merged within a second
+_HARDLY_ROWS = 2.5  # of a group. With fewer, partial results are nearly as many as rows
 
 
 def choose_method(draft: Draft) -> Draft:
@@ -363,6 +365,40 @@ def _counted_column(draft: Draft) -> tuple[exp.Column | None, bool]:
     if isinstance(value, exp.Case) and len(value.args["ifs"]) == 1 and not value.args.get("default"):
         value, is_all = without_brackets(value.args["ifs"][0].args["true"]), False  # as FILTER is written
     return (value, is_all) if isinstance(value, exp.Column) else (None, False)
+
+
+def check_groups_have_rows(draft: Draft) -> Draft:
+    """Return the draft unchanged. Raises NotOnlineError where very many groups have hardly a row each.
+
+    A sample has one row of most groups that it has met, which tells nothing of them. And merging what tasks
+    return takes several times as long as all of the query does in DuckDB.
+
+    >>> from relaqs_engine.planning.example import refusal
+    >>> refusal(check_groups_have_rows, "SELECT driver, sum(fare) FROM trips GROUP BY driver")
+    ''
+    """
+    if len(draft.sources) > 1 or not draft.keys or draft.grouping_sets or draft.groups.are_local:
+        return draft
+    [source] = draft.sources
+    if source.layout is None:
+        return draft
+    columns = [source.column(key.name) for key in draft.keys if isinstance(key, exp.Column)]
+    groups = max((_fewest_values(column) for column in columns if column is not None), default=0.0)
+    rows = source.layout.row_count
+    is_much = groups * share_kept(draft.conjuncts, draft.column_of) >= _MANY_TO_MERGE
+    if is_much and rows < _HARDLY_ROWS * groups:
+        raise NotOnlineError(
+            f"it has about {groups / 1e6:,.1f} million groups, of {rows / groups:.1f} rows on average: "
+            "a part of the rows tells nothing of them"
+        )
+    return draft
+
+
+def _fewest_values(column: Column) -> float:
+    """Return how many values a column has at least, 0 where they were not counted over all rows."""
+    if column.distinct is not None:
+        return column.distinct.least
+    return column.distinct_count if column.is_counted else 0
 
 
 def _rows_are_units(draft: Draft) -> bool:
