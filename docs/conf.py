@@ -53,6 +53,13 @@ def _without_first_words(
         lines.clear()
 
 
+def _left_out_of_search(app: Sphinx, doctree: object) -> None:
+    """Let the search find guides and reference: what was measured and decided is read from its own index."""
+    if app.env.docname.partition("/")[0] in ("lab", "decisions"):
+        app.env.metadata[app.env.docname]["nosearch"] = "true"
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", _left_out_of_search)
     app.connect("autodoc-skip-member", _is_described_elsewhere)
     app.connect("autodoc-process-docstring", _without_first_words)

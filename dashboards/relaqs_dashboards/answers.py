@@ -163,6 +163,7 @@ def panel_update(
     brushes: tuple[str, ...] = (),
     filters: tuple[str, ...] = (),
     unfiltered: str | None = None,
+    partial: Mapping[str, tuple[str, ...]] | None = None,
 ) -> PanelUpdate:
     """Return all that a page shows of a panel but its answer."""
     fraction = snapshot.fraction if snapshot is not None else 0.0
@@ -198,4 +199,5 @@ def panel_update(
         brushes=brushes,
         filters=filters,
         unfiltered=unfiltered,
+        partial=partial or {},
     )

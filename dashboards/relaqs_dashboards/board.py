@@ -15,7 +15,17 @@ from typing import Protocol
 
 from relaqs import OnlinePlan
 from relaqs_dashboards.answers import is_met, panel_update, shown_state
-from relaqs_dashboards.filters import Brush, Filter, FilterError, Reading, condition_of, filtered, reading_of
+from relaqs_dashboards.filters import (
+    Brush,
+    Filter,
+    FilterError,
+    Reading,
+    condition_of,
+    filtered,
+    partial_periods,
+    period_of,
+    reading_of,
+)
 from relaqs_dashboards.requests import (
     Act,
     Add,
@@ -29,7 +39,15 @@ from relaqs_dashboards.requests import (
     Unfilter,
 )
 from relaqs_dashboards.runs import Run, Runs, failure_of, met_weight
-from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings, changed_panel, panel_of, shown
+from relaqs_dashboards.settings import (
+    TEXT,
+    PageError,
+    PageSettings,
+    PanelSettings,
+    changed_panel,
+    panel_of,
+    shown,
+)
 from relaqs_dashboards.wire import Change, Failure, LogLine, PanelState, PanelUpdate
 from relaqs_dashboards.wire import Change as ChangeNote
 
@@ -49,6 +67,10 @@ class PanelHost(Protocol):
 
     def filters_on(self, panel: Panel) -> tuple[Filter, ...]:
         """Return the page's filters that concern what the panel reads."""
+        ...
+
+    def why_unfiltered(self, panel: Panel) -> str | None:
+        """Return why filters of the page do not reach a panel, in words; None where all do."""
         ...
 
     def touch(self, panel: Panel) -> None:
@@ -101,6 +123,17 @@ class Panel:
         }
 
     @property
+    def partial(self) -> dict[str, tuple[str, ...]]:
+        """The periods in the answer that the table fills in part, by the column's name."""
+        found = {}
+        for name, (_, brush) in self.brushes.items():
+            period = period_of(brush)
+            ends = None if period is None else self._board.runs.ends_of(brush.table, period[0])
+            if period is not None and ends is not None and (some := partial_periods(period[1], *ends)):
+                found[name] = some
+        return found
+
+    @property
     def weight(self) -> float:
         snapshot = self.run.snapshot if self.run is not None else None
         priority = self.settings.priority
@@ -119,6 +152,8 @@ class Panel:
 
     def open(self, user: str) -> None:
         """Begin to run, unless it does already."""
+        if self.settings.chart == TEXT:
+            return
         if self.run is None and self._planning is None and self.failure is None:
             self._planning = asyncio.create_task(self._plan(user, self.settings))
 
@@ -195,12 +230,15 @@ class Panel:
             changed_by=self.changed_by,
             brushes=tuple(self.brushes),
             filters=() if self._unfiltered else tuple(each.id for each in self.filters),
-            unfiltered=self._unfiltered,
+            unfiltered=self._unfiltered or self._board.why_unfiltered(self),
+            partial=self.partial,
         )
 
     def _state(self) -> PanelState:
         if self.failure is not None:
             return "failed"
+        if self.settings.chart == TEXT:
+            return "exact"
         if self.run is None:
             return "waiting"
         return shown_state(self.run.state, self.run.snapshot, self.settings.target)
@@ -208,14 +246,15 @@ class Panel:
     def _reason(self) -> str | None:
         """Return why the panel stands as it does, in words; None where its state says it all."""
         if self.run is None:
-            return None if self.failure is not None else "planning the query"
+            has_none = self.failure is not None or self.settings.chart == TEXT
+            return None if has_none else "planning the query"
         state = self._state()
         if self.run.reason is not None and state in ("waiting", "paused", "stopped"):
             return self.run.reason
         if state == "waiting":
             return self._board.why_waiting(self.run)
         if state == "target_met":
-            return "good enough; it goes on with the cores that others leave"
+            return "refining on idle cores"
         if state == "empty":
             return "every row was read, and none matches"
         return None
@@ -359,6 +398,14 @@ class Board:
             each for each in self.filters.values() if each.table in tables and each.panel != panel.settings.id
         )
 
+    def why_unfiltered(self, panel: Panel) -> str | None:
+        """Return why filters of the page do not reach a panel, in words; None where all do."""
+        if panel.reading is None:
+            return None
+        others = {each.table for each in self.filters.values() if each.panel != panel.settings.id}
+        beyond = sorted(others - panel.reading.tables)
+        return f"it does not read {' and '.join(beyond)}" if beyond else None
+
     def _filter(self, viewer: Viewer, panel: Panel, request: Brushing) -> None:
         """Take a selection as a filter, in the place of the one before in the same panel and column."""
         found = panel.brushes.get(request.column)
@@ -399,6 +446,7 @@ class Board:
     def _refilter(self, user: str) -> None:
         for panel in self.panels.values():
             panel.refilter(user)
+            self.touch(panel)
         self._show_page()
 
     def _panel(self, id: str) -> Panel:
@@ -437,7 +485,8 @@ class Board:
     def _set(self, panel: Panel, settings: PanelSettings, user: str) -> None:
         """Give a panel other settings. The query runs anew only where it is another."""
         before, panel.settings = panel.settings, settings
-        if any(getattr(before, name) != getattr(settings, name) for name in _RUNS_ANEW):
+        is_other = any(getattr(before, name) != getattr(settings, name) for name in _RUNS_ANEW)
+        if is_other or (before.chart == TEXT) != (settings.chart == TEXT):
             panel.run_anew(user)
             self._unfilter_from(panel, user)
         elif panel.run is not None:

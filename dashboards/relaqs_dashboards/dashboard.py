@@ -20,7 +20,7 @@ from relaqs_dashboards.board import Board
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
 from relaqs_dashboards.pages import PageList
 from relaqs_dashboards.runs import Run, Runs, Threads
-from relaqs_dashboards.settings import CHARTS, PageSettings
+from relaqs_dashboards.settings import CHARTS, TEXT, PageSettings
 from relaqs_dashboards.viewer import PageViewer
 from relaqs_dashboards.wire import ShownFilter, encoded
 
@@ -110,7 +110,8 @@ class Dashboard:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _prune(checkpoints)
         self.audit = AuditLog(state / "audit.jsonl")
-        self.pages = PageList(state / "pages", session.measured_tables(), given)
+        measured = session.measured_tables()
+        self.pages = PageList(state / "pages", measured, given)
         self.runs = Runs(
             session,
             checkpoints,
@@ -119,6 +120,7 @@ class Dashboard:
             interval=interval,
             confidence_for=confidence_for,
         )
+        self.runs.measured = measured
         self.viewers: set[PageViewer] = set()
         self._data = data
         self._boards: dict[str, Board] = {}
@@ -153,6 +155,14 @@ class Dashboard:
             )
         return self._boards[name]
 
+    def add_page(self, viewer: PageViewer, title: str) -> None:
+        """Make a page without panels, and tell everybody. Raises PageError if there cannot be one."""
+        page = self.pages.add(title)
+        self.audit.note("made the page", viewer.user, name=viewer.shown_name, page=page.name, panel=None)
+        for each in self.viewers:
+            each.page_changed()
+        viewer.notify(f"made the page {page.title}")
+
     def join(self, viewer: PageViewer) -> None:
         self.viewers.add(viewer)
         if viewer.board is not None:
@@ -182,7 +192,7 @@ class Dashboard:
                 ShownFilter(each.id, each.panel, each.column, each.selection)
                 for each in (board.filters.values() if board is not None else ())
             ],
-            "charts": [{"kind": kind, "name": name} for kind, name in CHARTS.items()],
+            "charts": [{"kind": kind, "name": name} for kind, name in (*CHARTS.items(), (TEXT, "text"))],
         }
 
     def cores_of(self, run: Run | None) -> float:

@@ -96,6 +96,84 @@ def reading_of(sql: str, tables: Tables) -> Reading:
     return Reading(names, _brushes(tree, tables) if isinstance(tree, exp.Select) else {})
 
 
+_UNITS = {"year", "quarter", "month", "week", "day", "hour", "minute"}
+_WHOLE_ENOUGH = 0.05  # of a period may be missing at an end: rows come at some distance from each other
+
+
+def period_of(brush: Brush) -> tuple[str, str] | None:
+    """Return the column whose moments an expression cuts to periods, and their unit; None for any other.
+
+    >>> period_of(Brush("trips", "DATE_TRUNC('MONTH', at)", False))
+    ('at', 'month')
+    """
+    tree = parsed(f"SELECT {brush.expression}")
+    cut = tree.expressions[0] if isinstance(tree, exp.Select) else None
+    if not isinstance(cut, exp.DateTrunc | exp.TimestampTrunc) or not isinstance(cut.this, exp.Column):
+        return None
+    unit = cut.text("unit").lower()
+    return (cut.this.name, unit) if unit in _UNITS else None
+
+
+def partial_periods(unit: str, first: object, last: object) -> tuple[str, ...]:
+    """Return the beginnings of the periods that moments from `first` to `last` fill in part, as ISO text.
+
+    These are the first and the last one, where more than a twentieth of it has no moment.
+
+    >>> partial_periods("month", dt.date(2024, 1, 1), dt.date(2024, 3, 20))
+    ('2024-03-01',)
+    """
+    ends = [_moment(each) for each in (first, last)]
+    found = []
+    for at, is_last in zip(ends, (False, True), strict=True):
+        if at is None:
+            continue
+        begin = _begin_of(unit, at)
+        end = _begin_of(unit, begin + _LONGER_THAN[unit])
+        day = dt.timedelta(days=1) if isinstance(last, dt.date) and not isinstance(last, dt.datetime) else _NO
+        missing = end - at - day if is_last else at - begin
+        if missing > _WHOLE_ENOUGH * (end - begin):
+            found.append(begin.date().isoformat() if begin.time() == dt.time() else begin.isoformat())
+    return tuple(dict.fromkeys(found))
+
+
+_NO = dt.timedelta()
+_LONGER_THAN = {
+    "year": dt.timedelta(days=370),
+    "quarter": dt.timedelta(days=95),
+    "month": dt.timedelta(days=32),
+    "week": dt.timedelta(days=7),
+    "day": dt.timedelta(days=1),
+    "hour": dt.timedelta(hours=1),
+    "minute": dt.timedelta(minutes=1),
+}
+
+
+def _moment(value: object) -> dt.datetime | None:
+    """Return the end of a column as a moment of no time zone, None where it is none."""
+    try:
+        return dt.datetime.fromisoformat(str(value)).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def _begin_of(unit: str, at: dt.datetime) -> dt.datetime:
+    day = dt.datetime(at.year, at.month, at.day)
+    match unit:
+        case "year":
+            return dt.datetime(at.year, 1, 1)
+        case "quarter":
+            return dt.datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1)
+        case "month":
+            return dt.datetime(at.year, at.month, 1)
+        case "week":
+            return day - dt.timedelta(days=at.weekday())
+        case "day":
+            return day
+        case "hour":
+            return day + dt.timedelta(hours=at.hour)
+    return day + dt.timedelta(hours=at.hour, minutes=at.minute)
+
+
 def parsed(sql: str) -> exp.Expr | None:
     """Return the tree of a SELECT that was planned already; None where it cannot be read here."""
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from relaqs_dashboards.settings import (
     LONGEST_NAME,
     LONGEST_TITLE,
+    MOST_PAGES,
     PageError,
     PageSettings,
     PanelSettings,
@@ -90,7 +91,12 @@ def page_text(page: PageSettings) -> str:
     if page.owner is not None:
         entries["owner"] = page.owner
     entries["panels"] = [
-        {name: value for name, value in asdict(panel).items() if value is not None} for panel in page.panels
+        {
+            name: value
+            for name, value in asdict(panel).items()
+            if value is not None and (name, value) != ("scale", "linear")
+        }
+        for panel in page.panels
     ]
     return tomli_w.dumps(entries, multiline_strings=True)
 
@@ -315,6 +321,16 @@ class PageList:
         page = self._pages.get(name)
         if page is None or page.owner not in (None, user):
             raise PageError(f"there is no page {name[:80]!r}")
+        return page
+
+    def add(self, title: str) -> PageSettings:
+        """Return a new page without panels, after writing it. Raises PageError."""
+        if len(self._pages) >= MOST_PAGES:
+            raise PageError(
+                f"there are {len(self._pages)} pages, the most there can be; remove the file of one"
+            )
+        page = PageSettings(_page_name(title, self._pages), title, ())
+        self.save(page)
         return page
 
     def as_left(self, name: str, user: str) -> PageSettings:

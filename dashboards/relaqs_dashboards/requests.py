@@ -11,7 +11,7 @@ from relaqs_dashboards.settings import PageError, check_name
 
 LONGEST_BYTES = 64 << 10
 LONGEST_USER_NAME = 40
-_EDITABLE = frozenset({"sql", "title", "chart", "size", "x", "y", "series", "params"})
+_EDITABLE = frozenset({"sql", "title", "chart", "size", "scale", "x", "y", "series", "params"})
 ACTS = ("stop", "pause", "resume", "restart")
 
 
@@ -79,7 +79,14 @@ class Unfilter:
     filter: str | None
 
 
-Request = Brushing | Unfilter | Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """A page without panels, under a title."""
+
+    title: str
+
+
+Request = Brushing | Unfilter | Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name | NewPage
 
 
 def parse_request(text: str) -> Request:
@@ -140,6 +147,13 @@ def _name(message: dict[str, Any]) -> Name:
     return Name("".join(letter for letter in name if letter.isprintable()).strip())
 
 
+def _new(message: dict[str, Any]) -> NewPage:
+    title = message.get("title")
+    if not isinstance(title, str) or not title.strip():
+        raise RequestError("new has the title of a page")
+    return NewPage(title.strip())
+
+
 def _filter(message: dict[str, Any]) -> Brushing:
     panel, column = _panel(message), message.get("column")
     selection = {name: value for name, value in message.items() if name not in ("panel", "column")}
@@ -173,4 +187,5 @@ _PARSERS: Mapping[str, Callable[[dict[str, Any]], Request]] = {
     "save": lambda message: Save(),
     "discard": lambda message: Discard(),
     "name": _name,
+    "new": _new,
 }

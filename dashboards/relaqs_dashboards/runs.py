@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
+from relaqs import Layout, OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.jobs.executor import background_thread
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
@@ -182,6 +182,7 @@ class Runs:
         confidence_for: ConfidenceFor = "cell",
     ) -> None:
         self.session = session
+        self.measured: Mapping[str, Layout] = {}
         self.limits = limits
         self.confidence = confidence
         self.interval: Interval = interval
@@ -211,6 +212,15 @@ class Runs:
             name.lower().partition("@")[0]: tuple(column.name.lower() for column in table.columns)
             for name, table in self.session.tables.items()
         }
+
+    def ends_of(self, table: str, column: str) -> tuple[object, object] | None:
+        """Return the least and the greatest value of a table's column, None where they are not known."""
+        for name, layout in self.measured.items():
+            if name.lower() == table:
+                known = [each for each in layout.columns if each.name.lower() == column.lower()]
+                ends = [(each.minimum, each.maximum) for each in known if each.minimum is not None]
+                return ends[0] if ends else None
+        return None
 
     def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""

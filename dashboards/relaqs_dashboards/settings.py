@@ -17,9 +17,16 @@ CHARTS = {
     "table": "table",
     "scatter": "scatter",
     "histogram": "histogram",
+    "rows": "horizontal bars",
+    "stacked": "stacked bars",
+    "areas": "stacked areas",
+    "heatmap": "heat map",
 }
+TEXT = "text"  # such a panel has a text in the place of its SQL, and runs nothing
 SIZES = ("small", "wide", "full")
+SCALES = ("linear", "log")
 MOST_PANELS = 48
+MOST_PAGES = 200
 LONGEST_TITLE = 200
 LONGEST_SQL = 20_000
 LONGEST_NAME = 64
@@ -46,13 +53,14 @@ class PanelSettings:
     Args:
         id: unique on its page.
         title: its heading.
-        sql: its query.
-        chart: one of CHARTS.
+        sql: its query, or its text where the chart is TEXT.
+        chart: one of CHARTS, or TEXT.
         size: one of SIZES.
         target: the relative error that is good enough. None for the exact answer.
         priority: the query's weight beside others.
         x, y, series: names of columns of the answer. None lets the chart choose.
         params: values of the query's parameters: a list for `?`, a dict for `$name`, None where it has none.
+        scale: of the axis of values, one of SCALES.
 
     Raises:
         PageError: a value is not accepted.
@@ -69,12 +77,13 @@ class PanelSettings:
     y: str | None = None
     series: str | None = None
     params: Params | None = None
+    scale: str = "linear"
 
     def __post_init__(self) -> None:
         check_name("id", self.id)
         _check_text("title", self.title, LONGEST_TITLE)
         _check_text("sql", self.sql, LONGEST_SQL)
-        for name, accepted in (("chart", tuple(CHARTS)), ("size", SIZES)):
+        for name, accepted in (("chart", (*CHARTS, TEXT)), ("size", SIZES), ("scale", SCALES)):
             if getattr(self, name) not in accepted:
                 raise _refusal(name, getattr(self, name), f"one of {', '.join(accepted)}")
         if self.target is not None and not (_is_number(self.target) and 0 < self.target < 1):

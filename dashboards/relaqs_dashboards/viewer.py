@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from relaqs_dashboards.access import Limits, TokenBucket
 from relaqs_dashboards.board import LOG_LINES, Board
-from relaqs_dashboards.requests import LONGEST_BYTES, Ack, parse_request
+from relaqs_dashboards.requests import LONGEST_BYTES, Ack, NewPage, parse_request
 from relaqs_dashboards.runs import Run
 from relaqs_dashboards.settings import PageError
 from relaqs_dashboards.wire import LogLine, encoded, joined
@@ -33,6 +33,10 @@ class ViewedDashboard(Protocol):
 
     def cluster_as_seen_by(self, viewer: PageViewer) -> str:
         """Return the cluster's update as JSON."""
+        ...
+
+    def add_page(self, viewer: PageViewer, title: str) -> None:
+        """Make a page without panels, and tell everybody. Raises PageError if there cannot be one."""
         ...
 
 
@@ -127,6 +131,8 @@ class PageViewer:
             if isinstance(request, Ack):
                 if request.seq == self._seq:
                     self._acknowledged.set()
+            elif isinstance(request, NewPage):
+                self._dashboard.add_page(self, request.title)
             elif self.board is not None:
                 self.board.answer(self, request)
         except PageError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 PanelState = Literal[
@@ -78,6 +78,8 @@ class PanelUpdate:
         brushes: the columns of the answer whose values can be selected, to filter other panels.
         filters: the ids of the page's filters that this answer is filtered by.
         unfiltered: why a filter of the page does not reach this panel, in words. None where none is missing.
+        partial: by columns of the answer that are periods, the beginnings of those that the table fills in
+            part: the first and the last.
     """
 
     state: PanelState
@@ -106,6 +108,7 @@ class PanelUpdate:
     brushes: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     unfiltered: str | None = None
+    partial: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

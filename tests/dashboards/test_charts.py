@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,17 @@ def page(browser: Browser) -> Iterator[Page]:
     assert faults == []
 
 
-def draw(page: Page, chart: str, answer: dict[str, Any] | None, **more: Any) -> None:
-    settings = {"id": "p", "title": "Revenue", "sql": "", "chart": chart, "size": "wide", "target": 0.01}
+def draw(
+    page: Page,
+    chart: str,
+    answer: dict[str, Any] | None,
+    *,
+    settings: dict[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    own = {"id": "p", "title": "Revenue", "sql": "", "chart": chart, "size": "wide", "target": 0.01}
     named = {"x": None, "y": None, "series": None, "priority": 1.0}
-    page.evaluate(OPEN, [PANEL_JS.read_text("utf-8"), settings | named, update(answer, **more)])
+    page.evaluate(OPEN, [PANEL_JS.read_text("utf-8"), own | named | (settings or {}), update(answer, **more)])
 
 
 def update(answer: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
@@ -243,7 +251,7 @@ def test_no_number_of_a_table_is_cut_on_a_phone(page: Page, width: int, count: i
     ("state", "words"),
     [
         ("refining", "refining · ±2.8 %"),
-        ("target_met", "target met · ±2.8 %"),
+        ("target_met", "target reached · ±2.8 %"),
         ("paused", "paused at ±2.8 %"),
         ("stopped", "stopped at ±2.8 %"),
         ("failed", "failed"),
@@ -272,3 +280,86 @@ def test_no_row_and_no_answer_yet_are_said(page: Page) -> None:
     expect(page.locator(".placeholder")).to_have_text("No rows read yet: two others run first.")
     page.evaluate("panel => show(panel)", update(answer(), state="empty", fraction=1.0))
     expect(page.locator(".placeholder")).to_have_text("The query finished and no row matches.")
+
+
+def grid(*rows: list[Any], key: str = "text") -> dict[str, Any]:
+    """Return an answer of two keys and one approximate column."""
+    kinds = [("week", "key", key), ("device", "key", "text"), ("n", "estimate", "number")]
+    columns = [dict(zip(("name", "kind", "type"), each, strict=True)) for each in kinds]
+    return {"columns": columns, "rows": list(rows), "ranked": False, "truncated": None}
+
+
+def test_lying_bars_have_room_for_long_names_and_say_their_values(page: Page) -> None:
+    rows = [[f"a country with a long name {i}", about(100.0 - i, 5.0)] for i in range(12)]
+    draw(page, "rows", answer(*rows))
+    expect(page.locator("rect.solid")).to_have_count(12)
+    expect(page.locator("text.row-value").first).to_have_text("100.0 ± 5.0")
+    names = page.locator("text.row-name")
+    expect(names.first).to_have_text("a country with a long name 0")
+    boxes = [names.nth(i).bounding_box() for i in range(12)]
+    assert all(a and b and a["y"] + a["height"] <= b["y"] + 3 for a, b in itertools.pairwise(boxes))
+
+
+def test_stacked_bars_stand_on_each_other(page: Page) -> None:
+    draw(page, "stacked", grid(["one", "a", about(30.0, 3.0)], ["one", "b", about(10.0, 1.0)]))
+    lower, upper = (page.locator("rect.part").nth(i).bounding_box() for i in range(2))
+    assert lower is not None
+    assert upper is not None
+    assert upper["height"] == pytest.approx(lower["height"] / 3, abs=1.5)
+    assert upper["y"] + upper["height"] == pytest.approx(lower["y"], abs=1.5)
+
+
+def test_stacked_areas_reach_from_the_first_to_the_last_moment(page: Page) -> None:
+    rows = [[f"2024-01-0{day}", name, about(10.0, 1.0)] for day in (1, 2, 3) for name in "ab"]
+    draw(page, "areas", grid(*rows, key="date"))
+    expect(page.locator("path.part")).to_have_count(2)
+    expect(page.locator(".legend li")).to_have_text(["a", "b"])
+
+
+def test_a_heat_map_is_deepest_where_the_value_is_largest(page: Page) -> None:
+    cells = [["one", "a", about(10.0, 1.0)], ["one", "b", about(20.0, 1.0)], ["two", "a", about(40.0, 1.0)]]
+    draw(page, "heatmap", grid(*cells), state="exact")
+    expect(page.locator("rect.cell")).to_have_count(3)
+    depths = [float(page.locator("rect.cell").nth(i).get_attribute("fill-opacity") or 0) for i in range(3)]
+    assert depths == sorted(depths)
+    assert depths[-1] == 1.0
+    expect(page.locator("text.row-name")).to_have_text(["a", "b"])
+
+
+def test_more_series_than_colours_share_a_grey(page: Page) -> None:
+    rows = [[f"2024-01-0{day}", f"s{i}", about(10.0 + i, 1.0)] for day in (1, 2) for i in range(11)]
+    draw(page, "line", grid(*rows, key="date"))
+    expect(page.locator("path.stroke")).to_have_count(11)
+    expect(page.locator("path.stroke.rest")).to_have_count(4)
+    expect(page.locator(".legend li")).to_have_count(8)
+    expect(page.locator(".legend li").first).to_have_text("s10")  # the largest keep a colour
+    expect(page.locator(".legend li").last).to_have_text("4 others")
+
+
+def test_a_log_axis_has_equal_steps_for_equal_ratios(page: Page) -> None:
+    rows = answer(["a", about(10.0, 0.0)], ["b", about(100.0, 0.0)], ["c", about(1000.0, 0.0)])
+    draw(page, "bars", rows, state="exact", settings={"scale": "log"})
+    tops = [box["y"] for i in range(3) if (box := page.locator("rect.solid").nth(i).bounding_box())]
+    assert tops[0] - tops[1] == pytest.approx(tops[1] - tops[2], abs=1.0)
+    assert tops[0] - tops[1] > 20
+    expect(page.locator(".axis-title")).to_have_text("revenue, log scale")
+
+
+def test_one_wild_estimate_does_not_flatten_the_certified_ones(page: Page) -> None:
+    rows = [[f"n{i}", about(100.0 + i, 5.0)] for i in range(4)]
+    draw(page, "bars", answer(*rows, ["wild", about(5000.0, 90.0, certified=False)]))
+    box = page.locator("rect.solid").first.bounding_box()
+    assert box is not None
+    assert box["height"] > 60
+    expect(page.get_by_text("1 not certified beyond the axis")).to_be_visible()
+
+
+def test_a_period_that_the_data_fill_in_part_is_no_fall(page: Page) -> None:
+    rows = [[f"2024-0{month}-01", about(100.0, 5.0)] for month in (1, 2, 3)]
+    partial = {"nation": ["2024-03-01"]}
+    draw(page, "line", answer(*rows, key="date"), partial=partial)
+    expect(page.locator("path.unfinished")).to_have_count(1)
+    expect(page.get_by_text("the data begin or end within this period")).to_be_visible()
+    page.evaluate("document.body.replaceChildren()")
+    draw(page, "bars", answer(*rows, key="date"), partial=partial)
+    expect(page.locator("rect.solid.partial")).to_have_count(1)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from relaqs_dashboards.filters import Brush, Filter, FilterError, condition_of, filtered, reading_of
+from relaqs_dashboards.filters import (
+    Brush,
+    Filter,
+    FilterError,
+    condition_of,
+    filtered,
+    partial_periods,
+    period_of,
+    reading_of,
+)
 
 from tests.dashboards.conftest import Page, Serve, panel
 from tests.turnstile import Turnstile
@@ -39,6 +49,9 @@ def test_a_selection_restarts_the_panels_it_concerns_and_keeps_the_others(
         (found,) = page.page["filters"]
         assert found == {"id": "f1", "panel": "flags", "column": "flag", "selection": {"values": ["R", "A"]}}
         assert page.panels["modes"]["filters"] == ["f1"]
+        page.until(lambda so_far: so_far.panels["nations"]["unfiltered"] is not None)
+        assert page.panels["nations"]["unfiltered"] == "it does not read lineitem"
+        assert page.panels["flags"]["unfiltered"] is None  # what was selected there filters others
         assert [page.panels[id]["run"] - before[id] for id in ("flags", "modes", "nations")] == [0, 1, 0]
         rows = {mode: Decimal(str(cell[0])) for mode, cell in page.panels["modes"]["answer"]["rows"]}
         wanted = MODES.replace("GROUP", "WHERE l_returnflag IN ('R', 'A') GROUP")
@@ -229,3 +242,34 @@ def test_a_value_finds_its_own_row(value: Any, type_: pa.DataType) -> None:
 def test_a_value_that_is_none_of_its_type_is_refused(value: Any, type_: pa.DataType) -> None:
     with pytest.raises(FilterError):
         condition_of(Brush("t", '"x"', False), {"values": [value]}, type_)
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "last", "partial"),
+    [
+        ("month", dt.date(2024, 1, 1), dt.date(2024, 3, 31), ()),
+        ("month", dt.date(2024, 1, 1), dt.date(2024, 3, 20), ("2024-03-01",)),
+        ("month", dt.date(2024, 1, 12), dt.date(2024, 1, 20), ("2024-01-01",)),
+        ("year", dt.date(2013, 1, 1), dt.date(2013, 12, 31), ()),
+        ("quarter", dt.date(2024, 2, 1), dt.date(2024, 12, 30), ("2024-01-01",)),
+        ("week", dt.date(2024, 1, 1), dt.date(2024, 1, 7), ()),  # a Monday and a Sunday
+        ("day", "2022-01-05 06:00:00", dt.datetime(2022, 2, 15, 23, 59), ("2022-01-05",)),
+        (
+            "hour",
+            dt.datetime(2022, 1, 5, 6, 30),
+            dt.datetime(2022, 1, 5, 8, 59, 58),
+            ("2022-01-05T06:00:00",),
+        ),
+        ("month", None, "no moment", ()),
+    ],
+)
+def test_the_first_and_the_last_period_may_be_filled_in_part(
+    unit: str, first: object, last: object, partial: tuple[str, ...]
+) -> None:
+    assert partial_periods(unit, first, last) == partial
+
+
+def test_periods_are_found_in_what_an_answer_is_grouped_by() -> None:
+    sql = "SELECT date_trunc('week', at) AS w, zone, date_trunc('day', at) + INTERVAL 1 DAY AS d FROM trips"
+    brushes = reading_of(sql, TABLES).brushes
+    assert {i: period_of(brush) for i, brush in brushes.items()} == {0: ("at", "week"), 1: None, 2: None}

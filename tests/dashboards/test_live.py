@@ -77,6 +77,7 @@ def test_the_page_says_what_it_is(serve: Serve) -> None:
         assert settings == {
             "id": "p1", "title": "A panel", "sql": MODES, "chart": "bars", "size": "wide", "target": 0.01,
             "priority": 1.0, "x": "l_shipmode", "y": None, "series": None, "params": None,
+            "scale": "linear",
         }  # fmt: skip
         assert [each["name"] for each in page.page["pages"]] == ["test", "tpch"]
         tables = {table["name"]: table["columns"] for table in page.page["tables"]}
@@ -90,7 +91,7 @@ def test_a_target_that_is_met_is_said_and_the_rest_goes_on(serve: Serve, turnsti
         turnstile.let(3)
         met = page.until_panel("p1", state="target_met")
         assert met["error"] <= 0.2
-        assert met["reason"] == "good enough; it goes on with the cores that others leave"
+        assert met["reason"] == "refining on idle cores"
         page.say("set", panel="p1", target=0.0001)
         refining = page.until_panel("p1", state="refining", target=0.0001)
         assert refining["fraction"] < refining["target_fraction"] < 1
@@ -320,6 +321,21 @@ def test_panels_are_added_and_removed_for_everybody(serve: Serve) -> None:
         other.say("remove", panel="p1")
         one.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p2"])
         assert len(served.dashboard.runs.all) == 1
+
+
+def test_a_page_is_made_for_everybody_and_a_text_runs_nothing(serve: Serve) -> None:
+    served = serve(panel(FLAGS))
+    with served.page() as page:
+        page.say("new", title="Delays & more")
+        made = {"name": "delays-more", "title": "Delays & more"}
+        page.until(lambda so_far: made in so_far.page["pages"])
+        note = {"title": "Note", "sql": "Read this first.\nThen that.", "chart": "text"}
+        page.say("add", panel=note)
+        page.until(lambda so_far: so_far.panels.get("p2", {}).get("state") == "exact")
+        assert len(served.dashboard.runs.all) == 1
+        page.say("edit", panel="p2", chart="table", sql=FLAGS)
+        page.until(lambda so_far: "answer" in so_far.panels["p2"])
+    assert "delays-more" in [each.name for each in served.dashboard.pages.pages("you")]
 
 
 def test_saving_writes_the_page_and_a_new_server_has_it(serve: Serve) -> None:

@@ -37,7 +37,7 @@ def test_every_page_is_in_it_but_the_archive(site: Path) -> None:
     assert there == {page for page in all_pages() if ARCHIVE not in page.parents}
 
 
-def test_the_search_finds_the_guide_and_not_the_lab(site: Path) -> None:
+def test_the_search_finds_the_guide_and_neither_the_lab_nor_decisions(site: Path) -> None:
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
     pages = {
@@ -45,7 +45,7 @@ def test_the_search_finds_the_guide_and_not_the_lab(site: Path) -> None:
     }
     folders = {found["docnames"][page].partition("/")[0] for page in pages}
     assert "guide" in folders
-    assert "lab" not in folders
+    assert not folders & {"lab", "decisions"}
 
 
 def test_it_fetches_nothing(site: Path) -> None:

@@ -1,7 +1,7 @@
 /** The door of the web app: which page this is stands in the HTML the server sent. */
 
 import { PageView } from "./page/page";
-import { chosenTheme, wearTheme } from "./page/theme";
+import { chosenTheme, wearTheme } from "./page/storage";
 
 wearTheme(chosenTheme());
 const root = document.getElementById("app");

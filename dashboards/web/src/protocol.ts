@@ -27,6 +27,8 @@ export interface Answer {
 
 /** One of the kinds in `Page.charts`. */
 export type ChartKind = string;
+/** The kind of a panel that has a text in the place of its SQL, and runs nothing. */
+export const TEXT: ChartKind = "text";
 export type PanelSize = "small" | "wide" | "full";
 
 /** What a page's file says of a panel. target: a relative half-width. x, y, series: names of columns. */
@@ -41,6 +43,8 @@ export interface PanelSettings {
   readonly x: string | null;
   readonly y: string | null;
   readonly series: string | null;
+  /** Of the axis of values. Left out: linear. */
+  readonly scale?: "linear" | "log";
   /** Values of the query's parameters: a list for `?`, an object for `$name`. Text is what the server refuses. */
   readonly params?: readonly unknown[] | Readonly<Record<string, unknown>> | string | null;
 }
@@ -123,6 +127,8 @@ export interface PanelUpdate {
   readonly filters?: readonly string[];
   /** Why a filter of the page does not reach this panel. */
   readonly unfiltered?: string | null;
+  /** By columns of the answer that are periods: the beginnings of those that the table fills in part. */
+  readonly partial?: Readonly<Record<string, readonly string[]>>;
   /** Left out where it has not changed. */
   readonly answer?: Answer | null;
 }
@@ -198,4 +204,5 @@ export type ClientMessage =
   | { type: "remove"; panel: string }
   | { type: "save" }
   | { type: "discard" }
-  | { type: "name"; name: string };
+  | { type: "name"; name: string }
+  | { type: "new"; title: string };

@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { delaySeconds } from "../src/page/connection";
 import { CoresHistory } from "../src/page/cores_history";
-import { keepHistory } from "../src/page/history";
 import { goalFacts, partFacts } from "../src/page/jobs";
-import { isOutdated, PageModel } from "../src/page/model";
+import { isOutdated, keepHistory, PageModel } from "../src/page/model";
 import { intervalName } from "../src/page/picture";
 import { pythonOf } from "../src/page/python";
 import { changedSettings, paramsOf } from "../src/page/settings_form";
@@ -122,7 +121,7 @@ test("changes of state are spoken, new numbers are not", () => {
     seq: 3,
     panels: { p1: panel("target_met", { error: 0.0099 }) },
   }).spoken;
-  assert.match(spoken ?? "", /^Revenue: target met · plus or minus 0\.99/);
+  assert.match(spoken ?? "", /^Revenue: target reached · plus or minus 0\.99/);
 });
 
 test("a panel that left the page is forgotten, and updates of unknown panels are dropped", () => {
@@ -144,7 +143,7 @@ test("every state says itself in words", () => {
   assert.deepEqual(said, [
     "waiting",
     "refining · ±3.4 %",
-    "target met · ±3.4 %",
+    "target reached · ±3.4 %",
     "paused at ±3.4 %",
     "stopped at ±3.4 %",
     "exact",

@@ -5,6 +5,8 @@ import type { Answer, ChartKind, PanelSettings } from "../protocol";
 import { visible } from "../text/plain";
 import { cellOf, spanOf } from "./cells";
 
+const WITH_SERIES: ReadonlySet<ChartKind> = new Set(["bars", "line", "stacked", "areas", "heatmap"]);
+
 /** Positions of columns; null: no column plays the part. keys: every column that tells rows apart. */
 export interface Roles {
   readonly x: number | null;
@@ -59,7 +61,7 @@ function missingValues(chart: ChartKind, { x, y }: Roles, answer: Answer): strin
 
 /** Whether marks stand at their x, and not side by side. */
 function isPlacedAcross(chart: ChartKind, x: number | null, answer: Answer): boolean {
-  if (chart === "scatter" || chart === "histogram") return true;
+  if (chart === "scatter" || chart === "histogram" || chart === "areas") return true;
   return chart === "line" && x !== null && isContinuous(answer.columns[x]?.type);
 }
 
@@ -102,6 +104,6 @@ function defaultX(
 }
 
 function defaultSeries(chart: ChartKind, keys: readonly number[], x: number | null): number | null {
-  if (chart !== "bars" && chart !== "line") return null;
+  if (!WITH_SERIES.has(chart)) return null;
   return keys.find((at) => at !== x) ?? null;
 }

@@ -1,7 +1,7 @@
 /** Bars with a fuzzy top: solid as far as is sure, faded as far as may be, a tick at the estimate. */
 
 import { scaleBand, type ScaleBand } from "d3-scale";
-import { extentOf, isDoubtfulSpan, type Span } from "../answer/cells";
+import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { fitted, textWidth } from "./axis_text";
@@ -19,6 +19,7 @@ import {
   ValueScale,
 } from "./frame";
 import { barShape, type BarShape } from "./shapes";
+import { beyondNotes, extentsOf } from "./steady";
 import { type Tip, Tooltip } from "./tooltip";
 
 const LEAST_BAR = 4; // pixels
@@ -32,6 +33,7 @@ interface Bar {
   readonly left: number;
   readonly width: number;
   readonly colour: string;
+  readonly isPartial: boolean;
 }
 
 interface Group {
@@ -67,12 +69,17 @@ export class BarChart implements Chart {
     const bands = groupBands(groups, axis.width, size.width);
     this.drawn = { groups, bands, picture };
     drawLabels(this.frame, groups, bands, labels, bottom, size.width);
-    const bars = this.barsOf(groups, bands, series);
+    const bars = this.barsOf(groups, bands, series, picture.partial);
     drawBars(this.frame, bars, axis);
     drawGhosts(this.frame, bars, picture, axis);
     this.tooltip.refresh();
     const hidden = all.length - groups.length;
-    return [...signNotes(picture), ...(hidden > 0 ? [`${hidden} more groups in the table`] : [])];
+    const spans = bars.map((bar) => bar.span);
+    return [
+      ...signNotes(picture),
+      ...beyondNotes(spans, axis.scale.domain()),
+      ...(hidden > 0 ? [`${hidden} more groups in the table`] : []),
+    ];
   }
 
   private fitValues(groups: readonly Group[], picture: Picture, length: number): ValueAxis {
@@ -81,13 +88,18 @@ export class BarChart implements Chart {
       ? [...picture.remembered.spans.values()].flatMap((each) => each.y ?? [])
       : [];
     const extents = [
-      ...spans.map(extentOf),
+      ...extentsOf(spans),
       ...ghosts.map((ghost): [number, number] => [ghost.value, ghost.value]),
     ];
     return this.values.fit([[0, 0], ...extents], columnName(picture, picture.roles.y), length, picture);
   }
 
-  private barsOf(groups: readonly Group[], bands: ScaleBand<string>, series: readonly string[]): Bar[] {
+  private barsOf(
+    groups: readonly Group[],
+    bands: ScaleBand<string>,
+    series: readonly string[],
+    partial: ReadonlySet<string>,
+  ): Bar[] {
     const inner = scaleBand<string>().domain(series).range([0, bands.bandwidth()]).paddingInner(0.06);
     const width = Math.min(MOST_BAR, inner.bandwidth());
     const indent =
@@ -105,6 +117,7 @@ export class BarChart implements Chart {
             left,
             width,
             colour: this.colours.classOf(mark.series),
+            isPartial: partial.has(mark.key),
           },
         ];
       }),
@@ -201,6 +214,7 @@ function drawBars(frame: Frame, bars: readonly Bar[], axis: ValueAxis): void {
   const box = (name: string, data: readonly Bar[], ends: (bar: Bar) => readonly [number, number]): void => {
     join(frame.body, "rect", name, data, key)
       .attr("class", (bar) => `${name} ${bar.colour}${isDoubtfulSpan(bar.span) ? " doubtful" : ""}`)
+      .classed("partial", (bar) => bar.isPartial)
       .attr("x", (bar) => bar.left.toFixed(1))
       .attr("width", (bar) => bar.width.toFixed(1))
       .attr("y", (bar) => Math.min(...ends(bar).map(y)).toFixed(1))

@@ -20,6 +20,10 @@ export interface Picture {
   /** Keys of marks whose order with the next one is not certain. */
   readonly uncertain: ReadonlySet<string>;
   readonly isExact: boolean;
+  /** Whether the axis of values is to be a logarithmic one. */
+  readonly isLog: boolean;
+  /** Keys of marks whose period the table fills in part: the first one, and the last. */
+  readonly partial: ReadonlySet<string>;
   /** "95 % interval" */
   readonly intervalName: string;
   readonly remembered: Remembered | null;
@@ -54,12 +58,18 @@ export const BOUND_NOTE = "≥ ≤ bounds: all that is known so far";
 export function signNotes(picture: Picture): string[] {
   const spans = picture.marks.flatMap((mark) => (mark.y ? [mark.y] : []));
   return [
+    ...partialNotes(picture),
     ...(picture.uncertain.size > 0 ? [ORDER_NOTE] : []),
     ...(spans.some((span) => !span.certified && span.knowledge !== "exact") ? [DOUBT_NOTE] : []),
     ...(spans.some((span) => span.knowledge === "at_least" || span.knowledge === "at_most")
       ? [BOUND_NOTE]
       : []),
   ];
+}
+
+/** Return a note where a period is drawn that the table fills in part. */
+export function partialNotes(picture: Picture): string[] {
+  return picture.partial.size > 0 ? ["pale or dashed: the data begin or end within this period"] : [];
 }
 
 export function columnName(picture: Picture, role: number | null): string {

@@ -1,9 +1,10 @@
 /** The ground of a drawn chart: an SVG with layers, axes and grid, drawn in place. */
 
-import { type LinearScale, scaleLinear } from "./scale";
+import { type LinearScale, scaleLinear, scaleLog } from "./scale";
 import { type BaseType, select, type Selection } from "d3-selection";
 import { byName } from "../answer/order";
 import { element, setAttribute } from "../dom";
+import { showCount } from "../text/plain";
 import { axisTitle, axisUnit, textWidth, tickTexts } from "./axis_text";
 import type { Picture, Size } from "./chart";
 import { type Domain, hull, SteadyDomain } from "./steady";
@@ -81,35 +82,45 @@ export interface ValueAxis {
 }
 
 /** What of a picture an axis depends on: what is exact will not change any more, and gets the axis it needs. */
-type Moment = Pick<Picture, "run" | "now" | "isExact">;
+type Moment = Pick<Picture, "run" | "now" | "isExact" | "isLog">;
 
 /** Keeps the domain of a value axis steady over the updates of a run. */
 export class ValueScale {
   private domain = new SteadyDomain();
   private run: number | null = null;
+  private isLog = false;
 
   /** extents: what must be seen. Returns an axis over `length` pixels; its range is still to be set. */
   fit(extents: readonly Domain[], name: string, length: number, picture: Moment): ValueAxis {
-    if (picture.run !== this.run) this.domain = new SteadyDomain();
+    const above = extents.filter(([, high]) => high !== 0).flat();
+    const isLog = picture.isLog && above.length > 0 && Math.min(...above) > 0;
+    if (picture.run !== this.run || isLog !== this.isLog) this.domain = new SteadyDomain();
     this.run = picture.run;
-    const needed = hull(extents);
-    return valueAxis(
-      picture.isExact ? this.domain.settle(needed) : this.domain.fit(needed, picture.now),
-      name,
-      length,
-    );
+    this.isLog = isLog;
+    const needed: Domain = isLog ? [Math.min(...above), Math.max(...above)] : hull(extents);
+    const domain = picture.isExact ? this.domain.settle(needed) : this.domain.fit(needed, picture.now);
+    return isLog ? logAxis(domain, name, length) : valueAxis(domain, name, length);
   }
 }
 
 export function valueAxis(domain: Domain, name: string, length: number): ValueAxis {
   const count = Math.max(3, Math.round(length / PIXELS_A_TICK));
-  const scale = scaleLinear().domain(domain).nice(count);
+  const scale = scaleLinear().domain(domain).nice(count).clamp();
   const ticks = scale.ticks(count);
   const [low, high] = scale.domain();
   const unit = axisUnit(low, high);
   const texts = tickTexts(ticks, unit.exponent);
   const width = Math.max(...texts.map(textWidth), 12) + 10;
   return { scale, ticks, texts, title: axisTitle(name, unit.word), width };
+}
+
+function logAxis(domain: Domain, name: string, length: number): ValueAxis {
+  const count = Math.max(3, Math.round(length / PIXELS_A_TICK));
+  const scale = scaleLog().domain(domain).nice(count).clamp();
+  const ticks = scale.ticks(count);
+  const texts = ticks.map((tick) => (tick >= 10_000 ? showCount(tick) : String(Number(tick.toPrecision(3)))));
+  const width = Math.max(...texts.map(textWidth), 12) + 10;
+  return { scale, ticks, texts, title: axisTitle(name, "log scale"), width };
 }
 
 /** Draw the labels and lines of a vertical axis of numbers. */
@@ -159,7 +170,7 @@ export function apart(ticks: readonly Tick[], left: number, right: number, gap =
   return kept;
 }
 
-/** A legend of series as HTML, so that it wraps. */
+/** A legend of series as HTML, so that it wraps. Series beyond the colours share an entry. */
 export class Legend {
   readonly root = element("ul", { class: "legend" });
   private shown = "";
@@ -168,18 +179,29 @@ export class Legend {
     const text = JSON.stringify(series);
     if (text === this.shown) return;
     this.shown = text;
-    const items = series.length > 1 ? series : [];
+    const items = series.length > 1 ? series.slice(0, colouredOf(series.length)) : [];
+    const others = series.length - items.length;
+    const entry = (colour: string, name: string): HTMLElement =>
+      element("li", {}, element("i", { class: `swatch ${colour}` }), name);
     this.root.replaceChildren(
-      ...items.map((name, at) =>
-        element("li", {}, element("i", { class: `swatch s${at % SERIES_COLOURS}` }), name),
-      ),
+      ...items.map((name, at) => entry(`s${at}`, name)),
+      ...(items.length > 0 && others > 0 ? [entry(OTHERS, `${others} others`)] : []),
     );
   }
 }
 
 export const SERIES_COLOURS = 8;
+const OTHERS = "rest";
 
-/** Gives each series a colour of its own, which it keeps in later answers and later runs. */
+/** Return how many of so many series have a colour of their own: a ninth one takes the eighth for all others. */
+function colouredOf(count: number): number {
+  return count > SERIES_COLOURS ? SERIES_COLOURS - 1 : count;
+}
+
+/**
+ * Gives each series a colour of its own, which it keeps in later answers and later runs. Where there are more
+ * series than colours, the largest have one, and the others are grey: no two look alike by chance.
+ */
 export class SeriesColours {
   private names: readonly string[] = [];
   private run: number | null = null;
@@ -189,12 +211,23 @@ export class SeriesColours {
     const names = new Set(marks.map((mark) => mark.series));
     if (run !== this.run) this.names = this.names.filter((name) => names.has(name));
     this.run = run;
-    const unseen = [...names].filter((name) => !this.names.includes(name));
-    this.names = [...this.names, ...unseen.sort(byName)];
+    const unseen = [...names].filter((name) => !this.names.includes(name)).sort(byName);
+    if (this.names.length + unseen.length > SERIES_COLOURS) {
+      const sizes = new Map<string, number>();
+      for (const { series, y } of marks)
+        sizes.set(series, (sizes.get(series) ?? 0) + Math.abs(y?.value ?? 0));
+      unseen.sort((a, b) => (sizes.get(b) ?? 0) - (sizes.get(a) ?? 0));
+    }
+    this.names = [...this.names, ...unseen];
     return this.names;
   }
 
+  isRest(name: string): boolean {
+    return this.classOf(name) === OTHERS;
+  }
+
   classOf(name: string): string {
-    return `s${Math.max(0, this.names.indexOf(name)) % SERIES_COLOURS}`;
+    const at = Math.max(0, this.names.indexOf(name));
+    return at < colouredOf(this.names.length) ? `s${at}` : OTHERS;
   }
 }

@@ -1,13 +1,13 @@
 /** Bars side by side over a line of numbers or of time, one a class, with the interval of each count. */
 
-import { extentOf, isDoubtfulSpan, type Span } from "../answer/cells";
+import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { continuousBottom } from "./bottom";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import { apart, drawBottomTicks, drawValueAxis, Frame, join, type ValueAxis, ValueScale } from "./frame";
 import { barShape } from "./shapes";
-import type { Domain } from "./steady";
+import { beyondNotes, type Domain, extentsOf } from "./steady";
 import { type Tip, Tooltip } from "./tooltip";
 
 const TOP = 20;
@@ -38,16 +38,17 @@ export class Histogram implements Chart {
       size,
       `Histogram of ${name} by ${columnName(picture, picture.roles.x)}. The table has the numbers.`,
     );
-    const extents = picture.marks.flatMap((mark) => (mark.y ? [extentOf(mark.y)] : []));
+    const spans = picture.marks.flatMap((mark) => mark.y ?? []);
     const bottom = size.height - BOTTOM;
-    const axis = this.values.fit([[0, 0], ...extents], name, bottom - TOP, picture);
+    const axis = this.values.fit([[0, 0], ...extentsOf(spans)], name, bottom - TOP, picture);
     axis.scale.range([bottom, TOP]);
     drawValueAxis(this.frame, axis, axis.width, size.width);
     const bins = this.drawBottom(picture, axis.width, size);
     this.drawn = { bins, picture };
     drawBins(this.frame, bins, axis, picture);
     this.tooltip.refresh();
-    return signNotes(picture).filter((note) => !note.startsWith("≈"));
+    const signs = signNotes(picture).filter((note) => !note.startsWith("≈"));
+    return [...signs, ...beyondNotes(spans, axis.scale.domain())];
   }
 
   private drawBottom(picture: Picture, left: number, size: Size): Bin[] {

@@ -3,10 +3,13 @@
 import type { ChartKind } from "../protocol";
 import { BarChart } from "./bars";
 import type { Chart } from "./chart";
+import { Heatmap } from "./heatmap";
 import { Histogram } from "./histogram";
 import { LineChart } from "./line";
 import { NumberChart } from "./number";
+import { RowChart } from "./rows";
 import { ScatterChart } from "./scatter";
+import { StackedAreas, StackedBars } from "./stacks";
 import { TableChart } from "./table";
 
 const CHARTS: ReadonlyMap<ChartKind, new () => Chart> = new Map<ChartKind, new () => Chart>([
@@ -16,6 +19,10 @@ const CHARTS: ReadonlyMap<ChartKind, new () => Chart> = new Map<ChartKind, new (
   ["table", TableChart],
   ["scatter", ScatterChart],
   ["histogram", Histogram],
+  ["rows", RowChart],
+  ["stacked", StackedBars],
+  ["areas", StackedAreas],
+  ["heatmap", Heatmap],
 ]);
 
 /** Return a new chart of a kind: a table where this page does not know the kind. */

@@ -2,7 +2,7 @@
 
 import { scalePoint } from "d3-scale";
 import { area, line } from "d3-shape";
-import { extentOf, isDoubtfulSpan, type Span } from "../answer/cells";
+import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { isContinuous } from "./axis_text";
@@ -20,7 +20,7 @@ import {
   type ValueAxis,
   ValueScale,
 } from "./frame";
-import { hull } from "./steady";
+import { beyondNotes, extentsOf, hull } from "./steady";
 import { type Tip, Tooltip } from "./tooltip";
 
 const TOP = 20;
@@ -62,20 +62,22 @@ export class LineChart implements Chart {
     this.frame.resize(size, describe(picture));
     const spans = picture.marks.flatMap((mark) => (mark.y ? [mark.y] : []));
     const name = columnName(picture, picture.roles.y);
-    const axis = this.values.fit(spans.map(extentOf), name, size.height - TOP - BOTTOM, picture);
+    const axis = this.values.fit(extentsOf(spans), name, size.height - TOP - BOTTOM, picture);
     axis.scale.range([size.height - BOTTOM, TOP]);
     drawValueAxis(this.frame, axis, axis.width, size.width);
     const bottom = bottomOf(picture, axis.width + 4, size.width - 6);
     drawBottomTicks(this.frame, apart(bottom.ticks, axis.width, size.width), size.height - 5);
-    const courses = coursesOf(picture.marks, bottom.xOf);
+    const courses = coursesOf(picture.marks, bottom.xOf).sort(
+      (a, b) => Number(this.colours.isRest(b.name)) - Number(this.colours.isRest(a.name)), // drawn beneath
+    );
     this.drawn = { courses, picture };
-    this.drawCourses(courses, axis);
+    this.drawCourses(courses, axis, picture.partial);
     drawGhosts(this.frame, courses, picture, axis);
     this.tooltip.refresh();
-    return signNotes(picture);
+    return [...signNotes(picture), ...beyondNotes(spans, axis.scale.domain())];
   }
 
-  private drawCourses(courses: readonly Course[], axis: ValueAxis): void {
+  private drawCourses(courses: readonly Course[], axis: ValueAxis, partial: ReadonlySet<string>): void {
     const y = axis.scale;
     const [bottom = 0, top = 0] = y.range();
     const inside = (value: number): number => Math.min(bottom, Math.max(top, y(value)));
@@ -92,7 +94,11 @@ export class LineChart implements Chart {
       .attr("d", (course) => band.defined(bounded)(course.points as Point[]));
     join(this.frame.body, "path", "stroke", courses, (course) => course.name)
       .attr("class", (course) => `stroke ${this.colours.classOf(course.name)}`)
-      .attr("d", (course) => stroke(course.points as Point[]));
+      .attr("d", (course) => stroke(course.points.filter((point) => !partial.has(point.mark.key))));
+    const ends = courses.flatMap((course) => endsOf(course, partial));
+    join(this.frame.body, "path", "unfinished", ends, (end) => `${end.name} ${end.points[0]?.mark.key}`)
+      .attr("class", (end) => `unfinished ${this.colours.classOf(end.name)}`)
+      .attr("d", (end) => stroke([...end.points]));
     this.drawDots(courses, y);
   }
 
@@ -138,6 +144,15 @@ export class LineChart implements Chart {
       })),
     };
   }
+}
+
+/** Return the steps of a course from or to a period that the table fills in part. */
+function endsOf({ name, points }: Course, partial: ReadonlySet<string>): Course[] {
+  const isPartial = (point: Point | undefined): boolean => point !== undefined && partial.has(point.mark.key);
+  return points.flatMap((point, at) => {
+    const next = points[at + 1];
+    return next && (isPartial(point) || isPartial(next)) ? [{ name, points: [point, next] }] : [];
+  });
 }
 
 function coursesOf(marks: readonly Mark[], xOf: (mark: Mark) => number): Course[] {

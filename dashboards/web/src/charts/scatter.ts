@@ -1,6 +1,6 @@
 /** Groups as points between two measures, each with a cross of its two intervals. */
 
-import { extentOf, isDoubtfulSpan, type Span } from "../answer/cells";
+import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { textWidth } from "./axis_text";
@@ -17,6 +17,7 @@ import {
   ValueScale,
 } from "./frame";
 import { labelPlaces } from "./shapes";
+import { type Domain, extentsOf } from "./steady";
 import { type Tip, Tooltip } from "./tooltip";
 
 const TOP = 20;
@@ -72,11 +73,8 @@ export class ScatterChart implements Chart {
 
   private axes(picture: Picture, size: Size): [ValueAxis, ValueAxis] {
     const bottom = size.height - BOTTOM;
-    const extents = (pick: (mark: Mark) => Span | null): [number, number][] =>
-      picture.marks.flatMap((mark) => {
-        const span = pick(mark);
-        return span ? [extentOf(span)] : [];
-      });
+    const extents = (pick: (mark: Mark) => Span | null): readonly Domain[] =>
+      extentsOf(picture.marks.flatMap((mark) => pick(mark) ?? []));
     const { roles } = picture;
     const up = this.up.fit(
       extents((mark) => mark.y),

@@ -1,4 +1,6 @@
-/** An axis that grows at once and shrinks rarely. */
+/** What an axis must show, and one that grows at once and shrinks rarely. */
+
+import { extentOf, isDoubtfulSpan, type Span } from "../answer/cells";
 
 const SHRINK_BELOW = 0.7; // of the present length
 const SHRINK_AFTER_MS = 3_000;
@@ -42,6 +44,27 @@ function union(a: Domain, b: Domain): Domain {
 
 function length(domain: Domain): number {
   return domain[1] - domain[0];
+}
+
+const ROOM = 1; // of the length of the certified values, on either side of them
+
+/**
+ * Return what an axis should hold of some values. Where most are certified they alone set its length: one wild
+ * estimate must not make all others flat. It is drawn at the axis's end then, until it is known better.
+ */
+export function extentsOf(spans: readonly Span[]): Domain[] {
+  const sure = spans.filter((span) => !isDoubtfulSpan(span)).map(extentOf);
+  if (2 * sure.length <= spans.length) return spans.map(extentOf);
+  const [low, high] = hull(sure);
+  const room = ROOM * (high - low);
+  const near = spans.filter(({ value }) => low - room <= value && value <= high + room);
+  return [...sure, ...near.filter(isDoubtfulSpan).map(({ value }): Domain => [value, value])];
+}
+
+/** Return a note where values lie beyond an axis. */
+export function beyondNotes(spans: readonly Span[], [low, high]: Domain): string[] {
+  const count = spans.filter(({ value }) => value < low || value > high).length;
+  return count > 0 ? [`${count} not certified beyond the axis`] : [];
 }
 
 /** Return the smallest domain that holds all extents; [0, 1] where there are none, and never a point. */

@@ -8,12 +8,12 @@ import {
   labelledSelect,
   type Option,
   setAttribute,
-  setClass,
   setDisabled,
   setHidden,
   setOptions,
   setText,
 } from "../dom";
+import type { PanelSize } from "../protocol";
 import { showChosen } from "../text/plain";
 import type { Desk } from "./desk";
 import { askFilter } from "./filter_dialog";
@@ -22,6 +22,7 @@ import type { PanelModel } from "./model";
 import { offerPicture, pictureOf } from "./panel_picture";
 import { pythonOf } from "./python";
 import type { Selecting } from "./selecting";
+import { SIZES } from "./settings_form";
 import { can } from "./states";
 
 const TARGETS: readonly number[] = [0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
@@ -42,6 +43,10 @@ export class Controls {
   private readonly remember: HTMLButtonElement;
   private readonly view: HTMLButtonElement;
   private readonly again: HTMLButtonElement;
+  private readonly edit: HTMLButtonElement;
+  private readonly copy: HTMLButtonElement;
+  private readonly size: HTMLSelectElement;
+  private readonly sizeField: HTMLElement;
   private readonly remove: HTMLButtonElement;
   private readonly exports: readonly HTMLAnchorElement[];
   private readonly filter: HTMLButtonElement;
@@ -51,7 +56,7 @@ export class Controls {
     private readonly panel: PanelModel,
     private readonly desk: Desk,
     private readonly selecting: Selecting,
-    private readonly card: () => HTMLElement,
+    private readonly own: { readonly card: () => HTMLElement; readonly edit: () => void },
   ) {
     const { id } = panel.settings;
     this.enough = button("Good enough", () => desk.send({ type: "act", panel: id, act: "stop" }));
@@ -63,6 +68,13 @@ export class Controls {
     this.remember = button("Remember and compare", () => this.rememberOrForget());
     this.view = button("View as table", () => this.changeView());
     this.again = button("Run again", () => desk.send({ type: "act", panel: id, act: "restart" }));
+    this.edit = button("Edit panel", () => own.edit());
+    this.copy = button("Duplicate panel", () => this.duplicate());
+    const [size, sizeSelect] = labelledSelect("size", (value) =>
+      desk.send({ type: "edit", panel: id, size: value as PanelSize }),
+    );
+    this.size = sizeSelect;
+    this.sizeField = size;
     this.remove = button("Remove panel", () => desk.send({ type: "remove", panel: id }));
     this.exports = ["csv", "parquet"].map((kind) => this.exportLink(kind));
     const python = button("Copy as Python", () => void this.copyPython());
@@ -71,16 +83,16 @@ export class Controls {
       button(`Export as ${kind.toUpperCase()}`, () => void this.exportPicture(kind)),
     );
     const outputs = [python, ...this.exports, ...this.pictures];
-    const items = [this.filter, this.remember, this.view, ...outputs, this.again, this.remove];
+    const edits = [this.edit, this.copy, size, this.remove];
+    const items = [this.filter, this.remember, this.view, ...outputs, priority, this.again, ...edits];
     const menu = new Menu("More", `More for ${panel.settings.title}`, items);
-    this.root.append(this.enough, this.pause, target, priority, menu.root);
+    this.root.append(this.enough, this.pause, target, menu.root);
   }
 
   draw(): void {
     const { update, settings } = this.panel;
     const state = update?.state ?? "waiting";
     setDisabled(this.enough, !can("stop", state));
-    setClass(this.enough, "primary", state === "target_met");
     setText(this.pause, can("resume", state) ? "Resume" : "Pause");
     setDisabled(this.pause, !can("pause", state) && !can("resume", state));
     setOptions(
@@ -98,7 +110,13 @@ export class Controls {
     setText(this.view, this.panel.asTable ? "View as chart" : "View as table");
     setHidden(this.view, settings.chart === "table");
     setDisabled(this.again, !can("restart", state));
-    setHidden(this.remove, !this.desk.page?.editable);
+    for (const each of [this.edit, this.copy, this.sizeField, this.remove])
+      setHidden(each, !this.desk.page?.editable);
+    setOptions(
+      this.size,
+      SIZES.map((each) => ({ value: each, text: each })),
+      settings.size,
+    );
     for (const link of this.exports) setHidden(link, this.panel.answer === null);
     setHidden(this.filter, this.selecting.column === null);
     for (const each of this.pictures) setHidden(each, this.panel.answer === null);
@@ -118,6 +136,11 @@ export class Controls {
     this.desk.send({ type: "set", panel: this.panel.settings.id, priority: Number(value) });
   }
 
+  private duplicate(): void {
+    const { id: _, ...panel } = this.panel.settings;
+    this.desk.send({ type: "add", panel: { ...panel, title: `${panel.title} (copy)`.slice(0, 200) } });
+  }
+
   private rememberOrForget(): void {
     const { answer, settings } = this.panel;
     if (this.panel.remembered) this.panel.remembered = null;
@@ -135,7 +158,7 @@ export class Controls {
   }
 
   private async exportPicture(kind: "png" | "svg"): Promise<void> {
-    const picture = pictureOf(this.panel, this.card());
+    const picture = pictureOf(this.panel, this.own.card());
     if (picture === null) this.desk.say("This chart is a table; export it as CSV.");
     else await offerPicture(picture, `${this.desk.page?.name ?? "page"}-${this.panel.settings.id}`, kind);
   }

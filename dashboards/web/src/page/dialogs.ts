@@ -49,6 +49,18 @@ export function askName(name: string, take: (name: string) => void): void {
   input.focus();
 }
 
+export function askTitle(take: (title: string) => void): void {
+  const input = element("input", { type: "text", maxlength: 200, autocomplete: "off" });
+  const label = element("label", { class: "field" }, element("span", {}, "title"), input);
+  const done = (): void => {
+    if (!input.value.trim()) return;
+    take(input.value.trim());
+    dialog.close();
+  };
+  const dialog = openDialog("New page", [label], "Make it", done);
+  input.focus();
+}
+
 export function openDialog(
   title: string,
   parts: readonly HTMLElement[],

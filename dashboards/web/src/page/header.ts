@@ -6,8 +6,7 @@ import type { Page } from "../protocol";
 import { visible } from "../text/plain";
 import type { Status } from "./connection";
 import { Menu } from "./menu";
-import { keep, recall } from "./storage";
-import { chosenTheme, type Theme, THEMES, wearTheme } from "./theme";
+import { chosenTheme, keep, recall, type Theme, THEMES, wearTheme } from "./storage";
 
 export interface HeaderActs {
   order(order: Order): void;
@@ -18,6 +17,8 @@ export interface HeaderActs {
   share(): void;
   exportPage(): void;
   name(): void;
+  addText(): void;
+  newPage(): void;
 }
 
 const JOBS_TITLE = "All jobs";
@@ -43,9 +44,11 @@ export class Header {
     this.about.append(element("a", { class: "brand", href: "/" }, "ReLAQS"), this.title, this.data);
     this.freezing = button("Freeze view", () => this.freeze(!this.isFrozen), { "aria-pressed": "false" });
     const add = button("Add a panel", acts.add);
+    const note = button("Add a text", acts.addText);
+    const fresh = button("New page", acts.newPage);
     const save = button("Save page", acts.save);
     const discard = button("Discard changes", acts.discard);
-    this.edits = [add, save, discard];
+    this.edits = [add, note, save, discard, fresh];
     const page = new Menu("Page", "Acts on the page", [
       ...this.edits,
       button("Copy link", acts.share),

@@ -47,7 +47,7 @@ class JobCard {
   private readonly none = element(
     "p",
     { class: "placeholder" },
-    "No quality to follow: it has one result, at its end.",
+    "No intermediate results: this query returns one exact result.",
   );
   private readonly chart = new CurvesChart();
   private size = { width: 0, height: 0 };

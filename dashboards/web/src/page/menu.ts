@@ -12,7 +12,9 @@ export class Menu {
     this.root = element("details", { class: "menu" }, this.summary, list);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("focusout", (event) => this.left(event));
-    list.addEventListener("click", () => this.close());
+    list.addEventListener("click", (event) => {
+      if (!(event.target as Element).closest("label")) this.close(); // a choice is made in steps
+    });
     document.addEventListener("pointerdown", (event) => {
       if (!this.root.contains(event.target as Node)) this.root.open = false;
     });

@@ -6,7 +6,6 @@ import { rolesOf } from "../answer/roles";
 import type { HistoryPoint } from "../charts/chart";
 import type { Answer, LogLine, Page, PanelSettings, PanelUpdate, Update } from "../protocol";
 import { CoresHistory } from "./cores_history";
-import { keepHistory } from "./history";
 import { spokenState } from "./states";
 
 const LOG_LINES = 50;
@@ -163,4 +162,13 @@ export function isOutdated(panel: PanelModel): boolean {
   return (
     update !== null && panel.answer !== null && (panel.answerRun !== update.run || update.state === "failed")
   );
+}
+
+const MOST_POINTS = 240;
+
+/** Return the history with a point more. When full, every second point goes: the whole way stays in sight. */
+export function keepHistory(history: readonly HistoryPoint[], point: HistoryPoint): HistoryPoint[] {
+  const earlier = history.filter((each) => each.elapsedSeconds < point.elapsedSeconds);
+  const kept = earlier.length < MOST_POINTS ? earlier : earlier.filter((_, at) => at % 2 === 0);
+  return [...kept, point];
 }

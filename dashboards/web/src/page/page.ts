@@ -1,15 +1,14 @@
 /** An open page: one connection, the model it fills, and the parts that draw it. */
 
 import type { Order } from "../answer/order";
-import { element, setHidden } from "../dom";
-import type { ClientMessage, Page, Update } from "../protocol";
+import { download, element, setHidden } from "../dom";
+import { type ClientMessage, type NewPanel, type Page, TEXT, type Update } from "../protocol";
 import { visible } from "../text/plain";
 import { Announcer } from "./announcer";
 import { ClusterCard } from "./cluster";
 import { Connection, type Listener, type Status } from "./connection";
 import type { Desk } from "./desk";
-import { askName, askPanel } from "./dialogs";
-import { download } from "./download";
+import { askName, askPanel, askTitle } from "./dialogs";
 import { FilterBar } from "./filters";
 import { chosenOrder, Header } from "./header";
 import { JobsView } from "./jobs";
@@ -20,6 +19,16 @@ import { PanelCard } from "./panel";
 import { hashOf, type Shared, sharedIn } from "./share";
 import { keep, recall } from "./storage";
 
+const NEW_TEXT: NewPanel = {
+  ...{
+    title: "Note",
+    sql: "A text for whoever reads this page: More, Edit panel.",
+    chart: TEXT,
+    size: "small",
+  },
+  ...{ target: null, priority: 1, x: null, y: null, series: null },
+};
+
 export class PageView implements Desk, Listener {
   order: Order = chosenOrder();
   /** What the address asked for and was not done yet. */
@@ -29,7 +38,7 @@ export class PageView implements Desk, Listener {
   private readonly header: Header;
   private readonly grid = element("main", { class: "grid", tabindex: -1 });
   private readonly filters = new FilterBar(this);
-  private readonly cluster = new ClusterCard(() => this.redrawCluster());
+  private readonly cluster: ClusterCard;
   private readonly jobs: JobsView | null;
   private readonly cards = new Map<string, PanelCard>();
   private readonly connection: Connection;
@@ -40,6 +49,8 @@ export class PageView implements Desk, Listener {
   private isFrozen = false;
   private isCutOff = false;
   private drawnSeq: number | null = null;
+  /** A page that the reader asked for, and the pages that there were before. */
+  private awaited: { readonly title: string; readonly known: ReadonlySet<string> } | null = null;
 
   constructor(root: HTMLElement, name: string, view: "page" | "jobs") {
     this.header = new Header(
@@ -51,10 +62,13 @@ export class PageView implements Desk, Listener {
         discard: () => this.discard(),
         share: () => void this.share(),
         exportPage: () => this.exportPage(),
+        addText: () => this.send({ type: "add", panel: NEW_TEXT }),
+        newPage: () => askTitle((title) => this.makePage(title)),
         name: () => askName(recall("name") ?? "", (mine) => this.takeName(mine)),
       },
       view,
     );
+    this.cluster = new ClusterCard(() => this.redrawCluster(), view === "jobs");
     this.jobs = view === "jobs" ? new JobsView(() => this.redrawCluster()) : null;
     this.grid.append(...(this.jobs ? [this.cluster.root, this.jobs.root] : [this.cluster.root]));
     setHidden(this.cluster.root, true);
@@ -135,6 +149,7 @@ export class PageView implements Desk, Listener {
     this.isPageDirty = false;
     if (!this.page) return;
     this.header.draw(this.page, this.model.viewers);
+    this.goToNewPage();
     for (const [id, card] of this.cards) {
       if (this.model.panels.has(id)) continue;
       card.close();
@@ -238,6 +253,20 @@ export class PageView implements Desk, Listener {
   private exportPage(): void {
     const card = (id: string): HTMLElement | null => this.cards.get(id)?.root ?? null;
     download(pageFile(this.model, card, new Date()), `${this.page?.name ?? "page"}.html`);
+  }
+
+  /** Make a page, and go there as soon as the server has it. */
+  private makePage(title: string): void {
+    this.awaited = { title, known: new Set(this.page?.pages.map((page) => page.name)) };
+    this.send({ type: "new", title });
+  }
+
+  private goToNewPage(): void {
+    const { awaited } = this;
+    const made = this.page?.pages.find(
+      (page) => page.title === awaited?.title && !awaited.known.has(page.name),
+    );
+    if (made) location.assign(`/page/${encodeURIComponent(made.name)}`);
   }
 
   private takeName(name: string): void {

@@ -7,7 +7,7 @@ import { showValue, visible } from "../text/plain";
 import type { PageModel, PanelModel } from "./model";
 import { pictureOf } from "./panel_picture";
 import { textOf } from "./filters";
-import { factTexts, filterTexts, remarkTexts, stateText } from "./states";
+import { factTexts, filterText, remarkTexts, stateText } from "./states";
 
 const STYLE = `
 body { margin: 24px; font: 14px system-ui, sans-serif; max-width: 1100px }
@@ -47,7 +47,7 @@ function section(panel: PanelModel, card: HTMLElement | null): HTMLElement {
   const stands = update
     ? [stateText(update), ...factTexts(update).map((text) => text.replaceAll("**", ""))]
     : [];
-  const remarks = update ? [...filterTexts(update), ...remarkTexts(update)].map(visible) : [];
+  const remarks = update ? [filterText(update), ...remarkTexts(update)].filter(Boolean).map(visible) : [];
   const confidence = update ? `${Number((100 * update.confidence).toPrecision(4))} %` : "";
   return element(
     "section",

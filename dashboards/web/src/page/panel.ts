@@ -1,7 +1,7 @@
 /** One panel: its state, its chart, its facts, its acts. Made once, then changed in place. */
 
-import { element, setAttribute, setHidden, setRichText, setText } from "../dom";
-import type { PanelUpdate } from "../protocol";
+import { element, setAttribute, setClass, setHidden, setRichText, setText } from "../dom";
+import { type PanelUpdate, TEXT } from "../protocol";
 import { showClock, visible } from "../text/plain";
 import { Controls } from "./controls";
 import type { Desk } from "./desk";
@@ -11,7 +11,9 @@ import { Progress } from "./progress";
 import { Query } from "./query";
 import { Selecting } from "./selecting";
 import { Stage } from "./stage";
-import { factTexts, filterTexts, remarkTexts, stateText, toneOf } from "./states";
+import { factTexts, filterText, remarkTexts, stateText, toneOf } from "./states";
+
+const LINE = "\u2028"; // stands for a line's end while control characters are spelled out
 
 export class PanelCard {
   readonly root: HTMLElement;
@@ -19,9 +21,12 @@ export class PanelCard {
   private readonly pill = element("span", { class: "pill" });
   private readonly progress = new Progress();
   private readonly stage: Stage;
-  private readonly remarks = element("p", { class: "warnings" });
-  private readonly facts = element("p", { class: "facts" });
+  private readonly filter = element("span", { class: "badge", hidden: true });
+  private readonly facts = element("span", { class: "facts" });
+  private readonly remarks = element("span", { class: "warnings" });
+  private readonly status = element("p", { class: "standing" }, this.facts, this.remarks);
   private readonly failure: FailureBox;
+  private readonly text: HTMLElement;
   private readonly controls: Controls;
   private readonly query: Query;
 
@@ -34,19 +39,17 @@ export class PanelCard {
     const selecting = new Selecting(panel, desk);
     this.stage = new Stage(() => desk.redraw(id), selecting);
     this.query = new Query(panel, desk);
-    this.controls = new Controls(panel, desk, selecting, () => this.root);
+    this.controls = new Controls(panel, desk, selecting, {
+      card: () => this.root,
+      edit: () => this.query.open(),
+    });
     this.failure = new FailureBox(desk, panel, this.query);
-    const parts = [
-      this.progress.root,
-      this.failure.root,
-      this.stage.root,
-      this.stage.notes,
-      this.remarks,
-      this.facts,
-    ];
+    const parts = [this.progress.root, this.failure.root, this.stage.root, this.stage.notes, this.status];
+    this.text = element("p", { class: "text", hidden: true });
     this.root = element("article", { class: "panel", "aria-labelledby": `panel-${id}` });
     this.root.append(
-      element("header", {}, this.title, this.pill),
+      element("header", {}, this.title, this.filter, this.pill),
+      this.text,
       ...parts,
       this.controls.root,
       this.query.root,
@@ -68,6 +71,18 @@ export class PanelCard {
     this.drawFacts(update);
     this.controls.draw();
     this.query.draw();
+    this.drawText();
+  }
+
+  /** A panel of text has no answer, and nothing that speaks of one. */
+  private drawText(): void {
+    const isText = this.panel.settings.chart === TEXT;
+    setClass(this.root, "is-text", isText);
+    setHidden(this.text, !isText);
+    setText(
+      this.text,
+      isText ? visible(this.panel.settings.sql.replaceAll("\n", LINE)).replaceAll(LINE, "\n") : "",
+    );
   }
 
   close(): void {
@@ -76,9 +91,12 @@ export class PanelCard {
   }
 
   private drawFacts(update: PanelUpdate | null): void {
-    const remarks = update ? [...filterTexts(update), ...remarkTexts(update)] : [];
-    setText(this.remarks, remarks.map(visible).join(" · "));
-    setHidden(this.remarks, remarks.length === 0);
+    const remarks = (update ? remarkTexts(update) : []).map(visible).join(" · ");
+    setText(this.remarks, remarks);
+    setAttribute(this.status, "title", remarks || null);
+    const filter = update ? visible(filterText(update)) : "";
+    setText(this.filter, filter);
+    setHidden(this.filter, filter === "");
     const change = update?.changed_by ?? null;
     const who = change ? [`${visible(change.who)}: ${visible(change.what)}, ${showClock(change.at)}`] : [];
     setRichText(this.facts, [...(update ? factTexts(update) : []), ...who].join("\u2003"));

@@ -1,7 +1,7 @@
 /** A panel's drawing as a picture of its own: what the page's style gives it is written into it. */
 
 import { visible } from "../text/plain";
-import { download } from "./download";
+import { download } from "../dom";
 import type { PanelModel } from "./model";
 import { intervalName } from "./picture";
 import { stateText } from "./states";

@@ -1,8 +1,9 @@
 /** What a panel's chart is to show of its answer. */
 
-import { marksOf } from "../answer/marks";
+import { position } from "../answer/cells";
+import { type Mark, marksOf } from "../answer/marks";
 import { byLabel, byValue, isRankedBy, type Order, Places, uncertainOrder } from "../answer/order";
-import { rolesOf } from "../answer/roles";
+import { type Roles, rolesOf } from "../answer/roles";
 import type { Picture } from "../charts/chart";
 import type { Answer, PanelUpdate } from "../protocol";
 import type { PanelModel } from "./model";
@@ -14,6 +15,19 @@ export function intervalName(
   const percent = Number((100 * update.confidence).toPrecision(4));
   const anytime = update.interval === "anytime" ? "anytime " : "";
   return `${percent}\u00a0% ${anytime}${update.confidence_for === "table" ? "table " : ""}interval`;
+}
+
+/** Return the keys of the marks whose period the table fills in part. */
+function partialMarks(
+  marks: readonly Mark[],
+  roles: Roles,
+  answer: Answer,
+  update: PanelUpdate,
+): ReadonlySet<string> {
+  const column = roles.x === null ? undefined : answer.columns[roles.x];
+  const begins = (column && update.partial?.[column.name]) ?? [];
+  const places = new Set(begins.map((begin) => position(begin, "timestamp")));
+  return new Set(marks.filter((mark) => mark.x && places.has(mark.x.value)).map((mark) => mark.key));
 }
 
 /** Arranges one panel's answers, update after update. */
@@ -38,6 +52,8 @@ export class Arranger {
       marks: arranged,
       uncertain: hasOrder ? uncertainOrder(arranged) : new Set(),
       isExact,
+      partial: partialMarks(marks, roles, answer, update),
+      isLog: panel.settings.scale === "log",
       intervalName: intervalName(update),
       remembered: panel.remembered,
       history: panel.history,

@@ -30,6 +30,13 @@ export class Query {
     else if (this.field && this.offered !== this.panel.answer) this.offer();
   }
 
+  /** Open what may be edited, and put the keyboard there. */
+  open(): void {
+    this.root.open = true;
+    this.build();
+    this.form.focus();
+  }
+
   /** Open the query with other text in it, for the reader to run. */
   propose(sql: string): void {
     this.root.open = true;

@@ -4,7 +4,8 @@ import { element, labelledSelect, type Option, setOptions } from "../dom";
 import type { ChartChoice, PanelEdit, PanelSettings, PanelSize } from "../protocol";
 import { visible } from "../text/plain";
 
-const SIZES: readonly PanelSize[] = ["small", "wide", "full"];
+export const SIZES: readonly PanelSize[] = ["small", "wide", "full"];
+const SCALES = ["linear", "log"] as const;
 const AUTOMATIC: Option = { value: "", text: "automatic" };
 
 type Looks = Omit<PanelEdit, "sql">;
@@ -23,20 +24,23 @@ export class SettingsForm {
     spellcheck: "false",
     placeholder: '[1, 2] or {"name": 1}',
   });
-  private readonly selects: Readonly<Record<"chart" | "size" | "x" | "y" | "series", HTMLSelectElement>>;
+  private readonly selects: Readonly<
+    Record<"chart" | "size" | "scale" | "x" | "y" | "series", HTMLSelectElement>
+  >;
 
   constructor() {
-    const fields = (["chart", "size", "x", "y", "series"] as const).map((name) =>
+    const fields = (["chart", "size", "x", "y", "series", "scale"] as const).map((name) =>
       labelledSelect(name, () => undefined),
     );
-    const [chart, size, x, y, series] = fields.map(([, select]) => select) as [
+    const [chart, size, x, y, series, scale] = fields.map(([, select]) => select) as [
+      HTMLSelectElement,
       HTMLSelectElement,
       HTMLSelectElement,
       HTMLSelectElement,
       HTMLSelectElement,
       HTMLSelectElement,
     ];
-    this.selects = { chart, size, x, y, series };
+    this.selects = { chart, size, scale, x, y, series };
     const title = element("label", { class: "field title" }, element("span", {}, "title"), this.title);
     const params = element("label", { class: "field title" }, element("span", {}, "parameters"), this.params);
     this.root.append(title, params, ...fields.map(([label]) => label));
@@ -55,6 +59,11 @@ export class SettingsForm {
       this.selects.size,
       SIZES.map((size) => ({ value: size, text: size })),
       settings.size,
+    );
+    setOptions(
+      this.selects.scale,
+      SCALES.map((scale) => ({ value: scale, text: scale })),
+      settings.scale ?? "linear",
     );
     this.offer(columns, settings);
   }
@@ -79,6 +88,7 @@ export class SettingsForm {
       title: this.title.value.trim(),
       chart: this.selects.chart.value,
       size: this.selects.size.value as PanelSize,
+      scale: this.selects.scale.value as (typeof SCALES)[number],
       x: this.selects.x.value || null,
       y: this.selects.y.value || null,
       series: this.selects.series.value || null,
@@ -103,9 +113,11 @@ export function paramsOf(text: string): PanelSettings["params"] {
 
 /** Return what differs, as an edit message wants it. */
 export function changedSettings(before: PanelSettings, after: PanelEdit): Partial<PanelEdit> {
-  const names = ["sql", "title", "chart", "size", "x", "y", "series", "params"] as const;
+  const names = ["sql", "title", "chart", "size", "scale", "x", "y", "series", "params"] as const;
+  const whole = { scale: "linear", ...before };
+  const wanted = { scale: "linear", ...after };
   const text = (value: unknown): string => JSON.stringify(value ?? null);
   return Object.fromEntries(
-    names.filter((name) => text(before[name]) !== text(after[name])).map((name) => [name, after[name]]),
+    names.filter((name) => text(whole[name]) !== text(wanted[name])).map((name) => [name, wanted[name]]),
   );
 }

@@ -33,7 +33,7 @@ export function stateText(update: PanelUpdate): string {
     case "refining":
       return update.mode === "exact" ? "running · exact only" : `refining · ${error ?? "± not known yet"}`;
     case "target_met":
-      return `target met${error ? ` · ${error}` : ""}`;
+      return `target reached${error ? ` · ${error}` : ""}`;
     case "paused":
       return error ? `paused at ${error}` : "paused";
     case "stopped":
@@ -91,17 +91,20 @@ export function factTexts(update: PanelUpdate): string[] {
 /** Return what the server remarks about the run: why it stands as it does, and warnings. */
 export function remarkTexts(update: PanelUpdate): string[] {
   const isSaidAbove = update.state === "waiting" || update.state === "empty" || update.state === "failed";
-  const remarks = [isSaidAbove ? null : update.reason, ...update.warnings].filter((text): text is string =>
+  const isExact = update.state === "exact" || update.state === "empty"; // why there was no estimate is moot
+  const warnings = update.warnings.filter((text) => !(isExact && text.startsWith("run as a whole: ")));
+  const remarks = [isSaidAbove ? null : update.reason, ...warnings].filter((text): text is string =>
     Boolean(text),
   );
   const more = remarks.length - MOST_REMARKS;
   return more > 0 ? [...remarks.slice(0, MOST_REMARKS), `and ${more} more`] : remarks;
 }
 
-/** Return whether the page's filters reach the panel. */
-export function filterTexts(update: PanelUpdate): string[] {
-  if (update.unfiltered) return [`not filtered: ${update.unfiltered}`];
-  return update.filters?.length ? ["filtered"] : [];
+/** Return whether the page's filters reach the panel, "" where there are none. */
+export function filterText(update: PanelUpdate): string {
+  const isFiltered = Boolean(update.filters?.length);
+  if (update.unfiltered) return `${isFiltered ? "partly" : "not"} filtered: ${update.unfiltered}`;
+  return isFiltered ? "filtered" : "";
 }
 
 export function can(act: Act, state: PanelState): boolean {
