@@ -57,7 +57,8 @@ class Session:
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
 
-    What hears of each query, such as a `relaqs.metrics.QueryLog`, is appended to its `witnesses`.
+    What hears of each query, such as a `relaqs.metrics.QueryLog`, is appended to its `witnesses`. Its
+    `exact_below_seconds` is that of `connect`, and may be changed for the queries to come.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -81,7 +82,7 @@ class Session:
         civil_time: CivilTime | None = None,
     ) -> None:
         self._civil_time = civil_time
-        self._exact_below_seconds = exact_below_seconds
+        self.exact_below_seconds = exact_below_seconds
         self._catalog = catalog
         self._executor = executor
         self._views = views
@@ -393,7 +394,7 @@ class Session:
                     f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                     'Give fallback="exact" to run it as a whole'
                 )
-            plan = self._planner.chosen(plan, options, self._exact_below_seconds)
+            plan = self._planner.chosen(plan, options, self.exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at, asked_sql=sql)
 
     def plan(
@@ -476,6 +477,7 @@ class Session:
                 resume=resume,
                 witnesses=self.witnesses,
                 asked_sql=asked_sql,
+                may_end_soon=self.exact_below_seconds != 0,
             )
             query.start()
             return query
@@ -651,7 +653,7 @@ class Session:
 
         plan = self.plan(sql, params=params, timezone=timezone)
         with naming("explaining the plan", sql):
-            return explain(self._planner.at_once(plan, self._exact_below_seconds))
+            return explain(self._planner.at_once(plan, self.exact_below_seconds))
 
     def advise(self, sql: str, *, params: Parameters | None = None) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -700,7 +702,7 @@ class Session:
         plan = self._planner.plan(
             written, intervals=True, timeout=None, begun_at=begun_at, civil_time=civil_time
         )
-        plan = self._planner.chosen(plan, options, self._exact_below_seconds)
+        plan = self._planner.chosen(plan, options, self.exact_below_seconds)
         answer = self.start(plan, options, submitted_at=begun_at).result().estimate
         return [text for text in answer.column(0).to_pylist() if text is not None]
 

@@ -155,6 +155,17 @@ class TooManyGroupsError(UnsupportedError):
         return type(self), (self.count, self.of)
 
 
+class WholeIsSoonerError(UnsupportedError):
+    """More estimates of a query are not worth their cost: the whole is answered sooner. reason: why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f'{reason}; give fallback="exact" to run it as a whole')
+
+    def __reduce__(self) -> tuple[type[WholeIsSoonerError], tuple[object, ...]]:
+        return type(self), (self.reason,)
+
+
 class LayoutError(RelaqsError):
     """A layout cannot be written, or its manifest cannot be used."""
 

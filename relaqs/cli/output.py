@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from decimal import Decimal
-from itertools import chain, count, islice
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -24,13 +24,14 @@ import pyarrow as pa
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.arguments import ArgumentError
+from relaqs.cli.reading import QUIET_SECONDS, Doing, shown_until_first
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.rounding import show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 STANDARD_OUTPUT = "-"
 _SUFFIXES = {".parquet": "parquet", ".md": "markdown", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -102,8 +103,10 @@ _UNWRITTEN = ("widths", "course", "doubts")  # of a snapshot: what its methods a
 @contextmanager
 def output_to(
     destination: str | None, format_name: str, *, every: bool
-) -> Iterator[Callable[[Iterable[Snapshot], int | None], None]]:
-    """Yield what writes the snapshots of one statement after another, given its number where it has one.
+) -> Iterator[Callable[[Iterable[Snapshot], int | None, Doing], None]]:
+    """Yield what writes the snapshots of one statement after another.
+
+    It is given the number of the statement, where it has one, and what the query does.
 
     Args:
         destination: a file, which is there once the block has ended well. None and "-" are standard output.
@@ -112,11 +115,11 @@ def output_to(
     """
     if format_name == "parquet":
         with bytes_into(destination) as raw:
-            yield lambda snapshots, number: write_parquet(snapshots, raw)
+            yield lambda snapshots, number, doing: write_parquet(shown_until_first(snapshots, doing), raw)
     else:
         with text_into(destination) as file:
-            yield lambda snapshots, number: write(
-                snapshots, format_name, file=file, every=every, number=number
+            yield lambda snapshots, number, doing: write(
+                snapshots, format_name, file=file, every=every, number=number, doing=doing
             )
 
 
@@ -127,6 +130,7 @@ def write(
     file: TextIO | None = None,
     every: bool = False,
     number: int | None = None,
+    doing: Doing | None = None,
 ) -> None:
     """Write snapshots to a file of text as they come.
 
@@ -136,11 +140,14 @@ def write(
         file: by default standard output.
         every: whether a table or CSV has all of them, and not the last alone.
         number: of the statement, from 1, where there may be several.
+        doing: what the query does, for a table on a terminal.
     """
     file = file or sys.stdout
     is_live = file.isatty() and format_name == "table" and not every
     if number is not None and number > 1 and (format_name in ("csv", "markdown") or is_live):
         file.write("\n")  # a table that is not live has an empty line at its end
+    if doing is not None and not is_live:
+        snapshots = shown_until_first(snapshots, doing)
     if format_name == "jsonl":
         _write_lines((json_line(snapshot, number) for snapshot in snapshots), file)
     elif format_name == "csv":
@@ -148,7 +155,7 @@ def write(
     elif is_live:
         from rich.console import Console
 
-        show_live(snapshots, Console(file=file))
+        show_live(snapshots, Console(file=file), doing)
     else:
         shown = _as_markdown if format_name == "markdown" else as_text
         chosen = snapshots if every else _last(snapshots)
@@ -178,20 +185,40 @@ def write_parquet(snapshots: Iterable[Snapshot], file: BinaryIO) -> None:
             ) from error
 
 
-def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
-    """Redraw each snapshot in place, leave the last on screen, also after ctrl-C, and return it."""
+def show_live(snapshots: Iterable[Snapshot], console: Console, doing: Doing | None = None) -> Snapshot | None:
+    """Redraw each snapshot in place, leave the last on screen, also after ctrl-C, and return it.
+
+    doing: what the query does, for a line that is redrawn four times a second.
+    """
     from rich.live import Live
 
-    last, coming = None, iter(snapshots)
-    first = list(islice(coming, 1))  # until then the screen is not this display's
+    screen = _Screen(doing)
     try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            for last in chain(first, coming):
-                live.update(SnapshotOnScreen(last), refresh=True)
+        with Live(screen, console=console, auto_refresh=doing is not None, transient=True) as live:
+            for screen.newest in snapshots:
+                live.refresh()
     finally:
-        if last is not None:
-            console.print(last)
-    return last
+        if screen.newest is not None:
+            console.print(screen.newest)
+    return screen.newest
+
+
+class _Screen:
+    """The newest snapshot, above a line on what the query does. An answer that is there soon has no line."""
+
+    def __init__(self, doing: Doing | None) -> None:
+        self.newest: Snapshot | None = None
+        self._doing = doing
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        is_late = self._doing is not None and self._doing.seconds > QUIET_SECONDS
+        if self.newest is not None:
+            rows = max(1, options.max_height - is_late)
+            yield from console.render(SnapshotOnScreen(self.newest), options.update_height(rows))
+        if is_late:
+            yield Text(str(self._doing), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def as_text(snapshot: Snapshot, file: TextIO) -> str:

@@ -54,6 +54,25 @@ def seconds(text: str) -> float:
         raise click.BadParameter(f"{text!r} is no time above 0; write it as 2s, 500ms or 1.5m") from error
 
 
+def seconds_or_off(text: str) -> float:
+    """Return a time in seconds, written as 2s, 500ms or 1.5m; 0 for `off` and 0."""
+    if text.strip().lower() in ("off", "0", "0s", "0ms"):
+        return 0.0
+    try:
+        return seconds_in("time", text)
+    except ArgumentError as error:
+        raise click.BadParameter(f"{text!r} is no time; write it as 300ms or 2s, or off") from error
+
+
+exact_below_option = click.option(
+    "--exact-below",
+    type=seconds_or_off,
+    metavar="TIME",
+    help="Answer what one core reads in less time at once, without estimates; off: nothing. By default that "
+    "is 300ms for layouts of the cache, and where only the last snapshot is printed.",
+)
+
+
 def memory_size(text: str) -> int:
     """Return an amount of memory in bytes, written as 4GB."""
     try:

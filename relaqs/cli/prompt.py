@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from relaqs.arguments import ArgumentError, relative_error
+from relaqs.arguments import ArgumentError, relative_error, seconds_in
 from relaqs.cli.explain import columns_shown, tables_shown
 from relaqs.cli.output import show_live
-from relaqs.cli.reading import shown_until_first
+from relaqs.cli.reading import Doing
 from relaqs.rendering.rounding import show_percent
 from relaqs.session import Session
 
@@ -131,6 +131,11 @@ class Prompt:
             ".schema": Command("[TABLE]", "the columns of a table, or of all", self._schema),
             ".explain": Command("SELECT", "how a SELECT would be answered, and why", self._explain),
             ".target": Command("[1%|off]", "the error at which answers stop from now on", self._set_target),
+            ".exact-below": Command(
+                "[300ms|off]",
+                "answer at once what one core reads in less time; off: nothing",
+                self._set_at_once,
+            ),
             ".help": Command("", "these commands", self._help),
             ".quit": Command("", "leave", self._quit),
         }
@@ -169,7 +174,7 @@ class Prompt:
 
     def _show(self, sql: str) -> None:
         with self._session.online_sql(sql, target=self._target) as running:
-            show_live(shown_until_first(running, self._session), self._console)
+            show_live(running, self._console, Doing(running, self._session))
 
     def _run_command(self, text: str) -> None:
         name, _, rest = text.rstrip("; \n").partition(" ")
@@ -200,6 +205,19 @@ class Prompt:
             self._target = None if rest.lower() == "off" else relative_error(rest)
         told = "exact" if self._target is None else f"within ± {show_percent(self._target)}"
         click.echo(f"queries end when the answer is {told}")
+
+    def _set_at_once(self, rest: str) -> None:
+        if rest:
+            is_off = rest.lower() in ("off", "0")
+            self._session.exact_below_seconds = 0.0 if is_off else seconds_in("time", rest)
+        match self._session.exact_below_seconds:
+            case None:
+                told = "where they are there soon, after a first estimate"
+            case 0:
+                told = "never"
+            case limit:
+                told = f"where one core reads their tables in less than {limit:g} s"
+        click.echo(f"queries run as a whole {told}")
 
     def _help(self, rest: str) -> None:
         click.echo("A semicolon ends a SELECT. Ctrl-C stops the one that runs, and Ctrl-D leaves.")

@@ -6,11 +6,13 @@ read for a first answer, a line says how far that is.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.plain import PlainTable
+
+from relaqs.rendering.rounding import show_percent
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import Layout
@@ -29,22 +33,20 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress_bar(*, is_measured: bool = True) -> Iterator[Callable[[float, str], None]]:
-    """Yield a function that shows which share of the whole, in 0..1, is done, and what is being done.
-
-    is_measured: whether the share is known. If not, the bar shows only that something is done.
-    """
+def progress_bar() -> Iterator[Callable[[float, str], None]]:
+    """Yield a function that shows which share of the whole, in 0..1, is done, and what is being done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=1.0 if is_measured else None)
+        task = bar.add_task("starting", total=1.0)
         yield lambda share, doing: bar.update(task, description=doing, completed=share)
 
 
-_QUIET_SECONDS = 0.5  # what takes less time needs no bar
+_EXACT = 1e-9  # an error that the exact answer alone has
+QUIET_SECONDS = 0.5  # what takes less time needs no line
 _REDRAW_SECONDS = 0.1
 _PATIENCE_SECONDS = 0.5
 _MOST_SHOWN = 0.99  # the last percent is the answer
@@ -57,18 +59,93 @@ def opening_shown(data: str | Path) -> Iterator[None]:
 
     DuckDB does not hear it while it looks for the types of all rows of a file.
     """
-    with _shown(f"opening {data}") as end, _leaving_at_once(end):
+    with _shown(_Clock(f"opening {data}")) as end, _leaving_at_once(end):
         yield
 
 
-def shown_until_first(running: OnlineQuery, session: Session) -> Iterator[Snapshot]:
-    """Yield the snapshots of a query. Until the first is there, show how much of its text files was read."""
-    snapshots = iter(running)
-    byte_count = _text_bytes(session.tables.get(name) for name in running.plan.plain_tables)
-    with _shown("reading", byte_count):
-        first = list(islice(snapshots, 1))
+def shown_until_first(snapshots: Iterable[Snapshot], doing: Doing) -> Iterator[Snapshot]:
+    """Yield the snapshots of a query. Until the first is there, show what the query does."""
+    coming = iter(snapshots)
+    with _shown(doing):
+        first = list(islice(coming, 1))
     yield from first
-    yield from snapshots
+    yield from coming
+
+
+class _Clock:
+    """A line that says what is done, and for how long."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._begun_seconds = time.perf_counter()
+
+    def __str__(self) -> str:
+        return f"{_clock(time.perf_counter() - self._begun_seconds)} · {self._doing}"
+
+
+class Doing:
+    """What a running query does, in a line that is true at the moment when it is asked for.
+
+    Args:
+        running: the query.
+        session: its tables.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> with relaqs.connect("data", threads=1) as db, db.online_sql("SELECT sum(x) FROM numbers") as query:
+    ...     str(Doing(query, db))
+    '0.0... s · reading numbers'
+    """
+
+    def __init__(self, running: OnlineQuery, session: Session) -> None:
+        self._running = running
+        self._begun_seconds = time.perf_counter()
+        self._byte_count = _text_bytes(session.tables.get(name) for name in running.plan.plain_tables)
+        self._begun_bytes = _bytes_read()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been running."""
+        return time.perf_counter() - self._begun_seconds
+
+    def __str__(self) -> str:
+        return " · ".join(filter(None, (_clock(self.seconds), self._what(), self._left())))
+
+    def _what(self) -> str:
+        plan = self._running.plan
+        names = [stream.table for stream in plan.streams] or list(plan.plain_tables)
+        what = f"reading {', '.join(names)}" if names and self._running.latest is None else ""
+        if not plan.is_estimated and self._running.latest is not None:
+            what = "running the whole query"
+        return " ".join(filter(None, (what, self._share_of_texts())))
+
+    def _share_of_texts(self) -> str:
+        now = _bytes_read()
+        if not self._byte_count or now is None or self._begun_bytes is None:
+            return ""
+        return f"{min(_MOST_SHOWN, (now - self._begun_bytes) / self._byte_count):.0%}"
+
+    def _left(self) -> str:
+        """Return when the answer is as good as it is to be, as far as that is known."""
+        newest, target = self._running.latest, self._running.target
+        if newest is None or newest.is_exact:
+            return ""
+        left = newest.expected(target or _EXACT).seconds - (self.seconds - newest.elapsed_seconds)
+        goal = f"± {show_percent(target)}" if target else "exact"
+        return f"{goal} in about {_rounded(left)}" if 0.0 < left < math.inf else ""
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.{1 if seconds < 60 else 0}f} s"
+
+
+def _rounded(seconds: float) -> str:
+    """Return a time to one digit or two, since it is a guess.
+
+    >>> [_rounded(seconds) for seconds in (0.3, 4.4, 38.0, 200.0)]
+    ['1 s', '4 s', '38 s', '3 min']
+    """
+    return f"{max(1, round(seconds))} s" if seconds < 100 else f"{round(seconds / 60)} min"
 
 
 def _text_bytes(tables: Iterable[Layout | None]) -> int:
@@ -79,13 +156,10 @@ def _text_bytes(tables: Iterable[Layout | None]) -> int:
 
 
 @contextmanager
-def _shown(doing: str, byte_count: int = 0) -> Iterator[Callable[[], None]]:
-    """Show a bar inside the block, on a terminal, once it takes a while. Yield what ends it before.
-
-    byte_count: how many bytes will be read, 0 where nothing is known of them.
-    """
+def _shown(doing: object) -> Iterator[Callable[[], None]]:
+    """Show a line inside the block, on a terminal, once it takes a while. Yield what ends it before."""
     ended = threading.Event()
-    drawing = threading.Thread(target=_draw, args=(doing, byte_count, ended), daemon=True)
+    drawing = threading.Thread(target=_draw, args=(doing, ended), daemon=True)
 
     def end() -> None:
         ended.set()
@@ -101,15 +175,16 @@ def _shown(doing: str, byte_count: int = 0) -> Iterator[Callable[[], None]]:
         end()
 
 
-def _draw(doing: str, byte_count: int, ended: threading.Event) -> None:
-    begun = _bytes_read()
-    if ended.wait(_QUIET_SECONDS):
+def _draw(doing: object, ended: threading.Event) -> None:
+    if ended.wait(QUIET_SECONDS):
         return
+    from rich.console import Console
+    from rich.live import Live  # what is there soon needs no line
+    from rich.text import Text
 
-    with progress_bar(is_measured=byte_count > 0 and begun is not None) as show:
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
         while not ended.wait(_REDRAW_SECONDS):
-            share = ((_bytes_read() or 0) - (begun or 0)) / max(1, byte_count)
-            show(min(_MOST_SHOWN, share), doing)
+            live.update(Text(str(doing), style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 def _bytes_read() -> int | None:

@@ -22,6 +22,7 @@ from relaqs.cli.parameters import (
     SqlCommand,
     cluster_option,
     data_option,
+    exact_below_option,
     param_option,
     seconds,
     share,
@@ -150,13 +151,7 @@ def _named(path: str) -> str:
     metavar="FILE",
     help="Write to this file, once the last answer is there; - is standard output.",
 )
-@click.option(
-    "--exact-below",
-    type=seconds,
-    metavar="TIME",
-    help="Answer what one core reads in less time at once, without estimates. By default that is 300ms for "
-    "layouts of the cache, and where only the last snapshot is printed.",
-)
+@exact_below_option
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
     query: str | None,
@@ -193,7 +188,7 @@ def sql(
     input are answered one after another. The first that fails ends the run.
     """
     from relaqs.cli.output import STANDARD_OUTPUT, format_by_name, output_to
-    from relaqs.cli.reading import opening_shown, shown_until_first
+    from relaqs.cli.reading import Doing, opening_shown
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
 
@@ -229,7 +224,7 @@ def sql(
     if output == "parquet":
         _check_parquet(every, is_file, 1 if statements is None else len(statements))
     shows_the_last_only = not (every or output == "jsonl" or (sys.stdout.isatty() and not is_file))
-    at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
+    at_once = SOON_SECONDS if exact_below is None and shows_the_last_only else exact_below
     with opening_shown(data):
         session = connect(
             data, cluster=cluster, security=security, exact_below_seconds=at_once, timezone=timezone
@@ -238,12 +233,12 @@ def sql(
         if statements is None:
             assert query is not None
             with session.submit(query, options, params=params) as running:
-                write(shown_until_first(running, session), None)
+                write(running, None, Doing(running, session))
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
             with which, session.submit(statement.sql, options, params=params) as running:
-                write(shown_until_first(running, session), number)
+                write(running, number, Doing(running, session))
 
 
 def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
@@ -263,7 +258,14 @@ def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
 @cluster_option
 @tls_options
 @timezone_option
-def shell(data: Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
+@exact_below_option
+def shell(
+    data: Path,
+    cluster: str | None,
+    security: dict[str, str] | None,
+    timezone: str | None,
+    exact_below: float | None,
+) -> None:
     """Answer SELECTs at a prompt. Each sharpens on screen until it is exact.
 
     A semicolon ends a SELECT, which may have several lines. Ctrl-C stops a SELECT that runs, with its last
@@ -279,7 +281,7 @@ def shell(data: Path, cluster: str | None, security: dict[str, str] | None, time
 
     with opening_shown(data):
         session = connect(
-            data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS, timezone=timezone
+            data, cluster=cluster, security=security, exact_below_seconds=exact_below, timezone=timezone
         )
     with session:
         click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")

@@ -239,7 +239,7 @@ class MergeableQueryJob(FoldedQueryJob):
 
     @property
     def batch_count(self) -> int:
-        return self._last + 1
+        return len(self.fractions)
 
     @property
     def fractions(self) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ All jobs are asked for the same things (`Asked`), give results as Arrow, and rep
 | job | a step's tasks | fold | in |
 |---|---|---|---|
 | `WholeQueryJob` | the query itself, one task | its answer | this file |
+| `WorthwhileJob` | those of another job | the other's; it gives up where the whole is sooner | this file |
 | `MergeableQueryJob` | the partial query over files | merged; estimates have error bars | `folded.py` |
 | `RowsQueryJob` | the query over files | rows are appended, up to the LIMIT | `folded.py` |
 | `AroundQueryJob`, `RefinedQueryJob` | those of other jobs | an outer query | `composite.py` |
@@ -33,13 +34,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DUCKDB_VERSION, DatabaseConfig
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import RelaqsError, WholeIsSoonerError
 from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
@@ -47,6 +49,9 @@ from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress import ResultDelta, cells_of
 from relaqs.queries.options import QueryOptions
+
+if TYPE_CHECKING:
+    from relaqs_engine.execution.state import EstimateBudget
 
 MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
@@ -135,6 +140,32 @@ class Reporter:
         return self._moved.update(cells) if cells.counts.any() else math.nan
 
 
+class EstimatingJob(Job, Protocol):
+    """A job whose steps give estimates of one query's answer."""
+
+    @property
+    def latest(self) -> Estimate | None:
+        """The newest estimate, None before the first."""
+        ...
+
+    @property
+    def folded(self) -> int:
+        """How many mini-batches it holds."""
+        ...
+
+    @property
+    def batch_count(self) -> int: ...
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        ...
+
+    def close(self) -> None:
+        """Give back the merged state. Safe to call twice."""
+        ...
+
+
 class WholeQueryJob:
     """Runs the query once, whole, as one task: for queries without a sound approximation."""
 
@@ -200,6 +231,77 @@ class WholeQueryJob:
     def source(self) -> pa.Table:
         assert self.latest is not None  # one step, which is the first of all parts'
         return own_columns(self.latest)
+
+
+_SOON = "it takes about {:.2g} s of a core, and more estimates would not be there much sooner"
+_HOPELESS = "no number was certified after {:.0%} of the rows"
+
+
+class WorthwhileJob:
+    """Estimates for as long as that is worth its cost, and then gives up: the query runs as a whole.
+
+    Args:
+        job: gives the estimates.
+        budget: says until when they are worth their cost.
+        core_seconds: what the whole is predicted to take.
+        has_intervals: whether there are numbers to be certified.
+    """
+
+    def __init__(
+        self, job: EstimatingJob, budget: EstimateBudget, core_seconds: float, *, has_intervals: bool
+    ) -> None:
+        self.id = job.id
+        self._job = job
+        self._budget = budget
+        self._core_seconds = core_seconds
+        self._has_intervals = has_intervals
+        self._last = budget.last_batch(job.fractions)
+        self._issued = 0
+
+    @property
+    def latest(self) -> Estimate | None:
+        return self._job.latest
+
+    @property
+    def folded(self) -> int:
+        return self._job.folded
+
+    @property
+    def batch_count(self) -> int:
+        return len(self.fractions)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        fractions = self._job.fractions
+        return fractions if self._last is None else (*fractions[: self._last + 1], 1.0)
+
+    def next_step(self) -> Step | None:
+        if self._last is not None and self._issued > self._last:
+            return None
+        if (step := self._job.next_step()) is None:
+            return None
+        self._issued += 1
+        return step
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        report = self._job.fold(step, results)
+        if report.is_final or report.gives_up is not None:
+            return report
+        return replace(report, gives_up=self._why_not(report))
+
+    def _why_not(self, report: StepReport) -> WholeIsSoonerError | None:
+        """Return why no more is estimated; None where it goes on."""
+        if report.step == self._last:
+            return WholeIsSoonerError(_SOON.format(self._core_seconds))
+        newest = self.latest if self._has_intervals else None
+        if newest is None or not self._budget.is_hopeless(int(newest.certified.sum()), newest.fraction):
+            return None
+        return WholeIsSoonerError(_HOPELESS.format(newest.fraction))
+
+    def close(self) -> None:
+        """Give back the merged state. Safe to call twice."""
+        self._job.close()
 
 
 FORMAT = 2  # 2: a checksum before the state

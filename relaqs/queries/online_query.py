@@ -37,11 +37,11 @@ from relaqs_engine.sql.binder import placed_in
 from relaqs.arguments import ArgumentError, check_seconds, relative_error
 from relaqs.jobs.executor import Executor, Stopwatch, client_name
 from relaqs.jobs.handle import End, Handle, RunListener, State
-from relaqs.jobs.job import Job, JobDescription, StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, Joinable, RunningJobs, RunState, Successor
 from relaqs.prediction.ahead import KEPT, Course, Expected, Seen
 from relaqs.progress import PIXEL, StopReason, StopRules, UserDelta, answer_pixels
-from relaqs.queries.jobs import Keeper
+from relaqs.queries.jobs import EstimatingJob, Keeper
 from relaqs.queries.options import QueryOptions, asking_user
 from relaqs.queries.snapshot import Snapshot, snapshot_of
 
@@ -201,32 +201,6 @@ def _seconds(seconds: float) -> str:
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
     """The time was over before the first snapshot. It is a TimeoutError too."""
-
-
-class EstimatingJob(Job, Protocol):
-    """A job whose steps give estimates of one query's answer."""
-
-    @property
-    def latest(self) -> Estimate | None:
-        """The newest estimate, None before the first."""
-        ...
-
-    @property
-    def folded(self) -> int:
-        """How many mini-batches it holds."""
-        ...
-
-    @property
-    def batch_count(self) -> int: ...
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """The share of the rows that has been scanned after each mini-batch."""
-        ...
-
-    def close(self) -> None:
-        """Give back the merged state. Safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from relaqs_engine.errors import (
     RelaqsError,
     SqlError,
     TooManyGroupsError,
+    WholeIsSoonerError,
     fault_of,
     is_fault,
     is_strict,
@@ -41,7 +42,7 @@ from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
+from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, WholePlan
 from relaqs_engine.sql.binder import Binder, Parameters, placing_failures, tells_the_time
 from relaqs_engine.sql.parse import expand_views, parse_query, with_tables_of_paths
 from relaqs_engine.sql.read import Effort, WrittenSql
@@ -53,7 +54,7 @@ from relaqs.executors.files import UnseenFileError
 from relaqs.jobs.executor import Stopwatch
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import RunningJobs
-from relaqs.queries.jobs import Asked, Keeper, WholeQueryJob
+from relaqs.queries.jobs import Asked, EstimatingJob, Keeper, WholeQueryJob, WorthwhileJob
 from relaqs.queries.online_query import (
     Asking,
     OnlineQuery,
@@ -344,7 +345,7 @@ _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory l
 class WholeFallback:
     """Runs a query as a whole after it ran out of memory for its state, or lost the first part it sampled.
 
-    So does one that turns out to be computed from too many groups.
+    So does one that is computed from too many groups, or whose estimates are not worth their cost.
 
     A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
 
@@ -386,6 +387,8 @@ class WholeFallback:
             return ""
         if self.plan.is_estimated and not is_strict() and _is_fault(error):
             return _CANNOT_GO_ON.format(fault_of(error))
+        if isinstance(error, WholeIsSoonerError):
+            return error.reason
         if not self.plan.may_run_whole:
             return ""
         if isinstance(error, TooManyGroupsError):
@@ -557,6 +560,7 @@ def assembled_query(
     resume: bool,
     witnesses: Sequence[Witness] = (),
     asked_sql: str | None = None,
+    may_end_soon: bool = False,
 ) -> OnlineQuery:
     """Return the query that answers a plan, not started.
 
@@ -573,6 +577,7 @@ def assembled_query(
         resume: whether it goes on from the state in that file.
         witnesses: hear of it.
         asked_sql: as it was written, if it had parameters.
+        may_end_soon: whether it may run as a whole after few estimates, where it is then there soon.
     """
     asker = asking_user()
     own = databases.of(asker, plan.civil_time)
@@ -581,13 +586,15 @@ def assembled_query(
     keeper = Keeper.of(job, plan, catalog, options, checkpoint)
     if resume:
         stopwatch.earlier_seconds = keeper.resume()
+    ends_soon = may_end_soon and checkpoint is None and options.wants_the_end_only
+    worthwhile = _while_worthwhile(job, plan, catalog, options, ends_soon=ends_soon)
 
     def asking() -> Asking:
         submitted_at = unix_seconds_of(stopwatch.seconds() - stopwatch.earlier_seconds)
         return Asking(job.id, plan.sql, asked_sql or plan.sql, plan.mode.value, submitted_at)
 
     publisher = Publisher(
-        job,
+        worthwhile,
         plan,
         options if names is None else replace(options, watch=names),
         stopwatch,
@@ -599,7 +606,25 @@ def assembled_query(
         asked_sql=asked_sql or plan.sql,
     )
     description = query_description(job.id, plan, options, asker, exact_cores=own.whole.threads)
-    return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)
+    return OnlineQuery(publisher, worthwhile, executor, description, timeout=options.timeout)
+
+
+def _while_worthwhile(
+    job: QueryJob, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, *, ends_soon: bool
+) -> EstimatingJob:
+    """Return the job, which gives up where the whole query is there sooner, if it may run as a whole."""
+    if not plan.is_estimated or plan.ends_whole or not _may_run_whole(options):
+        return job
+    from relaqs_engine.execution.state import EstimateBudget
+
+    seconds = whole_core_seconds(plan, catalog)
+    has_intervals = plan.is_two_level or plan.method is not Method.NONE
+    budget = EstimateBudget(seconds, ends_soon=ends_soon)
+    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals)
+
+
+def _may_run_whole(options: QueryOptions) -> bool:
+    return options.fallback != "error" and options.batches is None
 
 
 def _job(
@@ -623,7 +648,7 @@ def _job(
             options.batches,
             watch,
             options.judge,
-            may_run_whole=options.fallback != "error" and options.batches is None,
+            may_run_whole=_may_run_whole(options),
         ),
         state_cursor=databases.state_cursor() if plan.is_estimated else None,
         exact_config=databases.whole,

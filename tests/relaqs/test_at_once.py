@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from click.testing import CliRunner
+from relaqs_engine.execution import state
 
 import relaqs
 from relaqs.cli import program
@@ -44,6 +45,62 @@ def test_by_default_a_small_layout_has_estimates(warehouse: Path) -> None:
     with relaqs.connect(warehouse, threads=1) as session:
         assert steps(session) > 5
         assert session.explain(SQL).startswith("mode: mergeable")
+
+
+KINDS = {
+    "merged": SQL,
+    "rows": "SELECT zone, fare FROM trips WHERE fare > 990 ORDER BY ALL",
+    "around": "SELECT zone, n, rank() OVER (ORDER BY n, zone) AS place FROM "
+    "(SELECT zone, count(*) AS n FROM trips GROUP BY zone) ORDER BY ALL",
+    "refined": "SELECT count(*) AS n FROM trips WHERE fare > (SELECT avg(fare) FROM trips)",
+}
+
+
+@pytest.fixture
+def no_table_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rules for tables that are read soon hold for the smallest, too."""
+    monkeypatch.setattr(state, "LEAST_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_table_is_too_small")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_there_soon_is_estimated_once_and_then_run_as_a_whole(warehouse: Path, kind: str) -> None:
+    sql = KINDS[kind]
+    with relaqs.connect(warehouse, threads=8) as session:
+        assert session.plan(sql).mode != "exact"
+        first, last = (query := session.online_sql(sql))
+        assert (first.is_exact, last.is_exact, query.plan.mode) == (False, True, "exact")
+        assert (first.batch, first.batches, last.batch, last.batches) == (1, 2, 2, 2)
+        assert "more estimates would not be there much sooner" in last.warnings[0]
+        whole = session.online_sql(sql, batches=3).result()
+        assert last.estimate.select(whole.estimate.column_names) == whole.estimate
+
+
+@pytest.mark.usefixtures("no_table_is_too_small")
+@pytest.mark.parametrize(
+    "options", [{"target": 1e-9}, {"timeout": 1e3}, {"batches": 7}, {"fallback": "error"}]
+)
+def test_what_is_asked_for_its_estimates_has_all_of_them(warehouse: Path, options: dict[str, Any]) -> None:
+    with relaqs.connect(warehouse, threads=1) as session:
+        assert steps(session, **options) > 5
+    with relaqs.connect(warehouse, threads=1, exact_below_seconds=0) as session:
+        assert steps(session) > 5
+
+
+@pytest.mark.usefixtures("no_table_is_too_small")
+def test_where_nothing_is_certified_it_runs_as_a_whole(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of four rows has no certified mean. One of 8,000 rows has one."""
+    monkeypatch.setattr(state, "SOON_SECONDS", 0.0)
+    with relaqs.connect(warehouse, threads=1) as session:
+        sql = "SELECT fare, zone, avg(zone + fare) AS mean FROM trips GROUP BY ALL ORDER BY ALL DESC LIMIT 3"
+        *so_far, last = (query := session.online_sql(sql))
+        assert 0.1 <= so_far[-1].fraction <= 0.15
+        assert (last.is_exact, query.plan.mode) == (True, "exact")
+        assert last.warnings[0].startswith("run as a whole: no number was certified after 1")
+        assert steps(session) > 5
+        assert session.online_sql(SQL).result().mode == "mergeable"
 
 
 def test_a_layout_of_the_cache_makes_no_short_question_slower(tmp_path: Path) -> None:

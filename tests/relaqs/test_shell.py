@@ -89,7 +89,8 @@ def test_an_error_is_said_and_the_prompt_goes_on(
 
 
 def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = (".tables", ".schema trips", ".explain SELECT 1;", ".target 5%", ".target off", ".help", ".quit")
+    lines = (".tables", ".schema trips", ".explain SELECT 1;", ".target 5%", ".target off", ".help")
+    lines += (".exact-below", ".exact-below 2s", ".exact-below off", ".quit")
     shown = typed(session, *(line + ENTER for line in lines))
     said = capsys.readouterr().out
     assert "trips  3,000  plain" in shown
@@ -97,6 +98,12 @@ def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.Capt
     assert "mode: exact" in said
     assert "within ± 5" in said
     assert ".explain SELECT" in shown
+    assert said.splitlines()[-3:] == [
+        "queries run as a whole where they are there soon, after a first estimate",
+        "queries run as a whole where one core reads their tables in less than 2 s",
+        "queries run as a whole never",
+    ]
+    assert session.exact_below_seconds == 0
 
 
 @pytest.mark.parametrize("word", ["quit", "EXIT;", "\\q"])

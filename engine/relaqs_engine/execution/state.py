@@ -11,6 +11,7 @@ groups a state has, and about how many there will be at the end.
 
 **Estimates** are due by counts of rows and values, and by no clock:
 
+- `EstimateBudget`: when a query runs as a whole, since that is there soon, or since nothing is certified.
 - `DueEstimates`: when the next estimate from a large state is due. An estimate merges all partial rows.
   With 200,000 groups, one after each mini-batch took twice as long as reading the table did.
 - `AroundBudget`: how often the SQL around answers is computed.
@@ -627,13 +628,62 @@ class AroundBudget:
         return is_early and rows_in_all > self._most_rows
 
 
+# Measured: what an estimate takes, of however few rows.
+ESTIMATE_SECONDS = 0.015
+# From a table that is read in less time, all estimates together take less than a tenth of a second.
+LEAST_SECONDS = 0.02
+# What estimates may take, of what the whole query does, where that is there soon.
+SOON_SHARE = 0.15
+# A query of which nothing is certified after this share of the rows runs as a whole, and one of which nothing
+# was known to be so after the second share does not: too much would be done twice.
+HOPELESS_FROM, HOPELESS_TO = 0.1, 0.3
+
+
+class EstimateBudget:
+    """Says after which mini-batch a query is better run as a whole, whatever its state is.
+
+    scan_seconds: what reading its tables takes of a core. ends_soon: whether nothing is asked for that needs
+    estimates before the end.
+
+    >>> budget, fractions = EstimateBudget(scan_seconds=0.25, ends_soon=True), (0.01, 0.02, 0.04, 0.08, 1.0)
+    >>> budget.last_batch(fractions)
+    1
+    >>> EstimateBudget(scan_seconds=2.5, ends_soon=True).last_batch(fractions) is None
+    True
+    """
+
+    def __init__(self, scan_seconds: float, *, ends_soon: bool) -> None:
+        self._scan_seconds = scan_seconds
+        self._ends_soon = ends_soon and LEAST_SECONDS <= scan_seconds < SOON_SECONDS
+        self._has_certified = False
+
+    def last_batch(self, fractions: Sequence[float]) -> int | None:
+        """Return the last mini-batch to estimate from; None where it is not known before the first.
+
+        fractions: the share of the rows that was scanned after each mini-batch.
+        """
+        if not self._ends_soon or len(fractions) < 3:
+            return None
+        costs = [share * self._scan_seconds + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
+        return max(0, sum(cost <= SOON_SHARE * self._scan_seconds for cost in costs) - 1)
+
+    def is_hopeless(self, certified: int, fraction: float) -> bool:
+        """Return whether no estimate is of use before the end, as far as it is seen.
+
+        Args:
+            certified: how many numbers of the newest estimate are certified.
+            fraction: the share of the rows that was scanned.
+        """
+        self._has_certified |= certified > 0
+        is_early = HOPELESS_FROM <= fraction <= HOPELESS_TO
+        return is_early and not self._has_certified and self._scan_seconds >= LEAST_SECONDS
+
+
 # Measured: what a core takes, until the last answer is there, for each value of COUNT(DISTINCT) that a task
 # returns, and for each value in a list; and what a query as a whole takes for each value in a list.
 DISTINCT_SECONDS = 1e-6
 LISTED_SECONDS = 3e-7
 WHOLE_LISTED_SECONDS = 3e-8
-# What an estimate takes, of however few values.
-ESTIMATE_SECONDS = 0.015
 # What estimates from listed values may take, of what the whole query does.
 LISTED_SHARE = 0.25
 # The share of the rows after which a query does not run as a whole any more: too much would be done twice.

@@ -422,6 +422,8 @@ class OnlinePlan:
     keeps_state: ClassVar[bool] = False
     # Whether the query may run as a whole where its state does not fit into memory.
     may_run_whole: ClassVar[bool] = True
+    # Whether its last step is the query as a whole.
+    ends_whole: ClassVar[bool] = False
     # Whether an answer so far says of each of its rows if it is certain to stay.
     tells_certain_rows: ClassVar[bool] = False
 
@@ -533,6 +535,7 @@ class WholePlan(OnlinePlan):
     mode = Mode.EXACT
     is_estimated = False
     may_run_whole = False
+    ends_whole = True
 
     exact_sql: str
     exact_reads: tuple[Read, ...]

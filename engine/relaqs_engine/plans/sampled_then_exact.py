@@ -96,6 +96,7 @@ class SampledThenExact(OnlinePlan):
     """
 
     mode = Mode.MERGEABLE
+    ends_whole = True
 
     sample: MergePlan
     whole: WholePlan
