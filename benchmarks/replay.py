@@ -160,7 +160,7 @@ class RowGroupReplay:
 
     def __init__(self, sql: str, catalog: Catalog, shares: Sequence[float]) -> None:
         binder = Binder(catalog)
-        count = len(self.planned(sql, catalog, binder, shares[0]).table.drawn_from)
+        count = len(self.planned(sql, catalog, binder, shares[0]).groups)
         can_be = [share for share in shares if _is_near(_can_be_drawn(share, count), share, count)]
         plans = {share: self.planned(sql, catalog, binder, share) for share in can_be}
         near = {share: plan for share, plan in plans.items() if _draws(plan, share)}

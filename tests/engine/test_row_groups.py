@@ -382,7 +382,7 @@ def test_files_of_a_folder_are_drawn_from_together(tmp_path: Path) -> None:
         write_trips(tmp_path / "trips" / f"{i}.parquet", rows, row_groups=20 * (i + 1))
     world = opened(tmp_path, trips=tmp_path / "trips")
     sql = "SELECT name, sum(fare) AS s, count(*) AS n FROM trips GROUP BY name ORDER BY name"
-    assert len(planned(world, sql).table.drawn_from) == 120
+    assert len(planned(world, sql).groups) == 120
     with duckdb.connect() as connection:
         connection.execute(f"CREATE VIEW trips AS FROM '{tmp_path}/trips/*.parquet'")
         exact = connection.sql(sql).to_arrow_table().to_pylist()
@@ -439,7 +439,9 @@ def test_row_groups_without_values_are_counted_exactly(
     pq.write_table(pa.table({"x": decimals(values, 9)}), tmp_path / "t.parquet", row_group_size=200)
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     sql = "SELECT sum(x) AS s FROM t"
-    assert sorted(each.position for each in planned(world, sql).table.certain) == list(range(190, 200))
+    part = planned(world, sql).part
+    assert isinstance(part, RowGroupTable)
+    assert sorted(each.position for each in part.certain) == list(range(190, 200))
     [exact] = world.oracle.table(sql).column("s").to_pylist()
     inside = []
     for seed in range(draws):
@@ -447,6 +449,17 @@ def test_row_groups_without_values_are_counted_exactly(
         assert row["s_certified"]
         inside.append(row["s_low"] <= exact <= row["s_high"])
     assert np.mean(inside) > 0.95 - 4 * (0.95 * 0.05 / len(inside)) ** 0.5
+
+
+def test_an_average_is_of_the_row_groups_that_have_values(tmp_path: Path) -> None:
+    """Two in five row groups have values: of the first 8 that are drawn three or so, too few to certify."""
+    draw = np.random.default_rng(3)
+    has_values = np.repeat(draw.permutation(np.arange(200) % 5 < 2), 200)
+    values = np.where(has_values, np.repeat(draw.uniform(1, 2, 200), 200), np.nan)
+    pq.write_table(pa.table({"x": decimals(values, 9)}), tmp_path / "t.parquet", row_group_size=200)
+    first, *_, last = before_the_end(opened(tmp_path, t=tmp_path / "t.parquet"), "SELECT avg(x) AS a FROM t")
+    assert first.reasons()[0] == (text_of(Reason.FEW_ROW_GROUPS),)
+    assert last.certified.all()
 
 
 def test_subqueries_over_small_tables_stand_in_conditions(world: World) -> None:

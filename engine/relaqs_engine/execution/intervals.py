@@ -205,7 +205,9 @@ class IntervalEstimator:
         return np.array(most) * (1.0 if alone else np.nan)
 
     def _unit_rows(self, groups: ShownGroups, scan: Scan) -> FloatArray:
-        return self._rows_of_largest_unit(groups, scan, self._leading)[:, None]
+        """Return the rows of the largest unit in each group, or of each cell: (groups, 1 or outputs)."""
+        found = self._rows_of_largest_unit(groups, scan, self._leading)
+        return found if found.ndim > 1 else found[:, None]
 
     def _possible_influence(
         self, groups: ShownGroups, gradient: FloatArray, unit_rows: FloatArray
@@ -214,7 +216,7 @@ class IntervalEstimator:
 
         Both bounds hold: the most rows of a unit times the ends of a row, and what units sum to at most.
         """
-        rows = np.repeat(unit_rows, len(self._columns), axis=1)
+        rows = np.repeat(np.fmax.reduce(unit_rows, axis=1)[:, None], len(self._columns), axis=1)
         # A unit counts as one. What was read of it moves the scale as well, which is one of rows.
         usual = self._leading.row_count / max(1, self._leading.unit_count)
         rows[:, self._counts_units] = max(1.0, self._leading.max_unit_rows / usual)
@@ -231,7 +233,7 @@ class IntervalEstimator:
                     middle[:, i], below[:, i], above[:, i] = self._added_by_a_unit(column, groups, rows[:, i])
             of_units = (middle, (below, above), rows, self._counted_by)
             influence = np.fmin(influence, largest_influence_of_unit(gradient, *of_units))
-        return np.where(self._is_certifiable, influence, np.nan)
+        return np.where(self._is_certifiable & ~np.isnan(unit_rows), influence, np.nan)
 
     def _influence_on_scale(self, groups: ShownGroups, gradient: FloatArray, scan: Scan) -> FloatArray:
         """Return the most that one unread unit can move each cell because it has many rows of the table.

@@ -4,6 +4,9 @@ Rows of one row group are alike, as they were written together. So a group's row
 rows. What counts is in how many of the row groups it was found, here called m of n.
 
 - **The variance of a total** is that of clusters, as for any block. Row groups without the group count as 0.
+- **Of an average** m is in how many it has values that are not NULL: those of the sum or count in it that was
+  met least, and 8 at least. By the row groups that have rows, 91 % of the averages of a column with NULLs in
+  runs held.
 - **The variance of an average** hangs on the m alone. It gets the factor m/(m−1) in the place of n/(n−1), and
   at most m−1 degrees of freedom. Without it 74 % of the averages by the column that a file is sorted by were
   covered, with it 94 to 96 %.
@@ -22,14 +25,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from relaqs_bootstrap import Variance
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.duck import parquet_rows
-from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
+from relaqs_engine.execution.cells import ShownGroups, estimated_outputs, own_columns
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
-from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.aggregate import Basis, BasisColumn, MergePlan
 
 ENOUGH_ROW_GROUPS = 20
 """A group that was found in so many row groups is certified, however many were read."""
@@ -90,10 +93,12 @@ def absent_share(rows: FloatArray, found: FloatArray, read: int) -> FloatArray:
 class RowGroupVariance(VarianceEstimator):
     """Variances of cells where each block is one row group, drawn at random."""
 
+    _uses: BoolArray  # which sums each output is made of, shape (outputs, columns)
+
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
         variance, gradient = super().__call__(groups, cells, scan)
-        averages = np.array([not output.total for output in estimated_outputs(self._plan)], dtype=bool)
-        found, read = self._found_in(groups)[:, None], scan.occupied_blocks
+        self._uses = (gradient != 0.0).any(axis=0)
+        averages, found, read = self._are_averages, self._found_in(groups), scan.occupied_blocks
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where(found > 1, found / (found - 1) * (read - 1) / read, np.nan)
         factor = np.where(averages, factor, intervals_wider_by(found, read) ** 2)
@@ -111,20 +116,47 @@ class RowGroupVariance(VarianceEstimator):
 
         Row groups that footers show to be unlike were read for certain, so that of the others a single row
         may be. Where there are too many to be read, it is all rows until so many row groups were drawn that
-        these tell of all. Of a group that was found in few row groups it is not known. Neither is certified.
+        these tell of all. Of what was found in few row groups it is not known. Neither is certified.
+
+        Returns: of each cell, shape (groups, outputs).
         """
         if self._blocks is None:
-            return np.full(len(groups.rows), np.nan)
-        found = self._found_in(groups)
-        enough = found >= ENOUGH_ROW_GROUPS
-        are_present = absent_share(groups.rows, found, scan.occupied_blocks) <= MOST_ABSENT
-        enough |= (found >= self._plan.bars.least_row_groups) & are_present
+            return np.full((len(groups.rows), 1), np.nan)
+        least, read = self._plan.bars.least_row_groups, scan.occupied_blocks
+        found = self._blocks_with(groups, self._blocks.rows)
+        are_present = absent_share(groups.rows, found, read) <= MOST_ABSENT
+        enough = (found >= ENOUGH_ROW_GROUPS) | ((found >= least) & are_present)
+        enough = enough[:, None] & (self._found_in(groups) >= least)
         assert isinstance(leading, RowGroupTable)
-        unlike = np.inf if scan.occupied_blocks < (leading.least_drawn or 0) else 1.0
+        unlike = np.inf if read < (leading.least_drawn or 0) else 1.0
         return np.where(enough, unlike, np.nan)
 
+    @property
+    def _are_averages(self) -> BoolArray:
+        return np.array([not output.total for output in estimated_outputs(self._plan)], dtype=bool)
+
     def _found_in(self, groups: ShownGroups) -> FloatArray:
-        """Return in how many of the row groups each group was found, shape (groups,)."""
+        """Return in how many of the row groups each cell was found, shape (groups, outputs)."""
         assert self._blocks is not None
-        has_rows = self._blocks.rows > 0
-        return np.bincount(self._blocks.group[has_rows], minlength=len(groups.rows)).astype(np.float64)
+        of_rows = self._blocks_with(groups, self._blocks.rows)
+        of_columns = np.stack([self._of_column(groups, each, of_rows) for each in own_columns(self._plan)])
+        least = [
+            np.minimum(of_rows, of_columns[uses].min(axis=0, initial=np.inf)) if is_average else of_rows
+            for uses, is_average in zip(self._uses, self._are_averages, strict=True)
+        ]
+        return np.stack(least, axis=1)
+
+    def _of_column(self, groups: ShownGroups, column: BasisColumn, of_rows: FloatArray) -> FloatArray:
+        """Return in how many row groups a sum has values, or those of all rows where nothing counts them."""
+        assert self._blocks is not None
+        names = [each.name for each in own_columns(self._plan)]
+        count = column.name if column.kind is Basis.COUNT else column.count_of
+        return (
+            self._blocks_with(groups, self._blocks.sums[:, names.index(count)]) if count in names else of_rows
+        )
+
+    def _blocks_with(self, groups: ShownGroups, counts: FloatArray) -> FloatArray:
+        """Return in how many blocks something is counted of each group, shape (groups,)."""
+        assert self._blocks is not None
+        found = np.bincount(self._blocks.group[counts > 0], minlength=len(groups.rows))
+        return found.astype(np.float64)

@@ -32,7 +32,7 @@ def said_name(name: str) -> str:
 
 
 def said_derived(alias: str) -> str:
-    return f"the derived table {alias}" if is_said(alias) else "a subquery"
+    return f"the derived table {alias}" if is_said(alias) else "a derived table"
 
 
 def said(node: exp.Expr) -> str:

@@ -371,7 +371,7 @@ def _with_few_values(draft: Draft, of_partitions: Callable[[Iterable[int]], int]
     if most is None:
         return draft
     layouts = [source.layout for source in draft.streams if source.layout is not None]
-    rows = max(of_partitions(part.row_count for part in layout.partitions) for layout in layouts)
+    rows = max(of_partitions([0, *(part.row_count for part in layout.partitions)]) for layout in layouts)
     values = rows * sum(column.kind is Basis.VALUES for column in draft.basis)
     if values > most:
         memory = "" if most == MOST_VALUES else f" within {_mib(draft.state_bytes or 0)}"
