@@ -4,7 +4,8 @@
 
 A statement that both answer must have the same rows and names of columns. One that the server refuses is
 counted, and so is one that Postgres alone refuses: neither is silent. Where both refuse one, the SQLSTATEs
-that tools branch on must be the same. It needs Debian's package postgresql.
+that tools branch on must be the same. The statements go in turn to each kind of table and each time zone. It
+needs Debian's package postgresql.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -42,7 +43,8 @@ _T = f"""
             THEN (['foo', 'Foo bar', 'a_b', 'x%y', '', ' pad ', 'abc', 'né'])[1 + i % 8] END AS s,
         CASE WHEN i % 11 > 0 THEN DATE '2023-11-20' + (i * 5 % 400)::INTEGER END AS d,
         CASE WHEN i % 10 > 0 THEN TIMESTAMP '2023-11-20 01:02:03.25' + INTERVAL (i * 7001) SECOND END AS ts,
-        CASE WHEN i % 4 > 0 THEN i % 3 = 0 END AS f
+        CASE WHEN i % 4 > 0 THEN i % 3 = 0 END AS f,
+        CASE WHEN i % 12 > 0 THEN to_timestamp(1709929800 + i * 1733) END AS tz
     FROM range({ROWS}) AS r(i)
 """
 _U = f"""
@@ -50,7 +52,8 @@ _U = f"""
 """
 _TABLES = {"t": _T, "u": _U}
 _POSTGRES_TYPES = (
-    "id integer, a integer, b bigint, n numeric(9, 2), x float8, s text, d date, ts timestamp, f boolean",
+    "id integer, a integer, b bigint, n numeric(9, 2), x float8, s text, d date, ts timestamp, f boolean, "
+    "tz timestamptz",
     "a integer, name text, k integer",
 )
 
@@ -105,18 +108,56 @@ def postgres(folder: Path) -> Iterator[str]:
             for (name, sql), types in zip(_TABLES.items(), _POSTGRES_TYPES, strict=True):
                 connection.execute(f"CREATE TABLE {name} ({types})")
                 with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
-                    for row in duckdb.connect().execute(sql).fetchall():
-                        copy.write_row(row)
+                    for row in duckdb.connect().sql(sql).to_arrow_table().to_pylist():
+                        copy.write_row(tuple(row.values()))
         yield address
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], **quiet)
 
 
-def lay_out(folder: Path) -> Path:
-    """Write the tables for the server; return their folder."""
-    relaqs.shuffle(duckdb.sql(_T), folder / "t", partitions=8)
-    add_static(duckdb.sql(_U), folder / "u")
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
+
+
+def _by_rows(folder: Path, connection: duckdb.DuckDBPyConnection) -> Path:
+    relaqs.shuffle(connection.sql(_T), folder / "t", partitions=8)
+    add_static(connection.sql(_U), folder / "u")
     return folder
+
+
+def _by_key(folder: Path, connection: duckdb.DuckDBPyConnection) -> Path:
+    relaqs.shuffle(connection.sql(_T), folder / "t", partitions=8, cluster_by="a")
+    relaqs.shuffle(connection.sql(_U), folder / "u", partitions=8, cluster_by="a")
+    return folder
+
+
+def _appended(folder: Path, connection: duckdb.DuckDBPyConnection) -> Path:
+    relaqs.shuffle(connection.sql(f"SELECT * FROM ({_T}) WHERE id < 300"), folder / "t", partitions=8)
+    relaqs.append(connection.sql(f"SELECT * FROM ({_T}) WHERE id >= 300"), folder / "t")
+    add_static(connection.sql(_U), folder / "u")
+    return folder
+
+
+def _plain(folder: Path, connection: duckdb.DuckDBPyConnection) -> Path:
+    for name, sql in _TABLES.items():
+        connection.sql(sql).write_parquet(str(folder / f"{name}.parquet"))
+    return folder
+
+
+def _duckdb(folder: Path, connection: duckdb.DuckDBPyConnection) -> Path:
+    with duckdb.connect(str(folder / "tables.duckdb")) as kept:
+        for name, sql in _TABLES.items():
+            kept.execute(f"CREATE TABLE {name} AS {sql}")
+    return folder / "tables.duckdb"
+
+
+LAYOUTS: dict[str, Callable[[Path, duckdb.DuckDBPyConnection], Path]] = {
+    "rows": _by_rows,
+    "key": _by_key,
+    "appended": _appended,
+    "plain": _plain,
+    "duckdb": _duckdb,
+}
+"""Kinds of tables: each writes t and u into a folder, and returns what to serve."""
 
 
 _FIXED = (
@@ -162,6 +203,7 @@ class Statements:
             self._whole,
             self._derived,
             self._joined,
+            self._of_json,
             lambda: self._pick(*_FIXED),
         )
         return str(self._pick(*kinds)())
@@ -198,6 +240,10 @@ class Statements:
                 *(
                     f"CASE WHEN {self._truth(1)} THEN {one} ELSE {two} END",
                     f"width_bucket(n, -8, 12, {self._random.randint(1, 9)})",
+                    "array_length(ARRAY[a, id], 1)",
+                    "cardinality(string_to_array(s, 'o'))",
+                    "(ARRAY[a, id, 7])[id % 5 - 1]",
+                    "array_position(ARRAY[3, 1, 2], a % 4)",
                 ),
             )
         )
@@ -254,6 +300,12 @@ class Statements:
                     "extract(milliseconds from ts)",
                     "extract(quarter from d)",
                     "sqrt(abs(x))",
+                ),
+                *(
+                    "extract(hour from tz)",
+                    "extract(epoch from tz)",
+                    "date_part('day', tz)",
+                    "(ARRAY[n, 2.5])[1]",
                 ),
             )
         )
@@ -318,6 +370,23 @@ class Statements:
                     "CASE WHEN f THEN 'yes' ELSE 'no' END",
                     "reverse(s)",
                 ),
+                *("ARRAY[a, id]::text", "ARRAY[s, 'x y']::text", "ARRAY[f]::text", "ARRAY[x, 1]::text"),
+                *("array_to_string(ARRAY[a, id], ',')", "array_to_string(ARRAY[s, NULL], '|', '-')"),
+                *("x || s", "(x * 1e14)::text", "(x / 1e6)::text", "(x * 1e20)::text", "power(x, 7)::text"),
+                *("tz::text", "to_char(tz, 'YYYY-MM-DD HH24:MI')", "(ts - timestamp '2023-12-01')::text"),
+                *(
+                    "age(ts, timestamp '2024-07-01')::text",
+                    "justify_interval(ts - timestamp '2024-03-01')::text",
+                ),
+                *(
+                    "justify_days(ts - timestamp '2024-03-01')::text",
+                    "justify_hours(ts - timestamp '2024-03-01')::text",
+                ),
+                *(
+                    "('{\"a\": ' || id || '}')::jsonb ->> 'a'",
+                    "json_build_object('s', s) ->> 's'",
+                    "(s || '!')::text",
+                ),
             )
         )
 
@@ -349,6 +418,22 @@ class Statements:
                     "ts at time zone 'UTC'",
                     "date_trunc('week', d)::date",
                 ),
+                *(
+                    "tz",
+                    "tz::date",
+                    "tz::timestamp",
+                    "ts::timestamptz",
+                    "d::timestamptz",
+                    "date_trunc('day', tz)",
+                ),
+                *("tz + interval '1 day'", "tz - interval '36 hours'", "tz at time zone 'Asia/Tokyo'"),
+                *(
+                    "ts at time zone 'America/New_York'",
+                    "tz - timestamptz '2024-03-01 00:00:00+00'",
+                    "tz::time",
+                ),
+                *("date_trunc('month', tz, 'Asia/Tokyo')", "justify_days(ts - timestamp '2023-01-01')"),
+                *("age(tz, timestamptz '2023-01-01 00:00:00+00')", "ts::time", "tz > ts", "tz::date = d"),
             )
         )
 
@@ -389,11 +474,85 @@ class Statements:
                     "a IN (SELECT u.a FROM u)",
                     "s > 'a'",
                 ),
+                *(
+                    "id = ANY(ARRAY[a, 3])",
+                    "id <> ALL(ARRAY[a, 3])",
+                    "a > ANY(ARRAY[1, id])",
+                    "a < ALL(ARRAY[1, id])",
+                ),
+                *("ARRAY[a, 3] @> ARRAY[3]", "ARRAY[a, id] && ARRAY[1, 2]", "ARRAY[a] <@ ARRAY[1, 2, 3]"),
+                *(
+                    "tz > timestamptz '2024-03-10 12:00:00+00'",
+                    "a = ANY('{1,2,3}')",
+                    "extract(hour from tz) < 6",
+                ),
+                *("ARRAY[a, id] < ARRAY[3, 4]", "d < tz", "s = ANY(string_to_array('foo,abc', ','))"),
+            )
+        )
+
+    def _array(self) -> str:
+        return str(
+            self._pick(
+                *(
+                    "ARRAY[a, id]",
+                    "ARRAY[s, 'x']",
+                    "string_to_array(s, ' ')",
+                    "ARRAY[n, 1.5]",
+                    "ARRAY[d]",
+                    "ARRAY[ts]",
+                ),
+                *(
+                    "ARRAY[f, true]",
+                    "ARRAY[x]",
+                    "'{1,2,NULL}'::int[]",
+                    "'{a,\"b c\"}'::text[]",
+                    "ARRAY[a] || id",
+                ),
+                *(
+                    "id || ARRAY[a]",
+                    "array_append(ARRAY[a], 3)",
+                    "array_remove(ARRAY[a, id], 3)",
+                    "ARRAY[tz]",
+                ),
+                *(
+                    "(ARRAY[a, id, 5])[1:2]",
+                    "(ARRAY[a, id, 5])[2:]",
+                    "ARRAY[a] || ARRAY[id]",
+                    "ARRAY[[a, id], [1, 2]]",
+                ),
+                *("array_replace(ARRAY[a, 3], 3, 4)", "array_cat(ARRAY[a], ARRAY[b::int])", "ARRAY[b]"),
+                *("array_prepend(1, ARRAY[id])", "ARRAY(SELECT k FROM u ORDER BY u.a)", "ARRAY[a]::text[]"),
+            )
+        )
+
+    def _of_json(self) -> str:
+        """Return a statement about JSON, whose values are compared as Python has them."""
+        value = self._pick(
+            *(
+                "json_build_object('a', a, 's', s, 'f', f)",
+                "to_json(s)",
+                "json_build_array(a, s, f)",
+                "to_json(a)",
+            ),
+            *("jsonb_build_object('x', x)", "to_jsonb(ARRAY[a, id])", "('[' || id || ',2]')::json -> 0"),
+            *("('{\"k\": [1, ' || id || ']}')::jsonb #>> '{k,1}'", "('{\"k\": ' || id || '}')::jsonb -> 'k'"),
+        )
+        return str(
+            self._pick(
+                f"SELECT id, {value} FROM t{self._where()} ORDER BY id LIMIT 20",
+                "SELECT row_to_json(u) FROM u ORDER BY a",
+                "SELECT row_to_json(q) FROM (SELECT a, name FROM u ORDER BY a) q",
+                f"SELECT f, json_agg({self._pick('a', 's', 'x')} ORDER BY id) FROM t{self._where()} "
+                "GROUP BY f ORDER BY f",
+                f"SELECT json_agg(a ORDER BY id) FILTER (WHERE {self._truth()}) FROM t WHERE id < 60",
+                "SELECT json_object_agg(name, k) FROM u",
+                "SELECT json_array_elements_text('[1, 2, 3]'::json)",
             )
         )
 
     def _any(self) -> str:
-        return str(self._pick(self._integer, self._number, self._text, self._moment, self._truth)())
+        kinds = (self._integer, self._number, self._text, self._moment, self._truth, self._array)
+        return str(self._pick(*kinds)())
 
     def _aggregate(self) -> str:
         number = self._pick("a", "b", "n", "x", "a + 1", "a / 2")
@@ -438,6 +597,14 @@ class Statements:
                     "every(f)",
                     f"coalesce(sum({number}), 0)",
                 ),
+                *("array_agg(a ORDER BY id)", "array_agg(DISTINCT s ORDER BY s)", "array_agg(d ORDER BY id)"),
+                *("array_agg(n ORDER BY id DESC)", "array_agg(tz ORDER BY id)", "max(tz)", "min(tz)"),
+                *("(array_agg(s ORDER BY id))[1]", "cardinality(array_agg(a))", "count(DISTINCT tz::date)"),
+                *(
+                    "array_agg(a ORDER BY id) FILTER (WHERE a > 3)",
+                    "bool_and(f)",
+                    "array_to_string(array_agg(s ORDER BY id), ',')",
+                ),
             )
         )
 
@@ -464,6 +631,11 @@ class Statements:
             "a % 3",
             "extract(year from d)",
             "b / 20000",
+            "tz::date",
+            "date_trunc('day', tz)",
+            "to_char(tz, 'YYYY-MM-DD')",
+            "extract(hour from tz)",
+            "ARRAY[f]",
         )
         items = ", ".join(self._aggregate() for _ in range(self._random.randint(1, 3)))
         having = self._pick("", "", " HAVING count(*) > 10", " HAVING sum(a) / count(*) >= 0")
@@ -558,34 +730,56 @@ def _same(theirs: Any, ours: Any) -> bool:
         and isinstance(ours, int | float | Decimal)
         and not isinstance(theirs, bool)
     ):
+        if math.isnan(theirs) or math.isnan(ours):
+            return math.isnan(theirs) and math.isnan(ours)
         return math.isclose(float(theirs), float(ours), rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(theirs, list) and isinstance(ours, list):
+        return len(theirs) == len(ours) and all(map(_same, theirs, ours))
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return list(theirs) == list(ours) and all(map(_same, theirs.values(), ours.values()))
     if isinstance(theirs, datetime | date | time | timedelta) or theirs is None or isinstance(theirs, bool):
         return type(theirs) is type(ours) and bool(theirs == ours)
     return bool(theirs == ours)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A statement that was not answered alike. where: the kind of table, and the time zone."""
+
+    sql: str
+    where: str
+    theirs: Said
+    ours: Said
+
+
 def compare(
-    folder: Path, statement_count: int, seed: int
-) -> tuple[Counter[str], list[tuple[str, Said, Said]]]:
-    """Return how many statements had which verdict, and those that differ."""
+    folder: Path, statement_count: int, seed: int, layouts: Sequence[str] = tuple(LAYOUTS)
+) -> tuple[Counter[str], list[Asked]]:
+    """Return how many statements had which verdict, and those that were not the same."""
     tally: Counter[str] = Counter()
-    different: list[tuple[str, Said, Said]] = []
-    warehouse = folder / "warehouse"
-    warehouse.mkdir()
-    with (
-        postgres(folder) as address,
-        serving(lay_out(warehouse), "--threads", "1") as server,
-        psycopg.connect(address, autocommit=True) as real,
-        psycopg.connect(server.address(), autocommit=True) as own,
-    ):
-        draw = Statements(seed)
-        for _ in range(statement_count):
-            sql = draw.next()
-            theirs, ours = ask(real, sql), ask(own, sql)
-            said = verdict(theirs, ours, sql)
-            tally[said] += 1
-            if said != "same":
-                different.append((sql, theirs, ours))
+    different: list[Asked] = []
+    draw = Statements(seed)
+    with postgres(folder) as address, psycopg.connect(address, autocommit=True) as real:
+        for place, layout in enumerate(layouts):
+            warehouse = folder / layout
+            warehouse.mkdir()
+            data = LAYOUTS[layout](warehouse, duckdb.connect())
+            count = (statement_count + place) // len(layouts)
+            with (
+                serving(data, "--threads", "1") as server,
+                psycopg.connect(server.address(), autocommit=True) as own,
+            ):
+                for number in range(count):
+                    if number % (zone_count := -(-count // len(ZONES))) == 0:
+                        zone = ZONES[number // zone_count]
+                        for connection in (real, own):
+                            connection.execute(f"SET TimeZone = '{zone}'".encode())
+                    sql = draw.next()
+                    theirs, ours = ask(real, sql), ask(own, sql)
+                    said = verdict(theirs, ours, sql)
+                    tally[said] += 1
+                    if said != "same":
+                        different.append(Asked(sql, f"{layout}, {zone}", theirs, ours))
     return tally, different
 
 
@@ -600,21 +794,23 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         tally, different = compare(Path(folder), asked.statements, asked.seed)
-    refused = Counter(ours.error[:110] for _, theirs, ours in different if ours.error and not theirs.error)
-    for sql, theirs, ours in different:
-        if verdict(theirs, ours, sql) == "differs":
+    refusals = [each for each in different if each.ours.error and not each.theirs.error]
+    refused = Counter(each.ours.error[:110] for each in refusals)
+    for each in different:
+        theirs, ours = each.theirs, each.ours
+        if verdict(theirs, ours, each.sql) == "differs":
             pairs = [pair for pair in zip(theirs.rows, ours.rows, strict=False) if not _same_row(*pair)]
-            print(f"DIFFERS {sql}\n  Postgres {theirs.names} {theirs.error} {pairs[0][0] if pairs else ''}")
+            print(f"DIFFERS ({each.where}) {each.sql}")
+            print(f"  Postgres {theirs.names} {theirs.error} {pairs[0][0] if pairs else ''}")
             print(
                 f"  relaqs   {ours.names} {ours.code} {ours.error} {pairs[0][1] if pairs else ''} "
                 f"({len(theirs.rows)} and {len(ours.rows)} rows)"
             )
     for error, count in refused.most_common(20):
-        example = next(
-            sql for sql, theirs, ours in different if ours.error.startswith(error) and not theirs.error
-        )
+        example = next(each.sql for each in refusals if each.ours.error.startswith(error))
         print(f"refused {count} times: {error}\n  {example}")
-    for error, count in Counter(t.error[:60] for _, t, ours in different if ours.error).most_common(8):
+    errors = (each.theirs.error[:60] for each in different if each.ours.error)
+    for error, count in Counter(errors).most_common(8):
         print(f"both refuse {count} times: {error}")
     print(", ".join(f"{name} {count}" for name, count in tally.most_common()))
     return int(tally["differs"] > 0)

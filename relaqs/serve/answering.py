@@ -44,9 +44,10 @@ from relaqs.serve.column_types import (
 from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
+from relaqs.serve.rows import AnswerRows
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import Explain, Request, Select, requests
-from relaqs.serve.values import AnswerRows, check_columns
+from relaqs.serve.values import check_columns
 from relaqs.session import Session
 
 _T = TypeVar("_T")

@@ -19,6 +19,7 @@ class ColumnType:
         sql_name: as information_schema has it.
         size_bytes: of a binary value, -1 where values have different sizes.
         modifier: of a numeric its digits, -1 for all else.
+        element: the type of the elements of an array, None for all else.
     """
 
     oid: int
@@ -26,6 +27,7 @@ class ColumnType:
     sql_name: str
     size_bytes: int = _ANY_SIZE
     modifier: int = -1
+    element: ColumnType | None = None
 
 
 BOOL = ColumnType(16, "bool", "boolean", 1)
@@ -48,6 +50,7 @@ TIMESTAMP = ColumnType(1114, "timestamp", "timestamp without time zone", 8)
 TIMESTAMPTZ = ColumnType(1184, "timestamptz", "timestamp with time zone", 8)
 INTERVAL = ColumnType(1186, "interval", "interval", 16)
 NUMERIC = ColumnType(1700, "numeric", "numeric")
+VOID = ColumnType(2278, "void", "void", 4)
 UUID = ColumnType(2950, "uuid", "uuid", 16)
 
 TYPES = (
@@ -55,10 +58,12 @@ TYPES = (
     *(DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID),
 )
 
-# The OIDs of arrays, which only parameters have: a list in an answer is JSON.
+# The OIDs of arrays, with the types of their elements.
 ARRAYS = {
+    199: JSON,
     1000: BOOL,
     1001: BYTEA,
+    1003: NAME,
     1005: INT2,
     1007: INT4,
     1009: TEXT,
@@ -72,9 +77,12 @@ ARRAYS = {
     1182: DATE,
     1183: TIME,
     1185: TIMESTAMPTZ,
+    1187: INTERVAL,
     1231: NUMERIC,
     2951: UUID,
 }
+_ARRAY_OIDS = {kind.oid: oid for oid, kind in ARRAYS.items()}
+_OF_LISTS = re.compile(r"(.*?)(?:\[\d*\])+", re.DOTALL)
 
 # Postgres has no unsigned integers and none of 128 bits: the next type that holds all values stands for them.
 _OF_DUCKDB = {
@@ -126,18 +134,26 @@ _OF_WORDS = {
 
 
 def column_type(duckdb_type: str) -> ColumnType:
-    """Return the type of Postgres for DuckDB's. Lists, structs and maps are JSON, all else unknown is text.
+    """Return the type of Postgres for DuckDB's. Structs, maps and lists of them are JSON.
 
-    >>> column_type("BIGINT").name, column_type("STRUCT(a INTEGER)").name, column_type("BIT").name
-    ('int8', 'json', 'text')
+    An array of arrays has the type of one, as in Postgres. All else that is not known is text.
+
+    >>> [column_type(each).name for each in ("BIGINT", "STRUCT(a INTEGER)[]", "BIT", "DATE[]", "DOUBLE[3][]")]
+    ['int8', 'json', 'text', '_date', '_float8']
     """
     if (known := _OF_DUCKDB.get(duckdb_type)) is not None:
         return known
     if (decimal := _DECIMAL.fullmatch(duckdb_type)) is not None:
         digits, scale = map(int, decimal.groups())
         return ColumnType(NUMERIC.oid, NUMERIC.name, NUMERIC.sql_name, modifier=(digits << 16 | scale) + 4)
-    is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT", "TUPLE", "MAP(", "UNION("))
-    return JSON if is_nested else TEXT
+    if duckdb_type.startswith(("STRUCT", "TUPLE", "MAP(", "UNION(")):
+        return JSON
+    if (listed := _OF_LISTS.fullmatch(duckdb_type)) is not None:
+        element = column_type(listed[1])
+        return ColumnType(
+            _ARRAY_OIDS[element.oid], f"_{element.name}", "ARRAY", modifier=element.modifier, element=element
+        )
+    return TEXT
 
 
 def parameter_oid(duckdb_type: str | None) -> int:
@@ -151,7 +167,7 @@ def parameter_oid(duckdb_type: str | None) -> int:
     duckdb_type = duckdb_type.upper()  # a type that DuckDB does not have, as oid, is as it was written
     if duckdb_type.endswith("[]"):
         element = column_type(duckdb_type.removesuffix("[]"))
-        return next((oid for oid, kind in ARRAYS.items() if kind.oid == element.oid), TEXT.oid)
+        return _ARRAY_OIDS.get(element.oid, TEXT.oid)
     return column_type(duckdb_type).oid
 
 
@@ -167,7 +183,7 @@ def type_oid(written: str) -> int:
     oid = found or _OF_WORDS.get(element, 0)
     if not name.endswith("[]"):
         return oid
-    return next((array for array, kind in ARRAYS.items() if kind.oid == oid), 0)
+    return _ARRAY_OIDS.get(oid, 0)
 
 
 def is_number(kind: ColumnType) -> bool:

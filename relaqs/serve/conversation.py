@@ -43,9 +43,8 @@ from pygwire.messages import (
 from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.binder import parameter_count
 
-from relaqs.serve import values
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
-from relaqs.serve.column_types import BOOL, TEXT, type_oid
+from relaqs.serve.column_types import BOOL, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.cursors import Cursors
 from relaqs.serve.failures import (
@@ -65,6 +64,7 @@ from relaqs.serve.failures import (
 from relaqs.serve.parameters import parameter_value, written_value
 from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
 from relaqs.serve.quotas import STATEMENTS, VALUES
+from relaqs.serve.rows import AnswerRows
 from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
@@ -82,6 +82,7 @@ from relaqs.serve.statements import (
     Select,
     Set,
     Show,
+    Sleep,
     StopOther,
     Transaction,
 )
@@ -361,6 +362,8 @@ class Conversation:
             return self._shown(request).columns
         if isinstance(request, Fetch):
             return self._cursors.reply(request.name).columns if request.is_sent else None
+        if isinstance(request, Sleep):
+            return _SLEPT.columns
         if isinstance(request, StopOther):
             return _stopped(request, has_stopped=False).columns
         if not isinstance(request, Select):
@@ -406,6 +409,9 @@ class Conversation:
                 return "CLOSE CURSOR"
             case StopOther():
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
+            case Sleep():
+                await asyncio.sleep(request.seconds)
+                return _SLEPT
             case Set():
                 return self._set(request)
             case Prepare():
@@ -538,7 +544,7 @@ class Conversation:
         if not is_described:
             self._stream.send(row_description(answer.columns, formats))
         kinds = [column.kind for column in answer.columns]
-        portal.rows = values.AnswerRows(answer.table, kinds, formats, self._asker.settings.timezone)
+        portal.rows = AnswerRows(answer.table, kinds, formats, self._asker.settings.timezone)
         portal.rows_holding = answer.holding
 
     async def _send_rows(self, portal: Portal, most_rows: int, tag: str) -> None:
@@ -572,6 +578,7 @@ class Conversation:
         return self._portals[name]
 
 
+_SLEPT = Reply((ReplyColumn("pg_sleep", VOID),), pa.table({"pg_sleep": [""]}))
 _TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
 
 

@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 from relaqs.serve.failures import NOT_SUPPORTED, SYNTAX_ERROR, RefusedError
-from relaqs.serve.values import BINARY, TEXT, AnswerRows
+from relaqs.serve.rows import AnswerRows, Part, joined, lengths_of, prefix, row_bytes, total, without_nulls
+from relaqs.serve.values import BINARY, TEXT
 
 _BINARY_BEGIN, _BINARY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _DATA = struct.Struct("!ci")
@@ -42,6 +45,15 @@ _COPY = re.compile(
     r'copy\s+(\(.*\)|(?:[\w.]|"[^"]+")+(?:\s*\([^()]*\))?)\s+to\s+(stdout|program\b.*|\'.*)\b\s*(.*)',
     re.I | re.S,
 )
+
+_NEVER_MARKED = {
+    kind.oid
+    for kind in (
+        *(types.INT2, types.INT4, types.INT8, types.OID, types.FLOAT4, types.FLOAT8, types.NUMERIC),
+        *(types.BOOL, types.DATE, types.TIMESTAMP, types.TIMESTAMPTZ, types.UUID),
+    )
+}
+"""Types whose texts have no delimiter that is usual, no quote, and are no NULL."""
 
 _Value: TypeAlias = bytes | None
 
@@ -193,6 +205,11 @@ class CopiedRows(AnswerRows):
         self._to_quote = re.compile(b"[" + quote + rb"\r\n]")
         self._marks = {self._delimiter: b"\\" + self._delimiter} | _ESCAPED
         self._to_mark = re.compile(b"[" + re.escape(b"".join(self._marks)) + b"]")
+        self._marks_in_order = sorted(self._marks.items(), key=lambda mark: mark[0] != b"\\")
+        self._to_mark_as_re2 = _any_of(b"".join(self._marks))
+        self._to_quote_as_re2 = _any_of((form.quote + form.delimiter).encode() + b"\r\n")
+        is_usual = form.delimiter in ",\t;|" and form.quote == '"'
+        self._is_usual = is_usual and form.null in ("", "\\N")
 
     def first(self) -> bytes:
         """Return what stands before the rows: the header."""
@@ -203,6 +220,52 @@ class CopiedRows(AnswerRows):
     def last(self) -> bytes:
         """Return what stands after the rows."""
         return self._binary(_BINARY_END) if self._form.kind == "binary" else b""
+
+    def messages(self, first_row: int, most_rows: int | None = None) -> tuple[int, bytes]:
+        if self._begin and self._form.kind == "binary":  # it stands in the message of the first row
+            most_rows = 1
+        return super().messages(first_row, most_rows)
+
+    def _joined(self, columns: Sequence[pa.Array]) -> bytes:
+        parts: list[Part] = []
+        if self._form.kind == "binary":
+            sizes = [lengths_of(column) for column in columns]
+            size = total(sizes) + 6 + 4 * len(columns)
+            for column, each in zip(columns, sizes, strict=True):
+                parts += [prefix(each), without_nulls(column)]
+            return joined(b"d", prefix(size), struct.pack("!h", len(columns)), *parts)
+        texts = [self._texts(column, kind) for column, kind in zip(columns, self._kinds, strict=True)]
+        size = total(list(map(lengths_of, texts))) + 4 + len(self._delimiter) * (len(texts) - 1) + 1
+        for text in texts:
+            parts += [self._delimiter, text]
+        return joined(b"d", prefix(size), *parts[1:], b"\n")
+
+    def _texts(self, column: pa.Array, kind: ColumnType) -> pa.Array:
+        """Return values as they stand between the delimiters."""
+        if not self._form.is_forced and self._is_usual and kind.oid in _NEVER_MARKED:
+            return without_nulls(column, self._null)
+        if self._form.kind == "text":
+            if pc.any(pc.match_substring_regex(column, self._to_mark_as_re2)).as_py():
+                for plain, marked in self._marks_in_order:
+                    column = pc.replace_substring(column, plain, marked)
+            return without_nulls(column, self._null)
+        if self._form.is_forced:
+            return without_nulls(self._quoted(column), self._null)
+        to_quote = pc.or_(
+            pc.match_substring_regex(column, self._to_quote_as_re2),
+            pc.equal(column, pa.scalar(self._null, pa.binary())),
+        )
+        if len(self._names) == 1:
+            to_quote = pc.or_(to_quote, pc.equal(column, pa.scalar(b"\\.", pa.binary())))
+        if pc.any(to_quote).as_py():
+            column = pc.if_else(to_quote, self._quoted(column), column)
+        return without_nulls(column, self._null)
+
+    def _quoted(self, column: pa.Array) -> pa.Array:
+        quote, escape = self._form.quote.encode(), self._form.escape.encode()
+        if escape != quote:
+            column = pc.replace_substring(column, escape, escape * 2)
+        return row_bytes(quote, pc.replace_substring(column, quote, escape + quote), quote)
 
     def _field(self, value: _Value) -> bytes:
         if self._form.kind == "binary":
@@ -237,6 +300,11 @@ class CopiedRows(AnswerRows):
         """Return a message of the binary format. The first begins with the format's signature."""
         begin, self._begin = self._begin, b""
         return _message(begin + data)
+
+
+def _any_of(characters: bytes) -> str:
+    """Return the pattern of any of these, as Arrow reads patterns."""
+    return "[" + "".join(f"\\x{{{each:x}}}" for each in sorted(set(characters))) + "]"
 
 
 def _message(data: bytes) -> bytes:

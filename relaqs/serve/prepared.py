@@ -12,6 +12,7 @@ from relaqs.serve import values
 from relaqs.serve.answering import ReplyColumn
 from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
 from relaqs.serve.quotas import Holding
+from relaqs.serve.rows import AnswerRows
 from relaqs.serve.statements import Request
 
 
@@ -50,7 +51,7 @@ class Portal:
     bound: tuple[Any, ...]
     formats: tuple[int, ...]
     holding: Holding | None = None
-    rows: values.AnswerRows | None = None
+    rows: AnswerRows | None = None
     rows_holding: Holding | None = None
     sent: int = 0
 

@@ -142,6 +142,13 @@ class StopOther:
     function: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Nothing is to happen for so long."""
+
+    seconds: float
+
+
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
 _OfTransaction: TypeAlias = Transaction | Savepoint
 Request: TypeAlias = (
@@ -149,6 +156,7 @@ Request: TypeAlias = (
     | Copy
     | _OfCursor
     | StopOther
+    | Sleep
     | Set
     | Reset
     | Show
@@ -197,6 +205,8 @@ _STOP_OTHER = re.compile(
     re.I,
 )
 
+_SLEEP = re.compile(r"select\s+(?:pg_catalog\.)?pg_sleep\s*\(\s*(\d*\.?\d+)\s*\)", re.I)
+
 _READ_ONLY_WORDS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
@@ -241,6 +251,8 @@ def _select(sql: str, statement: Statement) -> Select:
 def _select_or_stop(sql: str, statement: Statement) -> Request:
     if (found := _STOP_OTHER.fullmatch(sql)) is not None:
         return StopOther(int(found[2] or found[3]), found[1].lower())
+    if (sleep := _SLEEP.fullmatch(sql)) is not None:
+        return Sleep(float(sleep[1]))
     return _select(sql, statement)
 
 

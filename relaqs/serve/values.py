@@ -11,7 +11,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -28,94 +28,18 @@ from relaqs.serve.column_types import ColumnType
 Encode: TypeAlias = Callable[[Any], bytes]
 
 TEXT, BINARY = 0, 1
-ROWS_AT_ONCE, VALUES_AT_ONCE, BYTES_AT_ONCE = 1024, 4096, 1 << 18  # that are encoded together
-
-FEW_VALUES, FEW_BYTES = 200, 1 << 14  # plain ones, which are encoded in less time than it takes to wait
-
-_LENGTH, _DATA_ROW = struct.Struct("!i"), struct.Struct("!ciH")
+_LENGTH = struct.Struct("!i")
 _NULL = _LENGTH.pack(-1)
 
 _INFINITE_DAY, _INFINITE_MICROSECOND = 2**31 - 1, 2**63 - 1  # both DuckDB's and Postgres's
-_DAYS_TO_2000 = 10957
-_MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
+DAYS_TO_2000 = 10957
+MICROSECONDS_TO_2000 = DAYS_TO_2000 * 86_400_000_000
+
+_SCIENTIFIC_FROM, _SCIENTIFIC_FROM_4 = 1e15, 1e6  # float8 and float4 are written as 1e+15 and 1e+06
+_TO_QUOTE_IN_ARRAYS = re.compile(rb'[\s{}",\\]')
 
 # Arrow makes a DECIMAL(38,0) of it, which the largest do not fit into.
 _UNSENDABLE = re.compile(r"\bUHUGEINT\b")
-
-
-class AnswerRows:
-    """An answer's rows as messages of the protocol, some at a time.
-
-    Args:
-        table: the answer.
-        kinds: the types that its columns were announced with.
-        formats: TEXT or BINARY for each.
-        timezone: in which moments are written as texts.
-    """
-
-    def __init__(
-        self, table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int], timezone: str
-    ) -> None:
-        self._table = table
-        self._encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
-        self._timezone = timezone
-        self._is_nested = any(
-            pa.types.is_nested(each) or pa.types.is_dictionary(each) for each in table.schema.types
-        )
-        self._most_rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(kinds))))
-
-    @property
-    def are_few(self) -> bool:
-        """Whether the rows that are left take less than a millisecond to encode."""
-        few = self._table.num_rows * self._table.num_columns <= FEW_VALUES
-        return few and _content_bytes(self._table) <= FEW_BYTES and not self._is_nested
-
-    def messages(self, first_row: int, most_rows: int | None = None) -> tuple[int, bytes]:
-        """Return the number of the next rows, and their messages. They take some milliseconds to encode.
-
-        first_row: where they begin.
-        most_rows: how many are asked for, None for all.
-
-        Raises:
-            UnsupportedError: a value has no form in the type.
-        """
-        count = self._most_rows if most_rows is None else min(self._most_rows, most_rows)
-        part = self._table.slice(first_row, count)
-        while part.num_rows > 1 and _content_bytes(part) > BYTES_AT_ONCE:
-            part = part.slice(0, part.num_rows // 2)
-        columns = [
-            self._fields(each, column) for each, column in zip(self._encode, part.columns, strict=True)
-        ]
-        rows: Iterable[Sequence[bytes]] = zip(*columns, strict=True) if columns else [()] * part.num_rows
-        return part.num_rows, b"".join(map(self._row, rows))
-
-    def forget(self) -> None:
-        """Keep no row any more. Further messages are none."""
-        self._table = pa.Table.from_batches([], self._table.schema)
-
-    def _fields(self, encode: Encode, column: pa.ChunkedArray) -> list[bytes]:
-        values: list[Any] = []
-        for chunk in column.chunks:
-            is_local = encode is _timestamptz_text
-            values += _with_local_time(chunk, self._timezone) if is_local else _python_values(chunk)
-        field = self._field
-        return [field(None if value is None else encode(value)) for value in values]
-
-    def _field(self, value: bytes | None) -> bytes:
-        """Return a value as it stands in a row: after its length. NULL has none."""
-        return _NULL if value is None else _LENGTH.pack(len(value)) + value
-
-    def _row(self, fields: Sequence[bytes]) -> bytes:
-        """Return the message DataRow of a row's fields."""
-        row = b"".join(fields)
-        return (
-            _DATA_ROW.pack(b"D", len(row) + 6, len(fields)) + row
-        )  # 6: the length and the number of columns
-
-
-def _content_bytes(table: pa.Table) -> int:
-    """Return about how large the rows are. Rows of a dictionary are not: it belongs to all."""
-    return sum(column.nbytes for column in table.columns if not pa.types.is_dictionary(column.type))
 
 
 def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:
@@ -127,11 +51,76 @@ def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:
             )
 
 
-def encoder(kind: ColumnType, format_: int) -> Encode:
-    """Return what encodes the values of a type."""
+def encoded_values(column: pa.Array, kind: ColumnType, format_: int, timezone: str) -> list[bytes | None]:
+    """Return the bytes of a column's values, without their lengths."""
+    if kind.element is not None:
+        return _encoded_arrays(column, kind.element, format_, timezone)
+    encode = (_BINARY if format_ == BINARY else _TEXT).get(kind.oid, _text)
+    is_local = encode is _timestamptz_text
+    values = _with_local_time(column, timezone) if is_local else _python_values(column)
+    return [None if value is None else encode(value) for value in values]
+
+
+def _encoded_arrays(column: pa.Array, element: ColumnType, format_: int, timezone: str) -> list[bytes | None]:
+    values = nested_values(column, lambda leaves: encoded_values(leaves, element, format_, timezone))
+    for value in values:
+        if value is not None:
+            _dimensions(value)
     if format_ == BINARY:
-        return _BINARY.get(kind.oid, _text)
-    return _TEXT.get(kind.oid, _text)
+        return [None if value is None else _array_binary(value, element) for value in values]
+    return [None if value is None else _array_text(value) for value in values]
+
+
+def _dimensions(value: Any) -> tuple[int, ...]:
+    """Return the lengths of an array of arrays, none where it has no element.
+
+    Raises:
+        UnsupportedError: they are not the same for all.
+    """
+    if not isinstance(value, list):
+        return ()
+    inner = {_dimensions(each) for each in value}
+    if len(inner) > 1 or (None in value and any(isinstance(each, list) for each in value)):
+        raise UnsupportedError("a list of lists of several lengths is no array; send it as JSON: to_json(…)")
+    (deeper,) = inner or {()}
+    return (len(value), *deeper) if value and 0 not in deeper and (deeper or not _has_lists(value)) else ()
+
+
+def _has_lists(value: list[Any]) -> bool:
+    return any(isinstance(each, list) for each in value)
+
+
+def _leaves_of(value: Any) -> Iterator[bytes | None]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves_of(each)
+    else:
+        yield value
+
+
+def _array_text(value: list[Any]) -> bytes:
+    if not _dimensions(value):
+        return b"{}"
+    parts = (_array_text(each) if isinstance(each, list) else _element_text(each) for each in value)
+    return b"{" + b",".join(parts) + b"}"
+
+
+def _element_text(value: bytes | None) -> bytes:
+    """Return a value as it stands between the commas of an array: in quotes where it would read otherwise."""
+    if value is None:
+        return b"NULL"
+    if value and value.upper() != b"NULL" and _TO_QUOTE_IN_ARRAYS.search(value) is None:
+        return value
+    return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
+
+
+def _array_binary(value: list[Any], element: ColumnType) -> bytes:
+    """Return the number of dimensions, their lengths, and the elements after theirs."""
+    lengths = _dimensions(value)
+    leaves = list(_leaves_of(value)) if lengths else []
+    head = struct.pack("!iiI", len(lengths), int(None in leaves), element.oid)
+    sizes = b"".join(struct.pack("!ii", length, 1) for length in lengths)
+    return head + sizes + b"".join(_NULL if v is None else _LENGTH.pack(len(v)) + v for v in leaves)
 
 
 def _python_values(column: pa.Array) -> list[Any]:
@@ -175,12 +164,20 @@ def _bool(value: bool) -> bytes:
 
 def _float_text(value: float) -> bytes:
     if math.isfinite(value):
-        return repr(value).encode()
+        text = repr(value)
+        if abs(value) >= _SCIENTIFIC_FROM and "e" not in text:
+            return np.format_float_scientific(value, trim="-", exp_digits=2).encode()
+        return text.removesuffix(".0").encode()
     return b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
 
 
 def _float4_text(value: float) -> bytes:
-    return str(np.float32(value)).encode() if math.isfinite(value) else _float_text(value)
+    if not math.isfinite(value):
+        return _float_text(value)
+    number = np.float32(value)
+    if abs(value) >= _SCIENTIFIC_FROM_4:
+        return np.format_float_scientific(number, trim="-", exp_digits=2).encode()
+    return str(number).removesuffix(".0").encode()
 
 
 def _numeric_text(value: Decimal | int) -> bytes:
@@ -332,13 +329,13 @@ def _numeric_binary(value: Decimal | int) -> bytes:
 def _date_binary(day: int) -> bytes:
     if abs(day) == _INFINITE_DAY:
         return struct.pack("!i", _INFINITE_DAY if day > 0 else -(2**31))
-    return struct.pack("!i", day - _DAYS_TO_2000)
+    return struct.pack("!i", day - DAYS_TO_2000)
 
 
 def _timestamp_binary(value: int) -> bytes:
     if abs(value) == _INFINITE_MICROSECOND:
         return struct.pack("!q", _INFINITE_MICROSECOND if value > 0 else -(2**63))
-    return struct.pack("!q", value - _MICROSECONDS_TO_2000)
+    return struct.pack("!q", value - MICROSECONDS_TO_2000)
 
 
 def _interval_binary(value: Any) -> bytes:

@@ -9,6 +9,9 @@ CREATE TABLE shown_column (
     table_oid BIGINT, position INTEGER, name VARCHAR, type_oid BIGINT, modifier INTEGER, sql_type VARCHAR
 );
 CREATE TABLE shown_type (oid BIGINT, name VARCHAR, sql_name VARCHAR, size INTEGER, array_oid BIGINT);
+CREATE VIEW any_type AS  -- also those of arrays
+SELECT oid, name, sql_name, size FROM shown_type
+UNION ALL SELECT array_oid, '_' || name, 'ARRAY', -1 FROM shown_type WHERE array_oid > 0;
 CREATE TABLE shown_relation (oid BIGINT, name VARCHAR);  -- of Postgres itself, such as pg.pg_class
 CREATE TABLE shown_user (oid BIGINT, name VARCHAR);
 CREATE TABLE shown_setting (name VARCHAR, value VARCHAR);
@@ -30,13 +33,13 @@ FROM shown_table AS t;
 
 CREATE VIEW pg.pg_attribute AS
 SELECT c.table_oid AS attrelid, c.name AS attname, c.type_oid AS atttypid, -1 AS attstattarget,
-    t.size::SMALLINT AS attlen, c.position::SMALLINT AS attnum, 0 AS attndims, -1 AS attcacheoff,
+    t.size::SMALLINT AS attlen, c.position::SMALLINT AS attnum, (t.sql_name = 'ARRAY')::INTEGER AS attndims, -1 AS attcacheoff,
     c.modifier AS atttypmod, false AS attbyval, 'p' AS attstorage, 'i' AS attalign, '' AS attcompression,
     false AS attnotnull, false AS atthasdef, false AS atthasmissing, '' AS attidentity, '' AS attgenerated,
     false AS attisdropped, true AS attislocal, 0 AS attinhcount, 0::BIGINT AS attcollation,
     NULL::VARCHAR[] AS attacl, NULL::VARCHAR[] AS attoptions, NULL::VARCHAR[] AS attfdwoptions,
     NULL::VARCHAR AS attmissingval
-FROM shown_column AS c JOIN shown_type AS t ON t.oid = c.type_oid;
+FROM shown_column AS c JOIN any_type AS t ON t.oid = c.type_oid;
 
 CREATE VIEW pg.pg_type AS
 SELECT oid, name AS typname, 11 AS typnamespace, 10::BIGINT AS typowner, size::SMALLINT AS typlen, false AS typbyval,
@@ -142,7 +145,7 @@ SELECT 'relaqs' AS table_catalog, 'public' AS table_schema, t.name AS table_name
     NULL::VARCHAR AS identity_generation, NULL::VARCHAR AS identity_start, NULL::VARCHAR AS identity_increment,
     NULL::VARCHAR AS identity_maximum, NULL::VARCHAR AS identity_minimum, 'NO' AS identity_cycle,
     'NEVER' AS is_generated, NULL::VARCHAR AS generation_expression, 'NO' AS is_updatable
-FROM shown_column AS c JOIN shown_table AS t ON t.oid = c.table_oid JOIN shown_type AS y ON y.oid = c.type_oid;
+FROM shown_column AS c JOIN shown_table AS t ON t.oid = c.table_oid JOIN any_type AS y ON y.oid = c.type_oid;
 
 CREATE VIEW info.table_privileges AS
 SELECT u.name AS grantor, u.name AS grantee, 'relaqs' AS table_catalog, 'public' AS table_schema,

@@ -13,7 +13,9 @@ from sqlglot import exp
 from relaqs_engine.sql.dialect import DIALECT
 
 Kind: TypeAlias = str
-"""int4 (of 16 bits too), int8, numeric, float4, float8, text, bool, other, or one of dates and times."""
+"""int4 (of 16 bits too), int8, numeric, float4, float8, text, bool, json, other, or one of dates and times.
+
+That of an array is the kind of its elements, and []."""
 
 TableColumns: TypeAlias = Mapping[str, Mapping[str, str]]
 _Outputs: TypeAlias = dict[str, "Kind | None"]
@@ -33,7 +35,8 @@ _OF_DUCKDB = {
     "DOUBLE": "float8",
     "DOUBLE PRECISION": "float8",
     "BOOLEAN": "bool",
-    **dict.fromkeys(("VARCHAR", "TEXT", "CHAR", "NAME", "UUID", "JSON", "BPCHAR", "STRING"), "text"),
+    **dict.fromkeys(("VARCHAR", "TEXT", "CHAR", "NAME", "UUID", "BPCHAR", "STRING"), "text"),
+    **dict.fromkeys(("JSON", "JSONB"), "json"),
     "DATE": "date",
     "TIMESTAMP WITH TIME ZONE": "timestamptz",
     "TIMESTAMPTZ": "timestamptz",
@@ -75,6 +78,12 @@ _RESULTS = {
     **_each("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
     **_each("timestamptz", "transaction_timestamp"),
     **_each("interval", "age make_interval justify_days justify_hours justify_interval"),
+    **_each("text[]", "string_to_array regexp_split_to_array string_split"),
+    **_each(
+        "json", "to_json row_to_json json_agg jsonb_agg json_object json_array json_build_object to_jsonb"
+    ),
+    **_each("json", "jsonb_build_object json_build_array jsonb_build_array json_object_agg jsonb_object_agg"),
+    **_each("int4", "array_upper array_lower array_ndims"),
     **_each("numeric", "extract div"),
     **_each(
         "int4",
@@ -95,10 +104,12 @@ _AS_ITS_ARGUMENT = frozenset(
             "last_value",
             "nth_value",
         ),
-        *("abs", "nullif", "unnest", "generate_series", "percentile_disc", "mode", "distinct", "arg_min"),
+        *("array_append", "array_cat", "array_remove", "array_replace", "list_concat", "list_append"),
+        *("abs", "nullif", "generate_series", "percentile_disc", "mode", "distinct", "arg_min"),
         *("arg_max", "min_by", "max_by", "quantile_disc"),
     )
 )
+_ARRAYS_OF = {"array_agg", "list"}
 _AS_ALL_ARGUMENTS = {"coalesce", "greatest", "least", "ifnull", "mod", "gcd", "lcm"}
 _AVERAGES = {"avg", "mean", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"}
 _ROUNDED = {"round", "ceil", "ceiling", "floor", "trunc", "sign"}
@@ -142,10 +153,17 @@ def argument_of(call: exp.Expr, place: int) -> exp.Expr | None:
 def kind_of_type(duckdb_type: str) -> Kind:
     """Return the kind of a type.
 
-    >>> [kind_of_type(each) for each in ("DECIMAL(9, 2)", "UBIGINT", "BLOB")]
-    ['numeric', 'numeric', 'other']
+    >>> [kind_of_type(each) for each in ("DECIMAL(9, 2)", "UBIGINT", "BLOB", "DATE[]")]
+    ['numeric', 'numeric', 'other', 'date[]']
     """
-    return _OF_DUCKDB.get(re.sub(r"\(.*\)$", "", duckdb_type.upper()).strip(), "other")
+    name = duckdb_type.upper()
+    element = re.sub(r"(\[\d*\])+$", "", name)
+    kind = _OF_DUCKDB.get(re.sub(r"\(.*\)$", "", element).strip(), "other")
+    return kind if element == name or kind == "other" else f"{kind}[]"
+
+
+def is_array(kind: Kind) -> bool:
+    return kind.endswith("[]")
 
 
 def kind_of_value(value: Any) -> Kind | None:
@@ -262,16 +280,33 @@ class Kinds:
             case exp.Pow():
                 return "numeric" if "numeric" in (self.of(node.this), self.of(node.expression)) else "float8"
             case exp.DPipe():
-                return "text"
+                sides = (self.of(node.this), self.of(node.expression))
+                return next((side for side in sides if side is not None and is_array(side)), "text")
             case exp.AtTimeZone():
                 return "timestamp" if self.of(node.this) == "timestamptz" else "timestamptz"
-            case exp.Array() | exp.Null() | exp.Bracket():
+            case exp.Array():
+                element = self._widest(node.expressions) if node.expressions else None
+                return element and (element if is_array(element) else f"{element}[]")
+            case exp.Bracket():
+                return self._of_bracket(node)
+            case exp.JSONExtract() | exp.JSONBExtract():
+                return "json"
+            case exp.JSONExtractScalar() | exp.JSONBExtractScalar():
+                return "text"
+            case exp.Null():
                 return None
         if isinstance(node, _WRAPPERS):
             return self.of(node.this)
         if isinstance(node, _COMPARISONS):
             return "bool"
         return self._of_call(node) if isinstance(node, exp.Func) else None
+
+    def _of_bracket(self, node: exp.Expr) -> Kind | None:
+        """Return the kind of an element of an array, or of a part of one."""
+        kind = self.of(node.this)
+        if kind is None or not is_array(kind):
+            return kind if kind == "json" else None
+        return kind if any(isinstance(each, exp.Slice) for each in node.expressions) else kind[:-2]
 
     def _arithmetic(self, node: exp.Expr) -> Kind | None:
         left, right = self.of(node.this), self.of(node.expression)
@@ -314,9 +349,18 @@ class Kinds:
         if name in ("date_trunc", "timezone") and len(given) > 1:
             kind = self.of(given[1])
             return "timestamptz" if kind == "date" else kind
+        if name == "array" and given and isinstance(given[0], exp.Query):
+            inner = next(iter(self.outputs(given[0]).values()), None)
+            return inner and f"{inner}[]"
         if not given:
             return None
         first = self.of(given[0])
+        if name in _ARRAYS_OF:
+            return first and (first if is_array(first) else f"{first}[]")
+        if name == "unnest":
+            return first[:-2] if first is not None and is_array(first) else None
+        if name == "array_prepend":
+            return self.of(given[-1])
         if name in _AS_ITS_ARGUMENT:
             return first
         if name == "sum":

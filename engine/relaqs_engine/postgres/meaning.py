@@ -29,6 +29,7 @@ from relaqs_engine.postgres.kinds import (
     TableColumns,
     argument_of,
     arguments_of,
+    is_array,
     kind_of_type,
     name_of,
 )
@@ -43,11 +44,36 @@ _DIGITS_BEHIND = (
 _MOST_DIGITS = 30
 _SQL_PATTERN = re.compile(r"\\(.)|([%_])|([.^$])|([^%_.^$\\]+)", re.DOTALL)
 _FORMAT_PART = re.compile(r"%(%|s)|([^%]+)")
-_ROW_MAKERS = {"generate_series", "unnest", "regexp_split_to_table"}
+_BOOL_TEXT = "CASE each WHEN true THEN 't' WHEN false THEN 'f' END"
+# 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
+_INTERVAL_TEXT = (
+    "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
+    "'(-\\d+ (?:year|mon|day))( |$)', '\\1s\\2', 'g'), '(-\\d+ \\w+) (\\d)', '\\1 +\\2', 'g')"
+)
+_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+_TYPES_OF_KINDS = {
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "numeric": "DOUBLE",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "text": "VARCHAR",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMPTZ",
+}
+_ARRAY_BEGIN = re.compile(r"\s*\{")
+_ARRAY_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^{},"\\]*))\s*([,}])', re.DOTALL)
 _OTHER_NAMES = {
     "btrim": "trim",
-    "json_agg": "json_group_array",
-    "jsonb_agg": "json_group_array",
     "json_build_object": "json_object",
     "jsonb_build_object": "json_object",
     "json_object_agg": "json_group_object",
@@ -63,6 +89,69 @@ _OTHER_NAMES = {
 _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
 _WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
 _TEXTS_HERE = {"NAME", "CITEXT"}
+_LONGEST = 1 << 30  # no array is as long
+# From 1e15 on a float has an exponent, one of 32 bits from 1e6 on. No float ends with .0.
+_FLOAT_TEXT = (
+    "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
+    "WHEN abs(t) >= {least} AND abs(t) < 1e16 THEN "
+    "list_transform([split(CAST(abs(t) AS VARCHAR), '.')], lambda p : "
+    "if(t < 0, '-', '') || regexp_replace(regexp_replace(p[1] || p[2], '0+$', ''), '^(.)(.+)$', '\\1.\\2') "
+    "|| 'e+' || lpad(CAST(len(p[1]) - 1 AS VARCHAR), 2, '0'))[1] "
+    "ELSE regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') END"
+)
+_BOOL_TEXT = "CASE each WHEN true THEN 't' WHEN false THEN 'f' END"
+# 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
+_INTERVAL_TEXT = (
+    "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
+    "'(-\\d+ (?:year|mon|day))( |$)', '\\1s\\2', 'g'), '(-\\d+ \\w+) (\\d)', '\\1 +\\2', 'g')"
+)
+_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+_TYPES_OF_KINDS = {
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "numeric": "DOUBLE",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "text": "VARCHAR",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMPTZ",
+}
+_ARRAY_BEGIN = re.compile(r"\s*\{")
+_ARRAY_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^{},"\\]*))\s*([,}])', re.DOTALL)
+_OTHER_NAMES = {
+    "btrim": "trim",
+    "json_build_object": "json_object",
+    "jsonb_build_object": "json_object",
+    "json_object_agg": "json_group_object",
+    "jsonb_object_agg": "json_group_object",
+    "json_build_array": "json_array",
+    "jsonb_build_array": "json_array",
+    "to_jsonb": "to_json",
+    "jsonb_array_length": "json_array_length",
+    "jsonb_typeof": "json_type",
+    "array_agg": "list",
+    "every": "bool_and",
+}
+_SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
+_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
+_TEXTS_HERE = {"NAME", "CITEXT"}
+_LONGEST = 1 << 30  # no array is as long
+# From 1e15 on a float has an exponent, and below it no .0 at its end.
+_FLOAT_TEXT = (
+    "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
+    "WHEN abs(t) < 1e15 OR abs(t) >= 1e16 THEN regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') "
+    "ELSE regexp_replace(regexp_replace(CAST(t AS VARCHAR), '^(-?\\d)(\\d*?)0*\\.0$', '\\1.\\2e+15'), "
+    "'\\.e', 'e') END"
+)
 
 
 class RelaqsPostgresTokenizer(RelaqsTokenizer):
@@ -163,6 +252,8 @@ def meaning_of(
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # nobody writes here, so every row is locked
         _order_by_outputs(select)
+    _json_of_lists(tree)
+    has_other_types = any(each.this is exp.DType.JSONB for each in tree.find_all(exp.DataType))
     kinds = Kinds(columns, parameters, is_estimated=is_estimated)
     kinds.remember(tree)
     for node in _from_inside(tree):
@@ -174,7 +265,8 @@ def meaning_of(
             node.replace(instead)
     _name_inner_columns(tree)
     written = tree.sql(DIALECT)
-    return Meaning(sql if written == _as_duckdb_reads(sql) else written, *names)
+    is_same = not has_other_types and written == _as_duckdb_reads(sql)
+    return Meaning(sql if is_same else written, *names)
 
 
 def _as_duckdb_reads(sql: str) -> str | None:
@@ -261,8 +353,12 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         return _numeric(value, source)
     if name in _TEXTS_HERE:
         return exp.cast(value.copy(), "VARCHAR")
+    if name == "TIME" and source == "timestamptz":
+        return exp.cast(exp.cast(value.copy(), "TIMESTAMP"), "TIME")
     if name == "JSONB":
         return exp.cast(value.copy(), "JSON")
+    if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
+        return exp.Cast(this=_array_of(literal.name), to=to.copy())
     if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
         return exp.Cast(this=exp.Round(this=value.copy()), to=to.copy())
     if (sized := _SIZED_TEXT.fullmatch(name)) is not None:
@@ -273,6 +369,38 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if name in ("TEXT", "VARCHAR") and source is not None:
         return _as_text(value, source)
     return None
+
+
+def _array_of(text: str) -> exp.Expr:
+    """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}.
+
+    Raises:
+        ExpressionError: it is no such array.
+    """
+    items: list[exp.Expr] = []
+    at = _ARRAY_BEGIN.match(text)
+    place = at.end() if at is not None else -1
+    while at is not None and place < len(text):
+        found = _ARRAY_ITEM.match(text, place)
+        if found is None:
+            at = None
+            break
+        quoted, plain, end = found.groups()
+        if quoted is not None:
+            items.append(exp.Literal.string(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)))
+        elif plain.strip():
+            word = plain.strip()
+            items.append(exp.null() if word.upper() == "NULL" else exp.Literal.string(word))
+        elif items or end == ",":
+            at = None
+        place = found.end()
+        if end == "}":
+            break
+    if at is None or text[place:].strip() or not text.rstrip().endswith("}"):
+        if "{" in text[1:]:
+            raise UnsupportedError(f"{text[:60]!r} is an array of arrays; write ARRAY[[1,2],[3,4]]")
+        raise ExpressionError(f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'")
+    return exp.Array(expressions=items, bracket_notation=True)
 
 
 def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
@@ -289,12 +417,129 @@ def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
 
 
 def _as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
-    text = exp.cast(value.copy(), "VARCHAR")
     if source in FLOATS:
-        return _called("regexp_replace", text, exp.Literal.string(r"\.0$"), exp.Literal.string(""))
+        return _filled(_FLOAT_TEXT.format(least="1e6" if source == "float4" else "1e15"), {"t": value})
+    if is_array(source):
+        return _array_text(value, source[:-2])
     if source == "interval":
-        return _called("replace", text, exp.Literal.string("month"), exp.Literal.string("mon"))
+        return _filled(_INTERVAL_TEXT, {"t": value})
     return None
+
+
+def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
+    """Return an array as Postgres writes it: {1,NULL,"a b"}."""
+    each = exp.column("each")
+    text = _BOOL_TEXT
+    if element != "bool":
+        text = (_as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
+    if element not in NUMBERS | {"bool", "date"}:
+        text = (
+            f"CASE WHEN regexp_matches({text}, '[\\s{{}}\",\\\\]') OR {text} = '' OR upper({text}) = 'NULL' "
+            f"THEN '\"' || replace(replace({text}, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE {text} END"
+        )
+    items = f"list_transform(l, lambda each : coalesce({text}, 'NULL'))"
+    return _filled(
+        f"CASE WHEN l IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END", {"l": value}
+    )
+
+
+def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """An array and an element are one array."""
+    left, right = kinds.of(node.this), kinds.of(node.expression)
+    is_left, is_right = (kind is not None and is_array(kind) for kind in (left, right))
+    sides = [node.this.copy(), node.expression.copy()]
+    if is_left and is_right:
+        return _called("list_concat", *sides)
+    if is_left and right is not None:
+        return _called("list_append", *sides)
+    if is_right and left is not None:
+        return _called("list_prepend", *sides)
+    for place, kind in enumerate((left, right)):
+        if kind in FLOATS and not (is_left or is_right):
+            sides[place] = _as_text(sides[place], str(kind)) or sides[place]
+    if sides != [node.this, node.expression]:
+        return exp.DPipe(this=sides[0], expression=sides[1])
+    return None
+
+
+def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
+    of = node.expression
+    if isinstance(of, exp.Any):
+        if isinstance(given := of.this.unnest(), exp.Literal):
+            of.this.replace(_typed(given, kinds.of(node.this)))
+        return None
+    if isinstance(of, exp.Anonymous) and name_of(of) == "all" and len(of.expressions) == 1:
+        array = of.expressions[0]
+    elif isinstance(of, exp.All) and not isinstance(of.this.unnest(), exp.Query):
+        array = of.this.unnest()
+    else:
+        return None
+    array = _typed(array, kinds.of(node.this))
+    opposite = _NEGATED[type(node)](this=node.this.copy(), expression=exp.Any(this=exp.paren(array)))
+    return exp.not_(exp.paren(opposite, copy=False))
+
+
+def _typed(array: exp.Expr, element: Kind | None) -> exp.Expr:
+    """Return an array; one that is a text with the type of what it is compared with."""
+    if not (isinstance(array, exp.Literal) and array.is_string):
+        return exp.paren(array.copy(), copy=False)
+    if (type_ := _TYPES_OF_KINDS.get(element or "")) is None:
+        raise UnsupportedError(
+            f"the type of {array.sql(DIALECT)} is not known; cast it, as in '{{1,2}}'::int[]"
+        )
+    return exp.paren(exp.cast(_array_of(array.name), f"{type_}[]"), copy=False)
+
+
+def _contains(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """NULL is in no array."""
+    whole, part = node.this, node.expression
+    if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
+        return None
+    if isinstance(node, exp.ArrayContainedBy):
+        whole, part = part, whole
+    text = "CASE WHEN len(r) > list_count(r) THEN false ELSE list_has_all(l, r) END"
+    return exp.paren(_filled(text, {"l": whole, "r": part}), copy=False)
+
+
+def _difference(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """The time between two moments does not depend on clocks that were set forward between them."""
+    if not kinds.of(node.this) == kinds.of(node.expression) == "timestamptz":
+        return None
+    text = (
+        "list_transform([epoch_us(a) - epoch_us(b)], lambda u : "
+        "to_days(CAST(u // 86400000000 AS INTEGER)) + to_microseconds(u % 86400000000))[1]"
+    )
+    return exp.paren(_filled(text, {"a": node.this, "b": node.expression}), copy=False)
+
+
+def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Places are counted from 1, and there is nothing at others: -1 is not the last."""
+    kind = kinds.of(node.this)
+    if kind is None or not is_array(kind) or len(node.expressions) != 1:
+        return None
+    place = node.expressions[0]
+    if isinstance(place, exp.Slice):
+        low, high = place.this, place.expression
+        ends = [
+            exp.Literal.number(1) if low is None else _called("greatest", low.copy(), exp.Literal.number(1))
+        ]
+        ends.append(exp.Literal.number(_LONGEST) if high is None else high.copy())
+        is_empty = "CASE WHEN hi < 1 THEN [] ELSE array_slice(l, lo, hi) END"
+        return _filled(is_empty, {"l": node.this, "lo": ends[0], "hi": ends[1]})
+    if isinstance(place, exp.Literal) and place.is_int and int(place.name) > 0:
+        return None
+    return _filled("CASE WHEN i > 0 THEN list_extract(l, i) END", {"l": node.this, "i": place})
+
+
+def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """j #> '{a,0}' goes down from key to key, or from place to place."""
+    path = node.expression
+    if not (isinstance(path, exp.Literal) and path.is_string):
+        raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
+    steps = [each.name.replace("~", "~0").replace("/", "~1") for each in _array_of(path.name).expressions]
+    name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
+    return _called(name, node.this.copy(), exp.Literal.string("".join(f"/{step}" for step in steps)))
 
 
 def _round(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -390,6 +635,23 @@ def _order_by_outputs(select: exp.Expr) -> None:
     for each in order.expressions if order is not None else ():
         if isinstance(each.this, exp.Column) and not each.this.table and each.this.name in places:
             each.this.replace(exp.Literal.number(places[each.this.name]))
+
+
+def _json_of_lists(tree: exp.Expr) -> None:
+    """json_agg(x ORDER BY y) is a list as JSON, also with a FILTER and as a window. In place."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if name_of(call) in ("json_agg", "jsonb_agg"):
+            call.set("this", "list")
+            call.meta["called"] = "list"
+            outer: exp.Expr = call
+            while (
+                isinstance(outer.parent, exp.Filter | exp.Window | exp.WithinGroup)
+                and outer.arg_key == "this"
+            ):
+                outer = outer.parent
+            rows = outer.copy()
+            text = _filled("CASE WHEN l IS NOT NULL THEN to_json(l) END", {"l": rows})
+            outer.replace(exp.paren(text, copy=False))
 
 
 def _call(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -537,6 +799,77 @@ def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
     return found.copy()
 
 
+def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
+    def justify(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        if len(given) != 1:
+            raise SqlError(f"{name_of(node)} takes an interval")
+        value = given[0].copy()
+        return _filled(text, {"t": exp.cast(value, "INTERVAL") if isinstance(value, exp.Literal) else value})
+
+    return justify
+
+
+# The parts of an interval: months, days, microseconds.
+_MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
+_MICROS = "(datepart('hour', t) * 3600000000 + datepart('minute', t) * 60000000 + datepart('microsecond', t))"
+_OF_PARTS = (
+    "to_months(CAST({m} AS INTEGER)) + to_days(CAST({d} AS INTEGER)) + to_microseconds(CAST({u} AS BIGINT))"
+)
+
+
+# Hours become days, days become months, and all signs those of the whole.
+_JUSTIFIED = (
+    "list_transform([{m} * 2592000000000 + {d} * 86400000000 + {u}], lambda s : "
+    "to_months(CAST(s // 2592000000000 AS INTEGER)) "
+    "+ to_days(CAST(s % 2592000000000 // 86400000000 AS INTEGER)) + to_microseconds(s % 86400000000))[1]"
+)
+
+
+def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 2 or given[1].name != "1":
+        raise UnsupportedError("array_length takes an array and 1, its first dimension, here")
+    return _filled("CAST(nullif(len(l), 0) AS INTEGER)", {"l": given[0]})
+
+
+def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
+    """Return what writes a call by a text in which l is the first argument, v the second, w the third."""
+
+    def write(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        values = dict(zip("lvw", given, strict=False))
+        try:
+            return _filled(text, values)
+        except KeyError:
+            raise SqlError(f"{name_of(node)} takes more arguments") from None
+
+    return write
+
+
+def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    if len(given) not in (2, 3):
+        raise SqlError("array_to_string takes an array, a separator, and what stands for NULL")
+    element = (kinds.of(given[0]) or "")[:-2]
+    each = exp.column("each")
+    text = _BOOL_TEXT if element == "bool" else None
+    if text is None:
+        text = (_as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
+    other = f"coalesce({text}, w)" if len(given) == 3 else text
+    return _filled(
+        f"coalesce(array_to_string(list_filter(list_transform(l, lambda each : {other}), "
+        "lambda each : each IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
+        dict(zip("lvw", given, strict=False)),
+    )
+
+
+def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) not in (2, 3):
+        raise SqlError("string_to_array takes a text, a separator, and what stands for NULL")
+    empty = "CASE WHEN l = '' THEN CAST([] AS VARCHAR[]) WHEN v = '' THEN [l]"
+    text = f"{empty} ELSE string_split(l, coalesce(v, '')) END"  # NULL parts it into characters
+    if len(given) == 3:
+        text = f"list_transform({text}, lambda each : nullif(each, w))"
+    return _filled(text, dict(zip("lvw", given, strict=False)))
+
+
 _CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]] = {
     "to_char": _to_char,
     "format": _format,
@@ -546,6 +879,32 @@ _CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | Non
     "date_trunc": _date_trunc,
     "date_part": _date_part,
     "div": _div,
+    "array_length": _array_length,
+    "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
+    "array_upper": _array_length,
+    "array_append": _of_array("list_append(l, v)"),
+    "array_prepend": _of_array("list_prepend(l, v)"),
+    "array_cat": _of_array("list_concat(l, v)"),
+    "array_remove": _of_array("list_filter(l, lambda each : each IS DISTINCT FROM v)"),
+    "array_replace": _of_array("list_transform(l, lambda each : if(each IS NOT DISTINCT FROM v, w, each))"),
+    "array_position": _of_array("CAST(nullif(list_position(l, v), 0) AS INTEGER)"),
+    "array_to_string": _array_to_string,
+    "string_to_array": _string_to_array,
+    "justify_days": _justified(
+        _OF_PARTS.format(m=f"({_MONTHS} + {_DAYS} // 30)", d=f"({_DAYS} % 30)", u=_MICROS)
+    ),
+    "justify_interval": _justified(_JUSTIFIED.format(m=_MONTHS, d=_DAYS, u=_MICROS)),
+    **dict.fromkeys(
+        ("json_array_elements", "jsonb_array_elements"), _of_array("unnest(json_extract(l, '$[*]'))")
+    ),
+    **dict.fromkeys(
+        ("json_array_elements_text", "jsonb_array_elements_text"),
+        _of_array("unnest(json_extract_string(l, '$[*]'))"),
+    ),
+    **dict.fromkeys(("json_object_keys", "jsonb_object_keys"), _of_array("unnest(json_keys(l))")),
+    "justify_hours": _justified(
+        _OF_PARTS.format(m=_MONTHS, d=f"({_DAYS} + {_MICROS} // 86400000000)", u=f"({_MICROS} % 86400000000)")
+    ),
     "initcap": _initcap,
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2"), _without_nan),
     "substr": _substring,
@@ -555,6 +914,14 @@ _CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | Non
 _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Div: _quotient,
     exp.Ordered: _ordered,
+    exp.DPipe: _joined,
+    exp.Bracket: _element,
+    **dict.fromkeys(_NEGATED, _quantified),
+    exp.ArrayContainsAll: _contains,
+    exp.ArrayContainedBy: _contains,
+    exp.Sub: _difference,
+    exp.JSONBExtract: _json_path,
+    exp.JSONBExtractScalar: _json_path,
     exp.Cast: _cast,
     exp.Round: _round,
     exp.SimilarTo: _similar,
@@ -666,7 +1033,7 @@ _TYPE_NAMES = {
 
 
 def _type_name(to: exp.Expr) -> str:
-    written = to.sql(DIALECT).upper().partition("(")[0].strip()
+    written = to.sql(DIALECT).upper().partition("[")[0].partition("(")[0].strip()
     return _TYPE_NAMES.get(written, written.lower())
 
 

@@ -384,7 +384,10 @@ def _constants(
     functions: those that are called. One that would say something about what is not here is NULL.
     """
     if isinstance(node, exp.CurrentSchemas):
-        return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
+        is_own = isinstance(node.this, exp.Boolean) and not node.this.this
+        implied = [] if is_own else ["pg_catalog"]
+        schemas = exp.array(*map(exp.Literal.string, (*implied, "public")))
+        return exp.alias_(schemas, "current_schemas") if isinstance(node.parent, exp.Select) else schemas
     name = _OF_FUNCTIONS.get(type(node), "")
     argument = ""
     if isinstance(node, exp.Anonymous):

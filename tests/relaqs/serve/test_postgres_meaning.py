@@ -25,6 +25,24 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT format('%s is %s%%', 'a', 1)", ("format",), [("a is 1%",)]),
     ("SELECT to_char(DATE '2024-02-03', 'DD.MM.YYYY')", ("to_char",), [("03.02.2024",)]),
     ("SELECT count FROM (SELECT count(*)) q", ("count",), [(1,)]),
+    ("SELECT ARRAY[1, 2] || 3, (ARRAY[1, 2])[-1]", ("?column?", "array"), [([1, 2, 3], None)]),
+    ("SELECT '{1,NULL}'::int[], '{\"a b\"}'::text[]", ("int4", "text"), [([1, None], ["a b"])]),
+    ("SELECT ARRAY['a b', NULL, '']::text, ARRAY[true]::text", ("array",) * 2, [('{"a b",NULL,""}', "{t}")]),
+    ("SELECT 1e15::float8::text, 1::float8 || 'a'", ("text", "?column?"), [("1e+15", "1a")]),
+    ("SELECT 3 <> ALL(ARRAY[1, 3]), 3 = ANY('{1,3}')", ("?column?",) * 2, [(False, True)]),
+    (
+        "SELECT ARRAY[1] @> ARRAY[1, NULL], string_to_array('', ',')",
+        ("?column?", "string_to_array"),
+        [(False, [])],
+    ),
+    (
+        "SELECT justify_interval(interval '1 mon -1 hour')::text",
+        ("justify_interval",),
+        [("29 days 23:00:00",)],
+    ),
+    ("SELECT interval '-1 month 3 days'::text", ("text",), [("-1 mons +3 days",)]),
+    ("SELECT json_agg(x ORDER BY x DESC) FROM (VALUES (1), (2)) v(x)", ("json_agg",), [([2, 1],)]),
+    ("SELECT '{\"a\": [1, 2]}'::jsonb #>> '{a,1}'", ("?column?",), [("2",)]),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
 )
 CODES = (
@@ -131,7 +149,7 @@ def test_a_hint_that_is_wrong_says_so(connection: psycopg.Connection[Any], hint:
 def test_no_drawn_statement_differs_from_a_real_postgres() -> None:
     with tempfile.TemporaryDirectory() as folder:  # a short path, which a socket needs
         tally, different = compare(Path(folder), 250, seed=4)
-    said = [(sql, verdict(theirs, ours, sql)) for sql, theirs, ours in different]
+    said = [(each.sql, verdict(each.theirs, each.ours, each.sql)) for each in different]
     assert not [sql for sql, verdict_ in said if verdict_ == "differs"]
     assert tally["same"] > 200
 

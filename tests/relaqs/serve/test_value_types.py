@@ -93,7 +93,33 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...], str, tuple[Any, ...]]] = {
         "timestamp with time zone",
         (dt.datetime(2024, 2, 29, 10, tzinfo=UTC), dt.datetime(1999, 12, 31, 23, 59, 59, 250000, tzinfo=UTC)),
     ),
-    "a_list": ("INTEGER[]", ("[1, NULL, 3]", "[]"), "json", ([1, None, 3], [])),
+    "a_list": ("INTEGER[]", ("[1, NULL, 3]", "[]"), "integer[]", ([1, None, 3], [])),
+    "of_texts": (
+        "VARCHAR[]",
+        ("['', 'NULL', 'a b', '{\"x\\\\', NULL, 'é,']", "[NULL]"),
+        "text[]",
+        (["", "NULL", "a b", '{"x\\\\', None, "é,"], [None]),
+    ),
+    "of_dates": ("DATE[]", ("['2024-02-29']", "[]"), "date[]", ([dt.date(2024, 2, 29)], [])),
+    "of_decimals": (
+        "DECIMAL(9, 2)[]",
+        ("[-1234567.89, 0.05]", "[]"),
+        "numeric(9,2)[]",
+        ([Decimal("-1234567.89"), Decimal("0.05")], []),
+    ),
+    "of_moments": (
+        "TIMESTAMPTZ[]",
+        ("['2024-02-29 12:00:00+02', NULL]", "[]"),
+        "timestamp with time zone[]",
+        ([dt.datetime(2024, 2, 29, 10, tzinfo=UTC), None], []),
+    ),
+    "of_lists": (
+        "DOUBLE[][]",
+        ("[[1.5, 2], [NULL, 4]]", "[[], []]"),
+        "double precision[]",
+        ([[1.5, 2], [None, 4]], []),
+    ),
+    "of_fixed_size": ("INTEGER[2]", ("[1, NULL]", "[3, 4]"), "integer[]", ([1, None], [3, 4])),
     "a_struct": (
         "STRUCT(a INTEGER, b VARCHAR)",
         ("{'a': 1, 'b': 'x'}", "{'a': NULL, 'b': ''}"),
@@ -181,26 +207,26 @@ def test_tools_see_the_type_of_each_column(served: Running) -> None:
         ).fetchall()
     assert shown == [(name, kind) for name, (_, _, kind, _) in COLUMNS.items()]
     assert [column.name for column in sent] == list(COLUMNS)
-    assert schema[1:] == [(name, kind.partition("(")[0]) for name, kind in shown]
+    assert schema[1:] == [
+        (name, "ARRAY" if kind.endswith("[]") else kind.partition("(")[0]) for name, kind in shown
+    ]
 
 
 NESTED = {
     "MAP {}": {},
     "MAP {DATE '2020-01-01': [1, NULL]}": {"2020-01-01": [1, None]},
     "MAP {true: 1}": {"true": 1},
-    "[0.1, 12345678901234567.89, 12345678901234567890::DECIMAL(20, 0)]": [
-        0.1,
-        "12345678901234567.89",
-        12345678901234567890,
-    ],
+    "{'x': [0.1, 12345678901234567.89, 12345678901234567890::DECIMAL(20, 0)]}": {
+        "x": [0.1, "12345678901234567.89", 12345678901234567890]
+    },
     "[MAP {'a': 1}, NULL, MAP {}]": [{"a": 1}, None, {}],
     "{'m': MAP {'a': MAP {1: 2}}}": {"m": {"a": {"1": 2}}},
-    "[INTERVAL '25 hours 3 days', NULL]": ["3 days 25:00:00", None],
-    "['infinity'::TIMESTAMP, '2020-01-01']": ["infinity", "2020-01-01T00:00:00"],
+    "{'x': [INTERVAL '25 hours 3 days', NULL]}": {"x": ["3 days 25:00:00", None]},
+    "{'x': ['infinity'::TIMESTAMP, '2020-01-01']}": {"x": ["infinity", "2020-01-01T00:00:00"]},
     "{'day': '10000-01-01'::DATE, 'end': TIME '24:00:00'}": {"day": "10000-01-01", "end": "24:00:00"},
     "row()": {},
     "row(1, 'x')": {"element1": 1, "element2": "x"},
-    "[[1, 2], [NULL, 3]]::INTEGER[2][2]": [[1, 2], [None, 3]],
+    "{'x': [[1, 2], [NULL]]}": {"x": [[1, 2], [None]]},
 }
 
 
@@ -213,6 +239,14 @@ def test_nested_values_are_json(served: Running, literal: str) -> None:
         ).fetchall()
     assert one == (NESTED[literal],)
     assert rows == [(NESTED[literal] if i % 3 else None,) for i in range(3000)]
+
+
+def test_lists_of_several_lengths_are_no_array(served: Running) -> None:
+    with psycopg.connect(served.address(), autocommit=True) as connection:
+        for sql in ("SELECT [[1], [2, 3]] AS x", "SELECT [[1], NULL] AS x"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="to_json"):
+                connection.execute(sql.encode())
+        assert connection.execute("SELECT to_json([[1], [2, 3]]) AS x").fetchone() == ([[1], [2, 3]],)
 
 
 @pytest.mark.parametrize("kind", ["BIT", "UHUGEINT", "TIMETZ", "VARIANT"])
