@@ -736,7 +736,7 @@ def _same(theirs: Any, ours: Any) -> bool:
     if isinstance(theirs, list) and isinstance(ours, list):
         return len(theirs) == len(ours) and all(map(_same, theirs, ours))
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        return list(theirs) == list(ours) and all(map(_same, theirs.values(), ours.values()))
+        return theirs.keys() == ours.keys() and all(_same(theirs[key], ours[key]) for key in theirs)
     if isinstance(theirs, datetime | date | time | timedelta) or theirs is None or isinstance(theirs, bool):
         return type(theirs) is type(ours) and bool(theirs == ours)
     return bool(theirs == ours)

@@ -635,6 +635,22 @@ class Session:
         self._planner.check_open()
         return self._executor.status()
 
+    def at_once(self, plan: OnlinePlan, below_seconds: float) -> OnlinePlan:
+        """Return how a query is answered of which only one answer is seen: exactly, where that takes little.
+
+        Args:
+            plan: how it is answered with estimates.
+            below_seconds: what one core is predicted to take less for is read as a whole.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
+        >>> db.at_once(plan, 0.3).mode.value, db.at_once(plan, 0.0).mode.value
+        ('exact', 'mergeable')
+        """
+        return self._planner.at_once(plan, below_seconds) if self._exact_below_seconds is not None else plan
+
     def explain(self, sql: str, *, params: Parameters | None = None, timezone: str | None = None) -> str:
         """Return how a SELECT would be answered, in words and SQL.
 

@@ -18,11 +18,10 @@ from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import ExpressionError, MemoryLimitError, RelaqsError, SqlError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
-from relaqs_engine.postgres.kinds import Kind, kind_of_value
+from relaqs_engine.postgres.kinds import Kind, kind_of_value, parameter_types
 from relaqs_engine.postgres.meaning import Meaning, in_words_of_duckdb, meaning_of
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
-from relaqs_engine.postgres.parameter_types import parameter_types
-from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
+from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema, words_of
 from relaqs_engine.sql.binder import parameter_count, with_values
 from relaqs_engine.sql.read import WrittenSql, check_text
 
@@ -34,6 +33,7 @@ from relaqs.serve.column_types import (
     BOOL,
     FLOAT8,
     JSON,
+    OIDS,
     TEXT,
     UNKNOWN,
     ColumnType,
@@ -41,12 +41,13 @@ from relaqs.serve.column_types import (
     is_number,
     parameter_oid,
 )
+from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
-from relaqs.serve.rows import AnswerRows
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import Explain, Request, Select, requests
+from relaqs.serve.steering import AboutAnswer, steered
 from relaqs.serve.values import check_columns
 from relaqs.session import Session
 
@@ -168,8 +169,10 @@ class Answering:
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
+        asked = steered(select.sql, is_exact=asker.settings.is_exact)
+        select = replace(select, sql=asked.sql)
         meaning, plan = await self.in_turn(asker, self._plan, select, values, asker)
-        return _columns(meaning, plan, asker.settings)
+        return _columns(meaning, plan, asker.settings, asked)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         """Return the answer to a SELECT, or how it would be answered if that is what was asked.
@@ -224,10 +227,12 @@ class Answering:
 
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         options = asker.settings.options(asker.quota.weight)
+        asked = steered(select.sql, is_exact=asker.settings.is_exact)
+        select = replace(select, sql=asked.sql)
         meaning, plan, query = await self._planning.run(
             asker.name, self._planned, select, values, options, asker, undo=_stop_planned
         )
-        columns = _columns(meaning, plan, asker.settings)
+        columns = _columns(meaning, plan, asker.settings, asked)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
@@ -242,8 +247,17 @@ class Answering:
             raise RelaqsError("the query was stopped before its answer was there; run it again")
         asker.quota.check_size(snapshot.table.nbytes)
         holding = asker.quota.hold(ANSWERS, snapshot.table.nbytes)
-        table = _table(snapshot, plan, columns, asker.settings)
+        table = _table(
+            snapshot, plan, columns, asker.settings, asked, self._rows_read(select, plan, snapshot)
+        )
         return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)), holding)
+
+    def _rows_read(self, select: Select, plan: OnlinePlan, snapshot: Snapshot) -> int:
+        """Return how many rows of its tables an answer is of."""
+        named = words_of(select.sql)
+        names = plan.measured_by or [name for name in self._session.tables if name.lower() in named]
+        rows = sum(self._session.tables[name].row_count for name in names)
+        return round(rows * (1.0 if snapshot.is_exact else snapshot.fraction))
 
     async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
         cursor = self._metadata.cursor(asker.settings.timezone)
@@ -305,16 +319,21 @@ class Answering:
                 params=values or None,
                 intervals=not asker.settings.is_exact,
                 timezone=asker.settings.timezone,
-                plan=plan,
+                plan=plan if asker.settings.is_exact else self._at_once(plan, asker),
             )
         return meaning, plan, query
 
+    def _at_once(self, plan: OnlinePlan, asker: Asker) -> OnlinePlan:
+        """Return how a query is answered of which one answer is sent: a short one exactly, at once."""
+        return self._session.at_once(plan, asker.settings.exact_below_seconds)
+
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
-        """Return how the answer would come. A small table is read at once where it must be exact anyway."""
+        """Return how the answer would come. A small table is read at once."""
+        select = replace(select, sql=steered(select.sql, is_exact=asker.settings.is_exact).sql)
         if asker.settings.is_exact:
             sql, timezone = self._meaning(select, values, asker).sql, asker.settings.timezone
             return self._session.explain(sql, params=values or None, timezone=timezone)
-        return explain(self._plan(select, values, asker)[1])
+        return explain(self._at_once(self._plan(select, values, asker)[1], asker))
 
     def _meaning(self, select: Select, values: Sequence[Any], asker: Asker) -> Meaning:
         sql = without_schema(select.sql, self._session.tables)
@@ -390,13 +409,19 @@ def _constant(function: str, argument: str, asker: Asker) -> str | None:
 
 
 def _described(described: Sequence[tuple[str, str]]) -> tuple[ReplyColumn, ...]:
-    return tuple(ReplyColumn(name, column_type(type_)) for name, type_ in described)
+    """Return the columns of an answer about the server. Lists of numbers are those of OIDs there."""
+    return tuple(
+        ReplyColumn(name, OIDS if type_ == "BIGINT[]" else column_type(type_)) for name, type_ in described
+    )
 
 
-def _columns(meaning: Meaning, plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
+def _columns(
+    meaning: Meaning, plan: OnlinePlan, settings: Settings, asked: AboutAnswer
+) -> tuple[ReplyColumn, ...]:
     """Return the query's own columns, and those of its intervals if they are asked for."""
-    names = meaning.named([output.name for output in plan.outputs])
-    types = [column_type(output.type) for output in plan.outputs]
+    named = meaning.named([output.name for output in plan.outputs])
+    names = [asked.names.get(place, name) for place, name in enumerate(named)]
+    types = [asked.kind(place, column_type(output.type)) for place, output in enumerate(plan.outputs)]
     own = [ReplyColumn(name, type_) for name, type_ in zip(names, types, strict=True)]
     if not settings.wants_intervals:
         return tuple(own)
@@ -421,12 +446,23 @@ def _estimated(plan: OnlinePlan) -> list[int]:
 
 
 def _table(
-    snapshot: Snapshot, plan: OnlinePlan, columns: Sequence[ReplyColumn], settings: Settings
+    snapshot: Snapshot,
+    plan: OnlinePlan,
+    columns: Sequence[ReplyColumn],
+    settings: Settings,
+    asked: AboutAnswer,
+    rows_read: int,
 ) -> pa.Table:
     """Return the values in the order of the columns. An exact value without an interval is both its ends."""
     arrays = list(snapshot.estimate.columns)
+    known = {column.position: column for column in snapshot.columns}
+    of_answer = {"error": snapshot.error, "is_exact": snapshot.is_exact, "rows_read": rows_read}
+    for place, function in asked.asked.items():
+        if function in of_answer:
+            arrays[place] = pa.array([of_answer[function]] * snapshot.table.num_rows)
+        elif place in known:
+            arrays[place] = snapshot.table[getattr(known[place], function)]
     if settings.wants_intervals:
-        known = {column.position: column for column in snapshot.columns}
         for place in _estimated(plan):
             if place in known:
                 column = known[place]
@@ -435,7 +471,9 @@ def _table(
                 arrays += [arrays[place], arrays[place], pa.array([True] * snapshot.table.num_rows)]
     names = [f"c{place}" for place in range(len(columns))]  # a query may give two columns one name
     table = pa.Table.from_arrays(arrays, names)
-    return table.cast(_as_announced(table.schema, columns), safe=False) if settings.wants_intervals else table
+    if not (asked.asked or settings.wants_intervals):
+        return table
+    return table.cast(_as_announced(table.schema, columns), safe=False)
 
 
 def _as_announced(schema: pa.Schema, columns: Sequence[ReplyColumn]) -> pa.Schema:

@@ -58,6 +58,8 @@ TYPES = (
     *(DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID),
 )
 
+OIDS = ColumnType(1028, "_oid", "ARRAY", element=OID)
+
 # The OIDs of arrays, with the types of their elements.
 ARRAYS = {
     199: JSON,

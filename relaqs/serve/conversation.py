@@ -46,7 +46,7 @@ from relaqs_engine.sql.binder import parameter_count
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
-from relaqs.serve.cursors import Cursors
+from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import (
     CANCELED,
     FULL,
@@ -61,11 +61,18 @@ from relaqs.serve.failures import (
     error_fields,
     notice_fields,
 )
+from relaqs.serve.named import (
+    Cursors,
+    KeptPlace,
+    Portal,
+    Prepared,
+    Savepoints,
+    check_transaction,
+    formats_of,
+    row_description,
+)
 from relaqs.serve.parameters import parameter_value, written_value
-from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
 from relaqs.serve.quotas import STATEMENTS, VALUES
-from relaqs.serve.rows import AnswerRows
-from relaqs.serve.savepoints import KeptPlace, Savepoints, check_transaction
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
     CloseCursor,

@@ -22,8 +22,17 @@ import pyarrow.compute as pc
 
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
+from relaqs.serve.encoded_rows import (
+    AnswerRows,
+    RowPart,
+    joined,
+    lengths_of,
+    prefix,
+    row_bytes,
+    total,
+    without_nulls,
+)
 from relaqs.serve.failures import NOT_SUPPORTED, SYNTAX_ERROR, RefusedError
-from relaqs.serve.rows import AnswerRows, Part, joined, lengths_of, prefix, row_bytes, total, without_nulls
 from relaqs.serve.values import BINARY, TEXT
 
 _BINARY_BEGIN, _BINARY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
@@ -227,7 +236,7 @@ class CopiedRows(AnswerRows):
         return super().messages(first_row, most_rows)
 
     def _joined(self, columns: Sequence[pa.Array]) -> bytes:
-        parts: list[Part] = []
+        parts: list[RowPart] = []
         if self._form.kind == "binary":
             sizes = [lengths_of(column) for column in columns]
             size = total(sizes) + 6 + 4 * len(columns)

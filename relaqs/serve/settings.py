@@ -5,6 +5,7 @@
     SET relaqs.intervals = on       more columns: NAME_low, NAME_high
     SET relaqs.confidence = '99%'   of the intervals
     SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
+    SET relaqs.exact_below = '0.3s'  with a target too, what one core reads in less time is exact, at once
     SET relaqs.dialect = 'duckdb'   statements mean what they do in DuckDB, not what they do in Postgres
 
 A comment sets them for one statement, from tools that cannot say SET:
@@ -156,6 +157,7 @@ _OWN = {
     "relaqs.intervals": _Setting("off", _switch),
     "relaqs.confidence": _Setting("95%", _confidence),
     "relaqs.confidence_for": _Setting("cell", _confidence_for),
+    "relaqs.exact_below": _Setting("300ms", _duration),
     "relaqs.dialect": _Setting("postgres", _dialect),
 }
 
@@ -358,6 +360,12 @@ class Settings:
     def is_postgres(self) -> bool:
         """Whether statements mean what they do in Postgres, not what they do in DuckDB."""
         return self._now["relaqs.dialect"] == "postgres"
+
+    @property
+    def exact_below_seconds(self) -> float:
+        """What one core reads in less time is answered exactly, at once, also where a target is set."""
+        text = self._now["relaqs.exact_below"]
+        return 0.0 if text == "off" else seconds_of(text)
 
     @property
     def timezone(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from relaqs_engine.postgres.parameter_types import parameter_types
+from relaqs_engine.postgres.kinds import parameter_types
 
 TABLES = {"trips": {"day": "DATE", "zone": "INTEGER"}, "shifts": {"day": "VARCHAR", "driver": "VARCHAR"}}
 

@@ -157,9 +157,11 @@ CREATE MACRO pg_get_userbyid(o) AS 'relaqs';
 CREATE MACRO format_type(o, m) AS (
     SELECT CASE WHEN t.name = 'numeric' AND m > 4
         THEN 'numeric(' || (((m - 4) >> 16)::VARCHAR) || ',' || (((m - 4) & 65535)::VARCHAR) || ')'
+        WHEN a.name = 'numeric' AND m > 4
+        THEN 'numeric(' || (((m - 4) >> 16)::VARCHAR) || ',' || (((m - 4) & 65535)::VARCHAR) || ')[]'
         ELSE coalesce(max(t.sql_name), max(a.sql_name) || '[]', '???') END
     FROM (SELECT o AS asked) AS q LEFT JOIN shown_type AS t ON t.oid = q.asked
-        LEFT JOIN shown_type AS a ON a.array_oid = q.asked GROUP BY t.name
+        LEFT JOIN shown_type AS a ON a.array_oid = q.asked GROUP BY t.name, a.name
 );
 CREATE MACRO pg_table_is_visible(o) AS true;
 CREATE MACRO pg_type_is_visible(o) AS true;

@@ -19,6 +19,17 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
+from relaqs_engine.postgres.arrays import (
+    ARRAY_CALLS,
+    ARRAY_RULES,
+    MeaningRule,
+    WriteCall,
+    array_of,
+    as_text,
+    called,
+    filled,
+    json_of_lists,
+)
 from relaqs_engine.postgres.formats import formatted_moment, formatted_number
 from relaqs_engine.postgres.kinds import (
     FLOATS,
@@ -29,7 +40,6 @@ from relaqs_engine.postgres.kinds import (
     TableColumns,
     argument_of,
     arguments_of,
-    is_array,
     kind_of_type,
     name_of,
 )
@@ -44,34 +54,6 @@ _DIGITS_BEHIND = (
 _MOST_DIGITS = 30
 _SQL_PATTERN = re.compile(r"\\(.)|([%_])|([.^$])|([^%_.^$\\]+)", re.DOTALL)
 _FORMAT_PART = re.compile(r"%(%|s)|([^%]+)")
-_BOOL_TEXT = "CASE each WHEN true THEN 't' WHEN false THEN 'f' END"
-# 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
-_INTERVAL_TEXT = (
-    "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
-    "'(-\\d+ (?:year|mon|day))( |$)', '\\1s\\2', 'g'), '(-\\d+ \\w+) (\\d)', '\\1 +\\2', 'g')"
-)
-_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-}
-_TYPES_OF_KINDS = {
-    "int4": "INTEGER",
-    "int8": "BIGINT",
-    "numeric": "DOUBLE",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "text": "VARCHAR",
-    "bool": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamptz": "TIMESTAMPTZ",
-}
-_ARRAY_BEGIN = re.compile(r"\s*\{")
-_ARRAY_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^{},"\\]*))\s*([,}])', re.DOTALL)
 _OTHER_NAMES = {
     "btrim": "trim",
     "json_build_object": "json_object",
@@ -89,69 +71,6 @@ _OTHER_NAMES = {
 _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
 _WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
 _TEXTS_HERE = {"NAME", "CITEXT"}
-_LONGEST = 1 << 30  # no array is as long
-# From 1e15 on a float has an exponent, one of 32 bits from 1e6 on. No float ends with .0.
-_FLOAT_TEXT = (
-    "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
-    "WHEN abs(t) >= {least} AND abs(t) < 1e16 THEN "
-    "list_transform([split(CAST(abs(t) AS VARCHAR), '.')], lambda p : "
-    "if(t < 0, '-', '') || regexp_replace(regexp_replace(p[1] || p[2], '0+$', ''), '^(.)(.+)$', '\\1.\\2') "
-    "|| 'e+' || lpad(CAST(len(p[1]) - 1 AS VARCHAR), 2, '0'))[1] "
-    "ELSE regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') END"
-)
-_BOOL_TEXT = "CASE each WHEN true THEN 't' WHEN false THEN 'f' END"
-# 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
-_INTERVAL_TEXT = (
-    "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
-    "'(-\\d+ (?:year|mon|day))( |$)', '\\1s\\2', 'g'), '(-\\d+ \\w+) (\\d)', '\\1 +\\2', 'g')"
-)
-_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-}
-_TYPES_OF_KINDS = {
-    "int4": "INTEGER",
-    "int8": "BIGINT",
-    "numeric": "DOUBLE",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "text": "VARCHAR",
-    "bool": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamptz": "TIMESTAMPTZ",
-}
-_ARRAY_BEGIN = re.compile(r"\s*\{")
-_ARRAY_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^{},"\\]*))\s*([,}])', re.DOTALL)
-_OTHER_NAMES = {
-    "btrim": "trim",
-    "json_build_object": "json_object",
-    "jsonb_build_object": "json_object",
-    "json_object_agg": "json_group_object",
-    "jsonb_object_agg": "json_group_object",
-    "json_build_array": "json_array",
-    "jsonb_build_array": "json_array",
-    "to_jsonb": "to_json",
-    "jsonb_array_length": "json_array_length",
-    "jsonb_typeof": "json_type",
-    "array_agg": "list",
-    "every": "bool_and",
-}
-_SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
-_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
-_TEXTS_HERE = {"NAME", "CITEXT"}
-_LONGEST = 1 << 30  # no array is as long
-# From 1e15 on a float has an exponent, and below it no .0 at its end.
-_FLOAT_TEXT = (
-    "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
-    "WHEN abs(t) < 1e15 OR abs(t) >= 1e16 THEN regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') "
-    "ELSE regexp_replace(regexp_replace(CAST(t AS VARCHAR), '^(-?\\d)(\\d*?)0*\\.0$', '\\1.\\2e+15'), "
-    "'\\.e', 'e') END"
-)
 
 
 class RelaqsPostgresTokenizer(RelaqsTokenizer):
@@ -216,9 +135,6 @@ def _same_word(written: str, asked: str, position: tuple[int, int]) -> tuple[int
     return position_of(asked, after[before.index(word)].start) if len(before) == len(after) else None
 
 
-_Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr | None]
-
-
 def meaning_of(
     sql: str, columns: TableColumns, parameters: Sequence[Kind | None] = (), *, is_estimated: bool = False
 ) -> Meaning:
@@ -252,7 +168,7 @@ def meaning_of(
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # nobody writes here, so every row is locked
         _order_by_outputs(select)
-    _json_of_lists(tree)
+    json_of_lists(tree)
     has_other_types = any(each.this is exp.DType.JSONB for each in tree.find_all(exp.DataType))
     kinds = Kinds(columns, parameters, is_estimated=is_estimated)
     kinds.remember(tree)
@@ -358,49 +274,17 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if name == "JSONB":
         return exp.cast(value.copy(), "JSON")
     if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
-        return exp.Cast(this=_array_of(literal.name), to=to.copy())
+        return exp.Cast(this=array_of(literal.name), to=to.copy())
     if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
         return exp.Cast(this=exp.Round(this=value.copy()), to=to.copy())
     if (sized := _SIZED_TEXT.fullmatch(name)) is not None:
         pad = "rpad" if sized[1] in ("CHAR", "CHARACTER", "BPCHAR") else "left"
         size = exp.Literal.number(sized[2])
         text = exp.cast(value.copy(), "VARCHAR")
-        return _called(pad, text, size, *([exp.Literal.string(" ")] if pad == "rpad" else []))
+        return called(pad, text, size, *([exp.Literal.string(" ")] if pad == "rpad" else []))
     if name in ("TEXT", "VARCHAR") and source is not None:
-        return _as_text(value, source)
+        return as_text(value, source)
     return None
-
-
-def _array_of(text: str) -> exp.Expr:
-    """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}.
-
-    Raises:
-        ExpressionError: it is no such array.
-    """
-    items: list[exp.Expr] = []
-    at = _ARRAY_BEGIN.match(text)
-    place = at.end() if at is not None else -1
-    while at is not None and place < len(text):
-        found = _ARRAY_ITEM.match(text, place)
-        if found is None:
-            at = None
-            break
-        quoted, plain, end = found.groups()
-        if quoted is not None:
-            items.append(exp.Literal.string(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)))
-        elif plain.strip():
-            word = plain.strip()
-            items.append(exp.null() if word.upper() == "NULL" else exp.Literal.string(word))
-        elif items or end == ",":
-            at = None
-        place = found.end()
-        if end == "}":
-            break
-    if at is None or text[place:].strip() or not text.rstrip().endswith("}"):
-        if "{" in text[1:]:
-            raise UnsupportedError(f"{text[:60]!r} is an array of arrays; write ARRAY[[1,2],[3,4]]")
-        raise ExpressionError(f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'")
-    return exp.Array(expressions=items, bracket_notation=True)
 
 
 def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
@@ -416,92 +300,6 @@ def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
     return exp.cast(value.copy(), "DOUBLE")
 
 
-def _as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
-    if source in FLOATS:
-        return _filled(_FLOAT_TEXT.format(least="1e6" if source == "float4" else "1e15"), {"t": value})
-    if is_array(source):
-        return _array_text(value, source[:-2])
-    if source == "interval":
-        return _filled(_INTERVAL_TEXT, {"t": value})
-    return None
-
-
-def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
-    """Return an array as Postgres writes it: {1,NULL,"a b"}."""
-    each = exp.column("each")
-    text = _BOOL_TEXT
-    if element != "bool":
-        text = (_as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
-    if element not in NUMBERS | {"bool", "date"}:
-        text = (
-            f"CASE WHEN regexp_matches({text}, '[\\s{{}}\",\\\\]') OR {text} = '' OR upper({text}) = 'NULL' "
-            f"THEN '\"' || replace(replace({text}, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE {text} END"
-        )
-    items = f"list_transform(l, lambda each : coalesce({text}, 'NULL'))"
-    return _filled(
-        f"CASE WHEN l IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END", {"l": value}
-    )
-
-
-def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """An array and an element are one array."""
-    left, right = kinds.of(node.this), kinds.of(node.expression)
-    is_left, is_right = (kind is not None and is_array(kind) for kind in (left, right))
-    sides = [node.this.copy(), node.expression.copy()]
-    if is_left and is_right:
-        return _called("list_concat", *sides)
-    if is_left and right is not None:
-        return _called("list_append", *sides)
-    if is_right and left is not None:
-        return _called("list_prepend", *sides)
-    for place, kind in enumerate((left, right)):
-        if kind in FLOATS and not (is_left or is_right):
-            sides[place] = _as_text(sides[place], str(kind)) or sides[place]
-    if sides != [node.this, node.expression]:
-        return exp.DPipe(this=sides[0], expression=sides[1])
-    return None
-
-
-def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
-    of = node.expression
-    if isinstance(of, exp.Any):
-        if isinstance(given := of.this.unnest(), exp.Literal):
-            of.this.replace(_typed(given, kinds.of(node.this)))
-        return None
-    if isinstance(of, exp.Anonymous) and name_of(of) == "all" and len(of.expressions) == 1:
-        array = of.expressions[0]
-    elif isinstance(of, exp.All) and not isinstance(of.this.unnest(), exp.Query):
-        array = of.this.unnest()
-    else:
-        return None
-    array = _typed(array, kinds.of(node.this))
-    opposite = _NEGATED[type(node)](this=node.this.copy(), expression=exp.Any(this=exp.paren(array)))
-    return exp.not_(exp.paren(opposite, copy=False))
-
-
-def _typed(array: exp.Expr, element: Kind | None) -> exp.Expr:
-    """Return an array; one that is a text with the type of what it is compared with."""
-    if not (isinstance(array, exp.Literal) and array.is_string):
-        return exp.paren(array.copy(), copy=False)
-    if (type_ := _TYPES_OF_KINDS.get(element or "")) is None:
-        raise UnsupportedError(
-            f"the type of {array.sql(DIALECT)} is not known; cast it, as in '{{1,2}}'::int[]"
-        )
-    return exp.paren(exp.cast(_array_of(array.name), f"{type_}[]"), copy=False)
-
-
-def _contains(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """NULL is in no array."""
-    whole, part = node.this, node.expression
-    if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
-        return None
-    if isinstance(node, exp.ArrayContainedBy):
-        whole, part = part, whole
-    text = "CASE WHEN len(r) > list_count(r) THEN false ELSE list_has_all(l, r) END"
-    return exp.paren(_filled(text, {"l": whole, "r": part}), copy=False)
-
-
 def _difference(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """The time between two moments does not depend on clocks that were set forward between them."""
     if not kinds.of(node.this) == kinds.of(node.expression) == "timestamptz":
@@ -510,43 +308,14 @@ def _difference(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         "list_transform([epoch_us(a) - epoch_us(b)], lambda u : "
         "to_days(CAST(u // 86400000000 AS INTEGER)) + to_microseconds(u % 86400000000))[1]"
     )
-    return exp.paren(_filled(text, {"a": node.this, "b": node.expression}), copy=False)
-
-
-def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """Places are counted from 1, and there is nothing at others: -1 is not the last."""
-    kind = kinds.of(node.this)
-    if kind is None or not is_array(kind) or len(node.expressions) != 1:
-        return None
-    place = node.expressions[0]
-    if isinstance(place, exp.Slice):
-        low, high = place.this, place.expression
-        ends = [
-            exp.Literal.number(1) if low is None else _called("greatest", low.copy(), exp.Literal.number(1))
-        ]
-        ends.append(exp.Literal.number(_LONGEST) if high is None else high.copy())
-        is_empty = "CASE WHEN hi < 1 THEN [] ELSE array_slice(l, lo, hi) END"
-        return _filled(is_empty, {"l": node.this, "lo": ends[0], "hi": ends[1]})
-    if isinstance(place, exp.Literal) and place.is_int and int(place.name) > 0:
-        return None
-    return _filled("CASE WHEN i > 0 THEN list_extract(l, i) END", {"l": node.this, "i": place})
-
-
-def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """j #> '{a,0}' goes down from key to key, or from place to place."""
-    path = node.expression
-    if not (isinstance(path, exp.Literal) and path.is_string):
-        raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
-    steps = [each.name.replace("~", "~0").replace("/", "~1") for each in _array_of(path.name).expressions]
-    name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
-    return _called(name, node.this.copy(), exp.Literal.string("".join(f"/{step}" for step in steps)))
+    return exp.paren(filled(text, {"a": node.this, "b": node.expression}), copy=False)
 
 
 def _round(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """Of a float .5 goes to the even number. A NUMERIC that is a DOUBLE here gets its digits before."""
     decimals, value, kind = node.args.get("decimals"), node.this, kinds.of(node.this)
     if decimals is None and kind in FLOATS:
-        return _called("round_even", value.copy(), exp.Literal.number(0))
+        return called("round_even", value.copy(), exp.Literal.number(0))
     if kind != "numeric" or kinds.is_decimal(value):
         return None
     digits = decimals.name if decimals is not None else ""
@@ -568,7 +337,7 @@ def _similar(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise UnsupportedError("SIMILAR TO takes a text that is written out here; write x ~ pattern")
     regexp = _SQL_PATTERN.sub(_regexp_of, pattern.name)
-    return _called("regexp_full_match", node.this.copy(), exp.Literal.string(regexp), exp.Literal.string("s"))
+    return called("regexp_full_match", node.this.copy(), exp.Literal.string(regexp), exp.Literal.string("s"))
 
 
 def _regexp_of(found: re.Match[str]) -> str:
@@ -609,7 +378,7 @@ def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if not node.args.get("symmetric"):
         return None
     low, high = node.args["low"], node.args["high"]
-    first, last = (_called(name, low.copy(), high.copy()) for name in ("least", "greatest"))
+    first, last = (called(name, low.copy(), high.copy()) for name in ("least", "greatest"))
     return exp.Between(this=node.this.copy(), low=first, high=last)
 
 
@@ -637,27 +406,10 @@ def _order_by_outputs(select: exp.Expr) -> None:
             each.this.replace(exp.Literal.number(places[each.this.name]))
 
 
-def _json_of_lists(tree: exp.Expr) -> None:
-    """json_agg(x ORDER BY y) is a list as JSON, also with a FILTER and as a window. In place."""
-    for call in list(tree.find_all(exp.Anonymous)):
-        if name_of(call) in ("json_agg", "jsonb_agg"):
-            call.set("this", "list")
-            call.meta["called"] = "list"
-            outer: exp.Expr = call
-            while (
-                isinstance(outer.parent, exp.Filter | exp.Window | exp.WithinGroup)
-                and outer.arg_key == "this"
-            ):
-                outer = outer.parent
-            rows = outer.copy()
-            text = _filled("CASE WHEN l IS NOT NULL THEN to_json(l) END", {"l": rows})
-            outer.replace(exp.paren(text, copy=False))
-
-
 def _call(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     name, given = name_of(node), arguments_of(node)
     if (other := _OTHER_NAMES.get(name)) is not None and isinstance(node, exp.Anonymous):
-        return _called(other, *(each.copy() for each in given))
+        return called(other, *(each.copy() for each in given))
     if (write := _CALLS.get(name)) is not None:
         return write(node, given, kinds)
     return None
@@ -693,7 +445,7 @@ def _format(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr
             parts.append(_printed(value, kinds))
         else:
             parts.append(exp.Literal.string("%" if found[1] else found[2]))
-    return _called("concat", exp.Literal.string(""), *parts)
+    return called("concat", exp.Literal.string(""), *parts)
 
 
 def _printed(value: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -701,7 +453,7 @@ def _printed(value: exp.Expr, kinds: Kinds) -> exp.Expr:
     if kind == "bool":
         texts = [exp.If(this=value.copy(), true=exp.Literal.string("t"))]
         return exp.Case(ifs=[*texts, exp.If(this=exp.not_(value.copy()), true=exp.Literal.string("f"))])
-    return (_as_text(value, kind) if kind else None) or value.copy()
+    return (as_text(value, kind) if kind else None) or value.copy()
 
 
 def _concat(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -718,7 +470,7 @@ def _width_bucket(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> ex
         )
     inside = "CAST(floor((v - lo) * n / (hi - lo)) AS INTEGER) + 1"
     text = f"CASE WHEN v < lo THEN 0 WHEN v >= hi THEN n + 1 ELSE {inside} END"
-    return _filled(text, dict(zip(("v", "lo", "hi", "n"), given, strict=True)))
+    return filled(text, dict(zip(("v", "lo", "hi", "n"), given, strict=True)))
 
 
 def _date_bin(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -727,7 +479,7 @@ def _date_bin(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Ex
     stride = given[0].copy()
     if isinstance(stride, exp.Literal):
         stride = exp.cast(stride, "INTERVAL")
-    return _called("time_bucket", stride, given[1].copy(), given[2].copy())
+    return called("time_bucket", stride, given[1].copy(), given[2].copy())
 
 
 def _date_trunc(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -749,7 +501,7 @@ def _div(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     left, right = (each.copy() for each in given)
     if all(kinds.of(each) in INTEGERS for each in given):
         return exp.cast(exp.IntDiv(this=exp.paren(left), expression=exp.paren(right)), "DECIMAL(38, 0)")
-    return _called("trunc", _unless_zero(exp.Div(this=exp.paren(left), expression=exp.paren(right))))
+    return called("trunc", _unless_zero(exp.Div(this=exp.paren(left), expression=exp.paren(right))))
 
 
 def _substring(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -777,7 +529,7 @@ def _initcap(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Exp
         "array_to_string(list_transform(regexp_extract_all(t, '[\\p{L}\\p{N}]+|[^\\p{L}\\p{N}]+'), "
         "lambda w : upper(substr(w, 1, 1)) || lower(substr(w, 2))), '')"
     )
-    return _filled(text, {"t": given[0]})
+    return filled(text, {"t": given[0]})
 
 
 def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -785,92 +537,7 @@ def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     return exp.Nullif(this=node.copy(), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE"))
 
 
-def _called(name: str, *given: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(given))
-
-
-def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
-    """Return an expression with values in the place of its columns."""
-    (tree,) = read_statements(f"SELECT ({text})", Effort())
-    found: exp.Expr = tree.expressions[0]
-    for column in list(found.find_all(exp.Column)):
-        if column.name in values:
-            column.replace(exp.paren(values[column.name].copy(), copy=False))
-    return found.copy()
-
-
-def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
-    def justify(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-        if len(given) != 1:
-            raise SqlError(f"{name_of(node)} takes an interval")
-        value = given[0].copy()
-        return _filled(text, {"t": exp.cast(value, "INTERVAL") if isinstance(value, exp.Literal) else value})
-
-    return justify
-
-
-# The parts of an interval: months, days, microseconds.
-_MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
-_MICROS = "(datepart('hour', t) * 3600000000 + datepart('minute', t) * 60000000 + datepart('microsecond', t))"
-_OF_PARTS = (
-    "to_months(CAST({m} AS INTEGER)) + to_days(CAST({d} AS INTEGER)) + to_microseconds(CAST({u} AS BIGINT))"
-)
-
-
-# Hours become days, days become months, and all signs those of the whole.
-_JUSTIFIED = (
-    "list_transform([{m} * 2592000000000 + {d} * 86400000000 + {u}], lambda s : "
-    "to_months(CAST(s // 2592000000000 AS INTEGER)) "
-    "+ to_days(CAST(s % 2592000000000 // 86400000000 AS INTEGER)) + to_microseconds(s % 86400000000))[1]"
-)
-
-
-def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-    if len(given) != 2 or given[1].name != "1":
-        raise UnsupportedError("array_length takes an array and 1, its first dimension, here")
-    return _filled("CAST(nullif(len(l), 0) AS INTEGER)", {"l": given[0]})
-
-
-def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
-    """Return what writes a call by a text in which l is the first argument, v the second, w the third."""
-
-    def write(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-        values = dict(zip("lvw", given, strict=False))
-        try:
-            return _filled(text, values)
-        except KeyError:
-            raise SqlError(f"{name_of(node)} takes more arguments") from None
-
-    return write
-
-
-def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
-    if len(given) not in (2, 3):
-        raise SqlError("array_to_string takes an array, a separator, and what stands for NULL")
-    element = (kinds.of(given[0]) or "")[:-2]
-    each = exp.column("each")
-    text = _BOOL_TEXT if element == "bool" else None
-    if text is None:
-        text = (_as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
-    other = f"coalesce({text}, w)" if len(given) == 3 else text
-    return _filled(
-        f"coalesce(array_to_string(list_filter(list_transform(l, lambda each : {other}), "
-        "lambda each : each IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
-        dict(zip("lvw", given, strict=False)),
-    )
-
-
-def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-    if len(given) not in (2, 3):
-        raise SqlError("string_to_array takes a text, a separator, and what stands for NULL")
-    empty = "CASE WHEN l = '' THEN CAST([] AS VARCHAR[]) WHEN v = '' THEN [l]"
-    text = f"{empty} ELSE string_split(l, coalesce(v, '')) END"  # NULL parts it into characters
-    if len(given) == 3:
-        text = f"list_transform({text}, lambda each : nullif(each, w))"
-    return _filled(text, dict(zip("lvw", given, strict=False)))
-
-
-_CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]] = {
+_CALLS: dict[str, WriteCall] = {
     "to_char": _to_char,
     "format": _format,
     "concat": _concat,
@@ -879,49 +546,18 @@ _CALLS: dict[str, Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | Non
     "date_trunc": _date_trunc,
     "date_part": _date_part,
     "div": _div,
-    "array_length": _array_length,
-    "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
-    "array_upper": _array_length,
-    "array_append": _of_array("list_append(l, v)"),
-    "array_prepend": _of_array("list_prepend(l, v)"),
-    "array_cat": _of_array("list_concat(l, v)"),
-    "array_remove": _of_array("list_filter(l, lambda each : each IS DISTINCT FROM v)"),
-    "array_replace": _of_array("list_transform(l, lambda each : if(each IS NOT DISTINCT FROM v, w, each))"),
-    "array_position": _of_array("CAST(nullif(list_position(l, v), 0) AS INTEGER)"),
-    "array_to_string": _array_to_string,
-    "string_to_array": _string_to_array,
-    "justify_days": _justified(
-        _OF_PARTS.format(m=f"({_MONTHS} + {_DAYS} // 30)", d=f"({_DAYS} % 30)", u=_MICROS)
-    ),
-    "justify_interval": _justified(_JUSTIFIED.format(m=_MONTHS, d=_DAYS, u=_MICROS)),
-    **dict.fromkeys(
-        ("json_array_elements", "jsonb_array_elements"), _of_array("unnest(json_extract(l, '$[*]'))")
-    ),
-    **dict.fromkeys(
-        ("json_array_elements_text", "jsonb_array_elements_text"),
-        _of_array("unnest(json_extract_string(l, '$[*]'))"),
-    ),
-    **dict.fromkeys(("json_object_keys", "jsonb_object_keys"), _of_array("unnest(json_keys(l))")),
-    "justify_hours": _justified(
-        _OF_PARTS.format(m=_MONTHS, d=f"({_DAYS} + {_MICROS} // 86400000000)", u=f"({_MICROS} % 86400000000)")
-    ),
+    **ARRAY_CALLS,
     "initcap": _initcap,
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2"), _without_nan),
     "substr": _substring,
     "substring": _substring,
 }
 
-_RULES: dict[type[exp.Expr], _Rule] = {
+_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Div: _quotient,
     exp.Ordered: _ordered,
-    exp.DPipe: _joined,
-    exp.Bracket: _element,
-    **dict.fromkeys(_NEGATED, _quantified),
-    exp.ArrayContainsAll: _contains,
-    exp.ArrayContainedBy: _contains,
+    **ARRAY_RULES,
     exp.Sub: _difference,
-    exp.JSONBExtract: _json_path,
-    exp.JSONBExtractScalar: _json_path,
     exp.Cast: _cast,
     exp.Round: _round,
     exp.SimilarTo: _similar,

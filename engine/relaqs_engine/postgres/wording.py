@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
 
 from sqlglot.errors import TokenError
@@ -34,6 +36,12 @@ _MOMENT_FORMS = {
 _DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
     **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
+}
+_OF_SETS = {TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT}
+_AFTER_KEYS = {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.FOR, TokenType.SEMICOLON}
+_AFTER_OUTPUTS = {
+    *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.LIMIT),
+    *(TokenType.HAVING, TokenType.OFFSET, TokenType.WINDOW, TokenType.QUALIFY, TokenType.SEMICOLON),
 }
 TextEdit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
 
@@ -127,6 +135,126 @@ def between_commas(brackets: str | None) -> tuple[str, ...]:
     ends = [*(each.start for each in commas), closed.start]
     begins = [brackets.index("(") + 1, *(each.end + 1 for each in commas)]
     return tuple(brackets[begin:end].strip() for begin, end in zip(begins, ends, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCall:
+    """A call of a function of a schema, as `relaqs.low(x)`.
+
+    Attributes:
+        name: of the function, in lower case.
+        begin: where the schema's name begins.
+        arguments: where they begin and end.
+        end: behind the bracket that closes it.
+        place: of the output that is this call alone, counted from 0; None where it stands elsewhere.
+        alias: the output's name, "" where it has none.
+    """
+
+    name: str
+    begin: int
+    arguments: tuple[int, int]
+    end: int
+    place: int | None
+    alias: str
+
+
+def schema_calls(sql: str, schema: str) -> tuple[SchemaCall, ...]:
+    """Return the calls of a schema's functions. Places are those in the list of the outermost SELECT.
+
+    Behind a star none is known.
+
+    >>> calls = schema_calls("SELECT a, s.f(b) AS c FROM t ORDER BY s.g()", "s")
+    >>> [(call.name, call.place, call.alias) for call in calls]
+    [('f', 1, 'c'), ('g', None, '')]
+    """
+    tokens = tokens_or_none(sql)
+    outputs = _outputs(tokens)
+    star = next(
+        (n for n, (_, end) in enumerate(outputs) if tokens[end - 1].token_type is TokenType.STAR), None
+    )
+    outputs = outputs[:star]
+    found = []
+    for i, token in enumerate(tokens[:-3]):
+        is_call = tokens[i + 1].token_type is TokenType.DOT and tokens[i + 3].token_type is TokenType.L_PAREN
+        if not (is_call and _is_name(token, {schema})):
+            continue
+        _, closed = _commas(tokens, i + 3)
+        if closed is None:
+            continue
+        behind = next(place for place, each in enumerate(tokens) if each is closed) + 1
+        place, alias = next(
+            (
+                (number, _alias(tokens[behind:end]))
+                for number, (begin, end) in enumerate(outputs)
+                if begin == i and _alias(tokens[behind:end]) is not None
+            ),
+            (None, None),
+        )
+        arguments = (tokens[i + 3].end + 1, closed.start)
+        found.append(
+            SchemaCall(tokens[i + 2].text.lower(), token.start, arguments, closed.end + 1, place, alias or "")
+        )
+    return tuple(found)
+
+
+def words_of(sql: str) -> frozenset[str]:
+    """Return the names and words of a text, in lower case."""
+    return frozenset(token.text.lower() for token in tokens_or_none(sql))
+
+
+def sorted_by(sql: str) -> tuple[str, ...]:
+    """Return what the rows of the outermost SELECT are sorted by, where that is a name or a number."""
+    tokens = [*_outside_brackets(tokens_or_none(sql))]
+    place = next((i for i, token in enumerate(tokens) if token.token_type is TokenType.ORDER_BY), None)
+    keys = () if place is None else tokens[place + 1 :]
+    return tuple(
+        token.text.lower() for token in takewhile(lambda each: each.token_type not in _AFTER_KEYS, keys)
+    )
+
+
+def _outside_brackets(tokens: Sequence[Token]) -> Iterator[Token]:
+    depth = 0
+    for token in tokens:
+        change = _DEPTHS.get(token.token_type, 0)
+        if not depth and not change:
+            yield token
+        depth += change
+
+
+def _outputs(tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """Return where the outputs of the outermost SELECT begin and end; none where it is not one alone."""
+    depth = 0
+    found: list[tuple[int, int]] = []
+    begin = end = None
+    for i, token in enumerate(tokens):
+        depth += (change := _DEPTHS.get(token.token_type, 0))
+        if depth or change:
+            continue
+        if token.token_type in _OF_SETS:
+            return []
+        if begin is None:
+            begin = i + 1 if token.token_type is TokenType.SELECT else None
+            continue
+        if end is None and token.token_type in (TokenType.DISTINCT, TokenType.ALL) and begin == i:
+            begin = i + 1
+        elif end is None and token.token_type is TokenType.COMMA:
+            found.append((begin, i))
+            begin = i + 1
+        elif end is None and token.token_type in _AFTER_OUTPUTS:
+            end = i
+    return [] if begin is None else [*found, (begin, len(tokens) if end is None else end)]
+
+
+def _alias(tokens: Sequence[Token]) -> str | None:
+    """Return the name that stands behind an output, "" for none; None where something else does."""
+    match [token.token_type is TokenType.ALIAS for token in tokens]:
+        case []:
+            return ""
+        case [True, False]:
+            return tokens[1].text
+        case [False] if tokens[0].token_type in _NAMES:
+            return tokens[0].text
+    return None
 
 
 def without_postgres_words(sql: str) -> str:

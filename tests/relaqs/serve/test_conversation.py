@@ -50,7 +50,7 @@ def heard(connection: psycopg.Connection[Any]) -> Iterator[list[str]]:
 def test_nothing_approximate_comes_without_a_setting(connection: psycopg.Connection[Any]) -> None:
     with heard(connection) as said:
         exact = value(connection, TOTAL)
-        connection.execute("SET relaqs.target = '20%'")
+        connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '20%'")
         assert value(connection, TOTAL) != exact
         assert len(said) == 1
         connection.execute("RESET relaqs.target")
@@ -196,7 +196,7 @@ def test_explain_says_how_it_would_be_answered(connection: psycopg.Connection[An
 
 
 def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.target = '20%'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '20%'")
     connection.execute("SET relaqs.intervals = on")
     cursor = connection.cursor(binary=True)
     cursor.execute(
@@ -214,7 +214,7 @@ def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.
 
 
 def test_the_confidence_may_be_for_the_table(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.target = '90%'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '90%'")
     connection.execute("SET relaqs.intervals = on")
     sql = "SELECT zone, avg(fare) AS m FROM trips GROUP BY zone ORDER BY zone"
     alone = connection.execute(sql).fetchall()
@@ -230,7 +230,7 @@ def test_the_confidence_may_be_for_the_table(connection: psycopg.Connection[Any]
 
 
 def test_averages_of_days_and_summaries_have_intervals(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.target = '50%'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '50%'")
     connection.execute("SET relaqs.intervals = on")
     cursor = connection.cursor(binary=True)
     cursor.execute("SELECT avg(picked_up) AS mean, avg(day)::DATE AS picked FROM trips")
@@ -248,11 +248,11 @@ def test_averages_of_days_and_summaries_have_intervals(connection: psycopg.Conne
 
 
 def test_within_gives_the_best_answer_after_that_time(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.within = '1ms'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.within = '1ms'")
     with pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute(f"{TOTAL} -- a plan of its own")
     connection.rollback()
-    connection.execute("SET relaqs.within = '60s'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.within = '60s'")
     with heard(connection) as said:
         connection.execute(TOTAL)
     assert said == ["exact: all rows that count were read"]

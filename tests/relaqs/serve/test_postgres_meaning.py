@@ -102,7 +102,7 @@ def test_a_connection_can_ask_for_the_meaning_of_duckdb(connection: psycopg.Conn
 
 
 def test_estimates_have_the_same_meaning(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.target = '20%'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '20%'")
     cursor = connection.execute(
         "SELECT zone, round(avg(fare), 2), count(*) FROM trips GROUP BY zone ORDER BY count DESC"
     )
@@ -114,7 +114,7 @@ def test_estimates_have_the_same_meaning(connection: psycopg.Connection[Any]) ->
 @pytest.mark.parametrize(
     "sql",
     [
-        "/*+ relaqs target=30% intervals=on */ SELECT avg(fare) AS fare FROM trips",
+        "/*+ relaqs target=30% exact_below=off intervals=on */ SELECT avg(fare) AS fare FROM trips",
         "SELECT avg(fare) AS fare /*+ relaqs intervals=on, target='30%' */ FROM trips",
         "SELECT avg(fare) AS fare FROM trips /*+ RELAQS target=0.3 */ /*+ relaqs intervals=on */",
     ],
@@ -161,7 +161,7 @@ def test_an_error_is_placed_in_what_was_written(connection: psycopg.Connection[A
 
 
 def test_a_divisor_that_is_zero_in_the_first_rows_is_no_error(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("SET relaqs.target = '50%'")
+    connection.execute("SET relaqs.exact_below = off; SET relaqs.target = '50%'")
     sql = "SELECT sum(fare) / count(CASE WHEN id = 119999 THEN 1 END) AS x FROM trips"
     assert connection.execute(sql).fetchone() is not None
 
@@ -173,3 +173,53 @@ def test_a_chain_of_queries_is_read_in_as_many_steps_as_it_has() -> None:
     sql = f"WITH {', '.join(chain)} SELECT a / 2 FROM q40"
     found = meaning_of(sql, {})
     assert found.sql.endswith("SELECT a // 2 FROM q40")
+
+
+BANDS = """
+SELECT zone, avg(fare) AS fare, relaqs.low(avg(fare)) AS low, relaqs.high(avg(fare)), relaqs.error(),
+    relaqs.is_exact() AS exact, relaqs.rows_read()
+FROM trips GROUP BY zone ORDER BY 1 LIMIT 3
+"""
+
+
+def test_what_is_asked_about_an_answer_are_columns_of_it(connection: psycopg.Connection[Any]) -> None:
+    cursor = connection.execute(BANDS)
+    names = [each.name for each in cursor.description or ()]
+    assert names == ["zone", "fare", "low", "high", "error", "exact", "rows_read"]
+    exact = cursor.fetchall()
+    for _, fare, low, high, error, is_exact, rows_read in exact:
+        assert (low, high, error, is_exact) == (float(fare), float(fare), 0.0, True)
+        assert rows_read == 120_000
+    connection.execute("SET relaqs.target = '50%'")
+    assert connection.execute(BANDS).fetchall() == exact, "a short question is exact at once"
+    connection.execute("SET relaqs.exact_below = off")
+    estimated = connection.execute(BANDS).fetchall()
+    for _, fare, low, high, error, is_exact, rows_read in estimated:
+        assert low < fare < high
+        assert 0 < error <= 0.5
+        assert not is_exact
+        assert 0 < rows_read < 120_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT relaqs.nope() FROM trips", "42883"),
+        ("SELECT relaqs.low() FROM trips", "42601"),
+        ("SELECT relaqs.error(1) FROM trips", "42601"),
+        ("SELECT 1 + relaqs.low(avg(fare)) FROM trips", "0A000"),
+        ("SELECT *, relaqs.error() FROM trips", "0A000"),
+        ("SELECT zone FROM trips GROUP BY zone ORDER BY relaqs.low(avg(fare))", "0A000"),
+        ("SELECT zone, relaqs.low(avg(fare)) FROM trips GROUP BY zone ORDER BY 2", "0A000"),
+        ("SELECT zone, relaqs.low(avg(fare)) AS l FROM trips GROUP BY zone ORDER BY l", "0A000"),
+        ("SELECT avg(fare), relaqs.low(avg(fare)) FROM trips UNION SELECT 1, 2", "0A000"),
+        ("SELECT a FROM (SELECT relaqs.error() AS a FROM trips) q", "0A000"),
+    ],
+)
+def test_what_is_asked_about_an_answer_stands_in_its_outermost_list(
+    connection: psycopg.Connection[Any], sql: str, code: str
+) -> None:
+    connection.execute("SET relaqs.target = '50%'")
+    with pytest.raises(psycopg.Error) as refused:
+        connection.execute(sql.encode())
+    assert refused.value.sqlstate == code

@@ -48,7 +48,7 @@ def test_superset_asks_exactly_and_well_enough(engine: sqlalchemy.Engine) -> Non
     with engine.connect() as connection:
         for sql in QUESTIONS:
             assert close([tuple(row) for row in connection.execute(text(sql))], true_rows(sql)), sql
-        connection.execute(text("SET relaqs.target = '20%'"))
+        connection.execute(text("SET relaqs.exact_below = off; SET relaqs.target = '20%'"))
         assert is_estimate(connection.execute(text(TOTAL)).scalar_one())
 
 
@@ -155,7 +155,7 @@ def test_ibis_asks_by_text_and_by_expressions(server: Running) -> None:
             assert close(cursor.fetchall(), true_rows(sql)), sql
     by_zone = trips.group_by("zone").agg(n=trips.count(), total=trips.fare.sum()).order_by("zone")
     assert [tuple(row) for row in by_zone.execute().itertuples(index=False)] == true_rows(QUESTIONS[1])
-    connection.raw_sql("SET relaqs.target = '20%'").close()
+    connection.raw_sql("SET relaqs.exact_below = off; SET relaqs.target = '20%'").close()
     assert is_estimate(trips.filter(trips.shared).fare.sum().execute())
     connection.disconnect()
 
@@ -190,7 +190,9 @@ def test_metabase_asks_through_its_driver(server: Running, jdbc: list[str]) -> N
     assert schemas == ["information_schema", "pg_catalog", "public"]
     assert keys == foreign == indexes == []
     assert words == ["PostgreSQL\ttrue"]
-    estimate, *_ = parts([*jdbc, f"{address}&options=-crelaqs.target=20%25"], [TOTAL])
+    estimate, *_ = parts(
+        [*jdbc, f"{address}&options=-crelaqs.exact_below=off%20-crelaqs.target=20%25"], [TOTAL]
+    )
     assert is_estimate(estimate[0])
 
 
@@ -229,7 +231,9 @@ def test_grafana_asks_through_its_driver(server: Running, go: list[str], driver:
         assert printed_rows(answer, "\t") == shown_rows(sql), sql
     assert printed_rows(prepared, "\t") == shown_rows(PARAMETERS)
     assert in_transaction == [str(ROWS)]
-    estimate, *_ = parts([*go, driver, f"{address} options='-crelaqs.target=20%'"], [TOTAL])
+    estimate, *_ = parts(
+        [*go, driver, f"{address} options='-crelaqs.exact_below=off -crelaqs.target=20%'"], [TOTAL]
+    )
     assert is_estimate(estimate[0])
 
 

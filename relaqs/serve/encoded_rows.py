@@ -27,9 +27,9 @@ _DATA_ROW = struct.Struct("!ciH")
 _NULL = struct.pack("!i", -1)
 
 _Bytes: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]"
-Part: TypeAlias = "pa.Array | bytes"
+RowPart: TypeAlias = "pa.Array | bytes"
 """A value for each row, or bytes that all rows have."""
-Numbers: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.integer[Any]]]"
+_Numbers: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.integer[Any]]]"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, which Arrow writes as Postgres does
 _DAY = 86_400_000_000  # in microseconds
 _MOST_DIGITS_BEHIND, _MOST_PLAIN_SCALE = 15, 6
@@ -156,19 +156,19 @@ def fixed(content: _Bytes) -> pa.Array:
     )
 
 
-def lengths_of(column: pa.Array) -> Numbers:
+def lengths_of(column: pa.Array) -> _Numbers:
     """Return the lengths of values, -1 for NULL."""
-    found: Numbers = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)
+    found: _Numbers = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)
     return found
 
 
-def total(sizes: Sequence[Numbers]) -> Numbers:
+def total(sizes: Sequence[_Numbers]) -> _Numbers:
     """Return the lengths of rows whose values have these; NULL has none."""
-    found: Numbers = np.sum([np.maximum(each, 0) for each in sizes], axis=0)
+    found: _Numbers = np.sum([np.maximum(each, 0) for each in sizes], axis=0)
     return found
 
 
-def prefix(numbers: Numbers) -> pa.Array:
+def prefix(numbers: _Numbers) -> pa.Array:
     """Return numbers as the protocol has them, four bytes each."""
     return fixed(numbers.astype(">i4").view(np.uint8).reshape(-1, 4))
 
@@ -177,7 +177,7 @@ def without_nulls(column: pa.Array, null: bytes = b"") -> pa.Array:
     return pc.fill_null(column, pa.scalar(null, pa.binary())) if column.null_count else column
 
 
-def joined(*parts: Part) -> bytes:
+def joined(*parts: RowPart) -> bytes:
     """Return the parts of each row after each other, and the rows after each other. No part has NULLs."""
     whole = row_bytes(*parts)
     offsets = np.frombuffer(whole.buffers()[1], dtype=np.int32)
@@ -185,7 +185,7 @@ def joined(*parts: Part) -> bytes:
     return b"" if content is None else content[: int(offsets[len(whole)])].to_pybytes()
 
 
-def row_bytes(*parts: Part) -> pa.Array:
+def row_bytes(*parts: RowPart) -> pa.Array:
     """Return the parts of each row after each other."""
     given = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*given, pa.scalar(b"", pa.binary()))

@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from relaqs.serve import rows
+from relaqs.serve import encoded_rows
 from relaqs.serve.column_types import column_type
 from relaqs.serve.copy_out import CopiedRows, CopyForm
-from relaqs.serve.rows import AnswerRows
+from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.values import BINARY, TEXT
 
 COLUMNS = {
@@ -78,7 +78,7 @@ def drained(made: AnswerRows) -> bytes:
 def same_bytes(make: Callable[[], AnswerRows], monkeypatch: pytest.MonkeyPatch) -> bool:
     many = drained(make())
     with monkeypatch.context() as patched:
-        patched.setattr(rows, "_ROWS_BY_VALUES", 1 << 30)
+        patched.setattr(encoded_rows, "_ROWS_BY_VALUES", 1 << 30)
         return drained(make()) == many
 
 

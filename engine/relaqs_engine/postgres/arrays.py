@@ -1,0 +1,341 @@
+"""Arrays, JSON, intervals and floats as Postgres writes and reads them, as functions of DuckDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
+from relaqs_engine.postgres.kinds import FLOATS, NUMBERS, Kind, Kinds, is_array, name_of
+from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.read import Effort, read_statements
+
+# From 1e15 on a float has an exponent, one of 32 bits from 1e6 on. No float ends with .0.
+_FLOAT_TEXT = (
+    "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
+    "WHEN abs(t) >= {least} AND abs(t) < 1e16 THEN "
+    "list_transform([split(CAST(abs(t) AS VARCHAR), '.')], lambda p : "
+    "if(t < 0, '-', '') || regexp_replace(regexp_replace(p[1] || p[2], '0+$', ''), '^(.)(.+)$', '\\1.\\2') "
+    "|| 'e+' || lpad(CAST(len(p[1]) - 1 AS VARCHAR), 2, '0'))[1] "
+    "ELSE regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') END"
+)
+_BOOL_TEXT = "CASE each WHEN true THEN 't' WHEN false THEN 'f' END"
+# 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
+_INTERVAL_TEXT = (
+    "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
+    "'(-\\d+ (?:year|mon|day))( |$)', '\\1s\\2', 'g'), '(-\\d+ \\w+) (\\d)', '\\1 +\\2', 'g')"
+)
+_NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+_TYPES_OF_KINDS = {
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "numeric": "DOUBLE",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "text": "VARCHAR",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMPTZ",
+}
+_ARRAY_BEGIN = re.compile(r"\s*\{")
+_ARRAY_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^{},"\\]*))\s*([,}])', re.DOTALL)
+_LONGEST = 1 << 30  # no array is as long
+# The parts of an interval: months, days, microseconds.
+_MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
+_MICROS = "(datepart('hour', t) * 3600000000 + datepart('minute', t) * 60000000 + datepart('microsecond', t))"
+_OF_PARTS = (
+    "to_months(CAST({m} AS INTEGER)) + to_days(CAST({d} AS INTEGER)) + to_microseconds(CAST({u} AS BIGINT))"
+)
+# Hours become days, days become months, and all signs those of the whole.
+_JUSTIFIED = (
+    "list_transform([{m} * 2592000000000 + {d} * 86400000000 + {u}], lambda s : "
+    "to_months(CAST(s // 2592000000000 AS INTEGER)) "
+    "+ to_days(CAST(s % 2592000000000 // 86400000000 AS INTEGER)) + to_microseconds(s % 86400000000))[1]"
+)
+
+MeaningRule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr | None]
+WriteCall: TypeAlias = Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]
+
+
+def called(name: str, *given: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(given))
+
+
+def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
+    """Return an expression with values in the place of its columns."""
+    (tree,) = read_statements(f"SELECT ({text})", Effort())
+    found: exp.Expr = tree.expressions[0]
+    for column in list(found.find_all(exp.Column)):
+        if column.name in values:
+            column.replace(exp.paren(values[column.name].copy(), copy=False))
+    return found.copy()
+
+
+def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
+    if source in FLOATS:
+        return filled(_FLOAT_TEXT.format(least="1e6" if source == "float4" else "1e15"), {"t": value})
+    if is_array(source):
+        return _array_text(value, source[:-2])
+    if source == "interval":
+        return filled(_INTERVAL_TEXT, {"t": value})
+    return None
+
+
+def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
+    """Return an array as Postgres writes it: {1,NULL,"a b"}."""
+    each = exp.column("each")
+    text = _BOOL_TEXT
+    if element != "bool":
+        text = (as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
+    if element not in NUMBERS | {"bool", "date"}:
+        text = (
+            f"CASE WHEN regexp_matches({text}, '[\\s{{}}\",\\\\]') OR {text} = '' OR upper({text}) = 'NULL' "
+            f"THEN '\"' || replace(replace({text}, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE {text} END"
+        )
+    items = f"list_transform(l, lambda each : coalesce({text}, 'NULL'))"
+    return filled(
+        f"CASE WHEN l IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END", {"l": value}
+    )
+
+
+def array_of(text: str) -> exp.Expr:
+    """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}.
+
+    Raises:
+        ExpressionError: it is no such array.
+    """
+    items: list[exp.Expr] = []
+    at = _ARRAY_BEGIN.match(text)
+    place = at.end() if at is not None else -1
+    while at is not None and place < len(text):
+        found = _ARRAY_ITEM.match(text, place)
+        if found is None:
+            at = None
+            break
+        quoted, plain, end = found.groups()
+        if quoted is not None:
+            items.append(exp.Literal.string(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)))
+        elif plain.strip():
+            word = plain.strip()
+            items.append(exp.null() if word.upper() == "NULL" else exp.Literal.string(word))
+        elif items or end == ",":
+            at = None
+        place = found.end()
+        if end == "}":
+            break
+    if at is None or text[place:].strip() or not text.rstrip().endswith("}"):
+        if "{" in text[1:]:
+            raise UnsupportedError(f"{text[:60]!r} is an array of arrays; write ARRAY[[1,2],[3,4]]")
+        raise ExpressionError(f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'")
+    return exp.Array(expressions=items, bracket_notation=True)
+
+
+def _typed(array: exp.Expr, element: Kind | None) -> exp.Expr:
+    """Return an array; one that is a text with the type of what it is compared with."""
+    if not (isinstance(array, exp.Literal) and array.is_string):
+        return exp.paren(array.copy(), copy=False)
+    if (type_ := _TYPES_OF_KINDS.get(element or "")) is None:
+        raise UnsupportedError(
+            f"the type of {array.sql(DIALECT)} is not known; cast it, as in '{{1,2}}'::int[]"
+        )
+    return exp.paren(exp.cast(array_of(array.name), f"{type_}[]"), copy=False)
+
+
+def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """An array and an element are one array."""
+    left, right = kinds.of(node.this), kinds.of(node.expression)
+    is_left, is_right = (kind is not None and is_array(kind) for kind in (left, right))
+    sides = [node.this.copy(), node.expression.copy()]
+    if is_left and is_right:
+        return called("list_concat", *sides)
+    if is_left and right is not None:
+        return called("list_append", *sides)
+    if is_right and left is not None:
+        return called("list_prepend", *sides)
+    for place, kind in enumerate((left, right)):
+        if kind in FLOATS and not (is_left or is_right):
+            sides[place] = as_text(sides[place], str(kind)) or sides[place]
+    if sides != [node.this, node.expression]:
+        return exp.DPipe(this=sides[0], expression=sides[1])
+    return None
+
+
+def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
+    of = node.expression
+    if isinstance(of, exp.Any):
+        if isinstance(given := of.this.unnest(), exp.Literal):
+            of.this.replace(_typed(given, kinds.of(node.this)))
+        return None
+    if isinstance(of, exp.Anonymous) and name_of(of) == "all" and len(of.expressions) == 1:
+        array = of.expressions[0]
+    elif isinstance(of, exp.All) and not isinstance(of.this.unnest(), exp.Query):
+        array = of.this.unnest()
+    else:
+        return None
+    array = _typed(array, kinds.of(node.this))
+    opposite = _NEGATED[type(node)](this=node.this.copy(), expression=exp.Any(this=exp.paren(array)))
+    return exp.not_(exp.paren(opposite, copy=False))
+
+
+def _contains(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """NULL is in no array."""
+    whole, part = node.this, node.expression
+    if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
+        return None
+    if isinstance(node, exp.ArrayContainedBy):
+        whole, part = part, whole
+    text = "CASE WHEN len(r) > list_count(r) THEN false ELSE list_has_all(l, r) END"
+    return exp.paren(filled(text, {"l": whole, "r": part}), copy=False)
+
+
+def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Places are counted from 1, and there is nothing at others: -1 is not the last."""
+    kind = kinds.of(node.this)
+    if kind is None or not is_array(kind) or len(node.expressions) != 1:
+        return None
+    place = node.expressions[0]
+    if isinstance(place, exp.Slice):
+        low, high = place.this, place.expression
+        ends = [
+            exp.Literal.number(1) if low is None else called("greatest", low.copy(), exp.Literal.number(1))
+        ]
+        ends.append(exp.Literal.number(_LONGEST) if high is None else high.copy())
+        is_empty = "CASE WHEN hi < 1 THEN [] ELSE array_slice(l, lo, hi) END"
+        return filled(is_empty, {"l": node.this, "lo": ends[0], "hi": ends[1]})
+    if isinstance(place, exp.Literal) and place.is_int and int(place.name) > 0:
+        return None
+    return filled("CASE WHEN i > 0 THEN list_extract(l, i) END", {"l": node.this, "i": place})
+
+
+def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """j #> '{a,0}' goes down from key to key, or from place to place."""
+    path = node.expression
+    if not (isinstance(path, exp.Literal) and path.is_string):
+        raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
+    steps = [each.name.replace("~", "~0").replace("/", "~1") for each in array_of(path.name).expressions]
+    name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
+    return called(name, node.this.copy(), exp.Literal.string("".join(f"/{step}" for step in steps)))
+
+
+def json_of_lists(tree: exp.Expr) -> None:
+    """json_agg(x ORDER BY y) is a list as JSON, also with a FILTER and as a window. In place."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if name_of(call) in ("json_agg", "jsonb_agg"):
+            call.set("this", "list")
+            call.meta["called"] = "list"
+            outer: exp.Expr = call
+            while (
+                isinstance(outer.parent, exp.Filter | exp.Window | exp.WithinGroup)
+                and outer.arg_key == "this"
+            ):
+                outer = outer.parent
+            rows = outer.copy()
+            text = filled("CASE WHEN l IS NOT NULL THEN to_json(l) END", {"l": rows})
+            outer.replace(exp.paren(text, copy=False))
+
+
+def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 2 or given[1].name != "1":
+        raise UnsupportedError("array_length takes an array and 1, its first dimension, here")
+    return filled("CAST(nullif(len(l), 0) AS INTEGER)", {"l": given[0]})
+
+
+def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
+    """Return what writes a call by a text in which l is the first argument, v the second, w the third."""
+
+    def write(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        values = dict(zip("lvw", given, strict=False))
+        try:
+            return filled(text, values)
+        except KeyError:
+            raise SqlError(f"{name_of(node)} takes more arguments") from None
+
+    return write
+
+
+def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    if len(given) not in (2, 3):
+        raise SqlError("array_to_string takes an array, a separator, and what stands for NULL")
+    element = (kinds.of(given[0]) or "")[:-2]
+    each = exp.column("each")
+    text = _BOOL_TEXT if element == "bool" else None
+    if text is None:
+        text = (as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
+    other = f"coalesce({text}, w)" if len(given) == 3 else text
+    return filled(
+        f"coalesce(array_to_string(list_filter(list_transform(l, lambda each : {other}), "
+        "lambda each : each IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
+        dict(zip("lvw", given, strict=False)),
+    )
+
+
+def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) not in (2, 3):
+        raise SqlError("string_to_array takes a text, a separator, and what stands for NULL")
+    empty = "CASE WHEN l = '' THEN CAST([] AS VARCHAR[]) WHEN v = '' THEN [l]"
+    text = f"{empty} ELSE string_split(l, coalesce(v, '')) END"  # NULL parts it into characters
+    if len(given) == 3:
+        text = f"list_transform({text}, lambda each : nullif(each, w))"
+    return filled(text, dict(zip("lvw", given, strict=False)))
+
+
+def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
+    def justify(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        if len(given) != 1:
+            raise SqlError(f"{name_of(node)} takes an interval")
+        value = given[0].copy()
+        return filled(text, {"t": exp.cast(value, "INTERVAL") if isinstance(value, exp.Literal) else value})
+
+    return justify
+
+
+ARRAY_CALLS: dict[str, WriteCall] = {
+    "array_length": _array_length,
+    "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
+    "array_upper": _array_length,
+    "array_append": _of_array("list_append(l, v)"),
+    "array_prepend": _of_array("list_prepend(l, v)"),
+    "array_cat": _of_array("list_concat(l, v)"),
+    "array_remove": _of_array("list_filter(l, lambda each : each IS DISTINCT FROM v)"),
+    "array_replace": _of_array("list_transform(l, lambda each : if(each IS NOT DISTINCT FROM v, w, each))"),
+    "array_position": _of_array("CAST(nullif(list_position(l, v), 0) AS INTEGER)"),
+    "array_to_string": _array_to_string,
+    "string_to_array": _string_to_array,
+    "justify_days": _justified(
+        _OF_PARTS.format(m=f"({_MONTHS} + {_DAYS} // 30)", d=f"({_DAYS} % 30)", u=_MICROS)
+    ),
+    "justify_interval": _justified(_JUSTIFIED.format(m=_MONTHS, d=_DAYS, u=_MICROS)),
+    **dict.fromkeys(
+        ("json_array_elements", "jsonb_array_elements"), _of_array("unnest(json_extract(l, '$[*]'))")
+    ),
+    **dict.fromkeys(
+        ("json_array_elements_text", "jsonb_array_elements_text"),
+        _of_array("unnest(json_extract_string(l, '$[*]'))"),
+    ),
+    **dict.fromkeys(("json_object_keys", "jsonb_object_keys"), _of_array("unnest(json_keys(l))")),
+    "justify_hours": _justified(
+        _OF_PARTS.format(m=_MONTHS, d=f"({_DAYS} + {_MICROS} // 86400000000)", u=f"({_MICROS} % 86400000000)")
+    ),
+}
+
+ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
+    exp.DPipe: _joined,
+    exp.Bracket: _element,
+    **dict.fromkeys(_NEGATED, _quantified),
+    exp.ArrayContainsAll: _contains,
+    exp.ArrayContainedBy: _contains,
+    exp.JSONBExtract: _json_path,
+    exp.JSONBExtractScalar: _json_path,
+}
