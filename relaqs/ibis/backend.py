@@ -12,10 +12,12 @@ import ibis.expr.operations as operations
 import ibis.expr.schema
 import ibis.expr.types as expressions
 import pyarrow as pa
-from ibis.backends import UrlFromPath
+from ibis.backends import HasCurrentCatalog, HasCurrentDatabase, UrlFromPath
 from ibis.backends.sql import SQLBackend
 from ibis.expr.operations.udf import InputType
+from ibis.formats.pyarrow import PyArrowData, PyArrowType
 from relaqs_engine.duck import quote_name
+from relaqs_engine.sql.dialect import DIALECT
 
 import relaqs
 from relaqs import dbapi
@@ -28,10 +30,45 @@ if TYPE_CHECKING:
     from relaqs.queries.online_query import OnlineQuery
 
 
-class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no types
+_CATALOG, _DATABASE = "relaqs", "main"
+_MOST_WRITTEN_VALUES = (
+    1000  # of a memtable that stands in the statement; a larger one is given to the session
+)
+
+
+class _AsAnswered(PyArrowData):  # type: ignore[misc]  # ibis has no types
+    """Columns in the types that ibis expects, but for decimals that have more digits: these keep them."""
+
+    @classmethod
+    def convert_column(cls, column: Any, dtype: Any) -> Any:
+        wanted = PyArrowType.from_ibis(dtype)
+        if column.type == wanted:
+            return column
+        if pa.types.is_decimal(column.type) and pa.types.is_decimal(wanted):
+            try:
+                return column.cast(wanted)
+            except pa.ArrowInvalid:
+                return column
+        if pa.types.is_floating(column.type) and pa.types.is_integer(wanted):
+            return column.cast(wanted, safe=False)  # epoch_seconds, of moments with a fraction
+        return super().convert_column(column, dtype)
+
+    @classmethod
+    def convert_scalar(cls, scalar: Any, dtype: Any) -> Any:
+        return cls.convert_column(pa.chunked_array([[scalar.as_py()]], scalar.type), dtype)[0]
+
+    @classmethod
+    def convert_table(cls, table: pa.Table, schema: Any) -> pa.Table:
+        columns = [cls.convert_column(table[name], kind) for name, kind in schema.items()]
+        return pa.Table.from_arrays(columns, names=list(schema.names))
+
+
+class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  # type: ignore[misc]
     """Tables of a session, as ibis has them. `ibis.relaqs.connect` makes one.
 
-    Everything that ibis computes is exact. `online` gives a query that sharpens instead.
+    Everything that ibis computes is exact. `online` gives a query that sharpens instead. A small `memtable`
+    stands in each statement. A large one, a file that is read, and what `cache` keeps are further tables of
+    the session, which is opened anew for each. Nothing is written.
 
     Attributes:
         con: the session that answers.
@@ -43,6 +80,8 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
     supports_python_udfs = False
 
     con: Session
+    _opening: tuple[Any, dict[str, Any]] | None = None  # what the session was opened with; None of another's
+    _written: Mapping[str, Any] = {}  # small memtables, by name
 
     def do_connect(self, database: TableSource | None = None, **opening: Any) -> None:
         """Open a session.
@@ -52,6 +91,7 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
             opening: the other arguments of `relaqs.connect`.
         """
         self.con = relaqs.connect(database, **opening)
+        self._opening, self._written, self._earlier = (database, opening), {}, []
 
     @classmethod
     def from_connection(cls, session: Session, /) -> Backend:
@@ -59,11 +99,13 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         backend = cls()
         backend._can_reconnect = False
         backend.con = session
+        backend._written, backend._earlier = {}, []
         return backend
 
     def disconnect(self) -> None:
         """Close the session."""
-        self.con.close()
+        for each in (*self._earlier, self.con):
+            each.close()
 
     @property
     def version(self) -> str:
@@ -92,11 +134,64 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         return self.con.online_sql(self._sql(expr, params, None), **options)
 
     def list_tables(self, *, like: str | None = None, database: Any = None) -> list[str]:
-        if database is not None:
+        places = database if isinstance(database, tuple) else (database,)
+        if not set(places) <= {None, _CATALOG, _DATABASE}:
             raise exceptions.UnsupportedOperationError(
-                f"there is no database {database!r}: a session has tables, and no databases; leave it out"
+                f"there is no database {database!r}: a session has one, {_DATABASE!r}; leave it out"
             )
         return list(self._filter_with_like([*self.con.tables, *self.con.views], like))
+
+    @property
+    def current_catalog(self) -> str:
+        return _CATALOG
+
+    @property
+    def current_database(self) -> str:
+        return _DATABASE
+
+    def list_catalogs(self, *, like: str | None = None) -> list[str]:
+        return list(self._filter_with_like([_CATALOG], like))
+
+    def list_databases(self, *, like: str | None = None, catalog: str | None = None) -> list[str]:
+        return list(self._filter_with_like([_DATABASE], like))
+
+    def read_parquet(
+        self, path: Any, /, *, table_name: str | None = None, **options: Any
+    ) -> expressions.Table:
+        """Return a table of Parquet files: a path, a folder, a glob, or a list of them."""
+        return self._read(path, "read_parquet", table_name, options)
+
+    def read_csv(self, path: Any, /, *, table_name: str | None = None, **options: Any) -> expressions.Table:
+        """Return a table of CSV files: a path, a folder, a glob, or a list of them."""
+        return self._read(path, "read_csv", table_name, options)
+
+    def read_json(self, path: Any, /, *, table_name: str | None = None, **options: Any) -> expressions.Table:
+        """Return a table of JSON files: a path, a folder, a glob, or a list of them."""
+        return self._read(path, "read_json", table_name, options)
+
+    def _read(self, path: Any, kind: str, name: str | None, options: Mapping[str, Any]) -> expressions.Table:
+        if options:
+            raise exceptions.UnsupportedOperationError(
+                f"{kind} takes no options here, and {', '.join(options)} was given; read the file with "
+                "DuckDB, and give what it answers to relaqs.connect(tables=…)"
+            )
+        name = name or ibis.util.gen_name(f"ibis_{kind}")
+        paths = [str(each) for each in path] if isinstance(path, list | tuple) else str(path)
+        self._give(name, paths)
+        return self.table(name)
+
+    def _give(self, name: str, source: Any) -> None:
+        """Open the session anew, with one more table. Queries of the one before go on."""
+        if self._opening is None:
+            raise exceptions.UnsupportedOperationError(
+                "the session was opened elsewhere, and gets no further table; give it there: "
+                'relaqs.connect("warehouse", tables={"name": …})'
+            )
+        database, opening = self._opening
+        opening = {**opening, "tables": {**(opening.get("tables") or {}), name: source}}
+        session = relaqs.connect(database, **opening)
+        self._earlier.append(self.con)
+        self.con, self._opening = session, (database, opening)
 
     def get_schema(
         self, table_name: str, *, catalog: str | None = None, database: str | None = None
@@ -115,7 +210,7 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         limit: int | str | None = None,
         **_: Any,
     ) -> Any:
-        return expr.__pyarrow_result__(self._answer(self._sql(expr, params, limit)))
+        return expr.__pyarrow_result__(self._answer(self._sql(expr, params, limit)), data_mapper=_AsAnswered)
 
     def to_pyarrow_batches(
         self,
@@ -140,12 +235,11 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         **_: Any,
     ) -> pandas.DataFrame | pandas.Series[Any] | Any:
         from ibis.formats.pandas import PandasData
-        from ibis.formats.pyarrow import PyArrowData
 
         schema = expr.as_table().schema()
         answer = self._answer(self._sql(expr, params, limit))
         columns = {  # an interval has months, which no duration of Arrow has: it becomes pandas' own
-            name: answer[name] if kind.is_interval() else PyArrowData.convert_column(answer[name], kind)
+            name: answer[name] if kind.is_interval() else _AsAnswered.convert_column(answer[name], kind)
             for name, kind in schema.items()
         }
         return expr.__pandas_result__(PandasData.convert_table(pa.table(columns).to_pandas(), schema))
@@ -162,7 +256,15 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
 
     def _sql(self, expr: expressions.Expr, params: Mapping[Any, Any] | None, limit: int | str | None) -> str:
         self._run_pre_execute_hooks(expr)
-        return str(self.compile(expr.as_table(), params=params, limit=limit))
+        sql = str(self.compile(expr.as_table(), params=params, limit=limit))
+        named = {each.name for each in expr.op().find(operations.InMemoryTable)}
+        written = [
+            f"{quote_name(name)} AS ({self._written[name]})" for name in sorted(named & set(self._written))
+        ]
+        if not written:
+            return sql
+        rest = sql[len("WITH ") :] if sql.startswith("WITH ") else f" {sql}"
+        return f"WITH {', '.join(written)}{', ' if sql.startswith('WITH ') else ''}{rest}"
 
     def _answer(self, sql: str) -> pa.Table:
         with self.con.online_sql(sql) as query:
@@ -182,14 +284,48 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
                     "DuckDB's functions, with ibis.udf.scalar.builtin where ibis has no name for one"
                 )
 
-    def _register_in_memory_table(self, op: operations.InMemoryTable) -> NoReturn:
-        raise exceptions.UnsupportedOperationError(
-            "a memtable cannot be added to a session; give it when you connect: "
-            'ibis.relaqs.connect("warehouse", tables={"name": table})'
+    def _register_in_memory_table(self, op: operations.InMemoryTable) -> None:
+        """Keep the rows of a memtable: few stand in each statement, many are a table of the session."""
+        rows = op.data.to_pyarrow(op.schema)
+        if rows.num_rows * rows.num_columns <= _MOST_WRITTEN_VALUES:
+            self._written = {**self._written, op.name: self._values(rows, op.schema)}
+        else:
+            self._give(op.name, rows)
+
+    def _values(self, rows: pa.Table, schema: Any) -> str:
+        """Return a SELECT of rows that are written out."""
+        kinds = list(schema.types)
+        lines = [
+            ", ".join(self._literal(value, kind) for value, kind in zip(row.values(), kinds, strict=True))
+            for row in rows.to_pylist()
+        ]
+        if not lines:
+            lines = [", ".join(self._literal(None, kind) for kind in kinds)]
+        names = ", ".join(map(quote_name, schema.names))
+        values = ", ".join(f"({line})" for line in lines)
+        return f"SELECT * FROM (VALUES {values}) AS v({names}){'' if rows.num_rows else ' WHERE false'}"
+
+    def _literal(self, value: Any, kind: Any) -> str:
+        literal = self.compiler.to_sqlglot(
+            ibis.null(kind) if value is None else ibis.literal(value, type=kind)
         )
+        return str(literal.selects[0].unalias().sql(dialect=self.dialect))
+
+    def _create_cached_table(self, name: str, expr: expressions.Table) -> expressions.Table:
+        """Keep the rows of an expression in the session."""
+        rows = self.to_pyarrow(expr)
+        self._give(name, rows)
+        return self.table(name)
+
+    def _drop_cached_table(self, name: str) -> None:
+        """A session keeps its tables until it is closed."""
 
     def _make_memtable_finalizer(self, name: str) -> None:
         return None
+
+    def _transpile_sql(self, query: str, *, dialect: str | None = None) -> str:
+        own = (None, DIALECT, self.dialect, self.name)
+        return query if dialect in own else str(super()._transpile_sql(query, dialect=dialect))
 
     def _refused(self, *_: Any, **__: Any) -> NoReturn:
         raise exceptions.UnsupportedOperationError(
@@ -198,4 +334,5 @@ class Backend(SQLBackend, UrlFromPath):  # type: ignore[misc]  # ibis has no typ
         )
 
     create_table = create_view = drop_table = drop_view = _refused
+    create_database = drop_database = create_catalog = drop_catalog = _refused
     insert = upsert = truncate_table = rename_table = _refused

@@ -192,6 +192,8 @@ def test_explain_says_how_it_would_be_answered(connection: psycopg.Connection[An
     sql = "EXPLAIN SELECT avg(fare) FROM trips"
     assert value(connection, sql) == "mode: exact"
     connection.execute("SET relaqs.target = '5%'")
+    assert value(connection, sql) == "mode: exact", "a short question is exact at once"
+    connection.execute("SET relaqs.exact_below = off")
     assert value(connection, sql) == "mode: mergeable"
 
 
@@ -509,7 +511,7 @@ def test_a_statement_is_prepared_by_name_and_run(server: Running) -> None:
 def test_a_local_setting_holds_for_its_transaction_alone(server: Running) -> None:
     with psycopg.connect(server.address(), autocommit=True) as connection:
         warnings: list[str] = []
-        connection.add_notice_handler(lambda notice: warnings.append(notice.sqlstate))
+        connection.add_notice_handler(lambda notice: warnings.append(notice.sqlstate or ""))
         connection.execute("SET LOCAL statement_timeout = 1000")
         assert warnings == ["25P01"]
         assert value(connection, "SHOW statement_timeout") == "0"
