@@ -90,6 +90,7 @@ class Cursor:
         self._within = connection.within
         self._snapshot: Snapshot | None = None
         self._rows: Iterator[FetchedRow] | None = None
+        self._table, self._fetched = pa.table({}), 0  # the answer, and how many of its rows were fetched
         self._is_closed = False
 
     @property
@@ -160,6 +161,13 @@ class Cursor:
         """Return all rows that were not fetched yet."""
         return list(self._left())
 
+    def fetch_arrow_table(self) -> pa.Table:
+        """Return all rows that were not fetched yet as Arrow data, which polars and pandas read at once."""
+        self._left()
+        rows = self._table.slice(self._fetched)
+        self._rows, self._fetched = iter(()), self._table.num_rows
+        return rows
+
     def setinputsizes(self, sizes: Sequence[object]) -> None:
         """Do nothing: values need no sizes."""
 
@@ -168,7 +176,7 @@ class Cursor:
 
     def close(self) -> None:
         """Let the rows go; the snapshot stays. The second call does nothing."""
-        self._rows = None
+        self._rows, self._table = None, pa.table({})
         self._is_closed = True
 
     def _started(self, operation: str, parameters: Parameters | None) -> OnlineQuery:
@@ -179,12 +187,19 @@ class Cursor:
     def _take(self, snapshot: Snapshot) -> None:
         table = snapshot.table if self.intervals else snapshot.estimate
         self._snapshot = snapshot
-        self._rows = _rows_of(table)
+        self._table, self._fetched = table, 0
+        self._rows = self._counted(_rows_of(table))
         self.rowcount = table.num_rows
         self.description = [_described(field) for field in table.schema]
 
+    def _counted(self, rows: Iterator[FetchedRow]) -> Iterator[FetchedRow]:
+        for row in rows:
+            self._fetched += 1
+            yield row
+
     def _forget(self) -> None:
         self._snapshot = self._rows = self.description = None
+        self._table = pa.table({})
         self.rowcount = -1
 
     def _left(self) -> Iterator[FetchedRow]:

@@ -68,6 +68,20 @@ def test_rows_come_one_by_one_in_pieces_and_all_at_once(connection: dbapi.Connec
     assert (cursor.fetchone(), cursor.fetchmany(), cursor.fetchall()) == (None, [], [])
 
 
+def test_rows_that_are_left_come_as_arrow_data(connection: dbapi.Connection) -> None:
+    cursor = connection.execute("SELECT carrier, name FROM airlines ORDER BY carrier")
+    first = cursor.fetchone()
+    rest = cursor.fetch_arrow_table()
+    assert first is not None
+    assert rest.num_rows == cursor.rowcount - 1
+    assert rest.column_names == ["carrier", "name"]
+    assert (cursor.fetchone(), cursor.fetch_arrow_table().num_rows) == (None, 0)
+    asked = "SELECT carrier, name FROM airlines ORDER BY carrier"
+    assert polars.read_database(asked, connection).rows() == connection.execute(asked).fetchall()
+    with pytest.raises(dbapi.InterfaceError):
+        connection.cursor().fetch_arrow_table()
+
+
 @pytest.mark.parametrize("size", [-1, 1.5, "2"])
 def test_a_piece_of_rows_has_a_size(connection: dbapi.Connection, size: int) -> None:
     cursor = connection.execute("SELECT 1 AS one")
