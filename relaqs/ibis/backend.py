@@ -81,7 +81,8 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
 
     con: Session
     _opening: tuple[Any, dict[str, Any]] | None = None  # what the session was opened with; None of another's
-    _written: Mapping[str, Any] = {}  # small memtables, by name
+    _written: dict[str, str]  # small memtables as SELECTs, by name
+    _earlier: list[Session]  # those that further tables were not given to, until the end
 
     def do_connect(self, database: TableSource | None = None, **opening: Any) -> None:
         """Open a session.
