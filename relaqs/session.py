@@ -649,7 +649,7 @@ class Session:
         >>> db.at_once(plan, 0.3).mode.value, db.at_once(plan, 0.0).mode.value
         ('exact', 'mergeable')
         """
-        return self._planner.at_once(plan, below_seconds) if self._exact_below_seconds is not None else plan
+        return self._planner.at_once(plan, below_seconds) if self.exact_below_seconds is not None else plan
 
     def explain(self, sql: str, *, params: Parameters | None = None, timezone: str | None = None) -> str:
         """Return how a SELECT would be answered, in words and SQL.

@@ -46,8 +46,7 @@ from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
-from relaqs.serve.statements import Explain, Request, Select, requests
-from relaqs.serve.steering import AboutAnswer, steered
+from relaqs.serve.statements import AboutAnswer, Explain, Request, Select, requests, steered
 from relaqs.serve.values import check_columns
 from relaqs.session import Session
 
