@@ -18,7 +18,7 @@ from statistics import median
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.state import batch_reads, scheduled_batches
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.manifest import TableRead
 from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD

@@ -17,7 +17,6 @@ from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.layouts.plain import all_measured
-from relaqs_engine.layouts.reads import read_of_table
 from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.sql.read import WrittenSql
 from relaqs_engine.sql.statements import with_pivot_values
@@ -172,7 +171,7 @@ class Session:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        plain = [read_of_table(table, None) for table in self.tables.values() if table.is_plain]
+        plain = [table.whole_read(None) for table in self.tables.values() if table.is_plain]
         check_unchanged(plain)
         with unchanged(plain):
             return all_measured(self.tables, self._databases.whole.threads, self._planner.civil_time)

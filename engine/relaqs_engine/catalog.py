@@ -23,7 +23,7 @@ from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.folder import layout_folders, settle
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
-from relaqs_engine.layouts.plain import PlainTable, measured_beside
+from relaqs_engine.layouts.plain import measured_beside
 from relaqs_engine.layouts.remote import no_stored_tables, stored_warehouse
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.stores.address import Address
@@ -214,28 +214,22 @@ class Catalog:
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        parts = (table.first_part for table in self._plain_tables if table.first_part is not None)
-        laid_out = (layout for layout in self.layouts if not layout.is_plain)
-        return tuple(str(layout.directory) for layout in (*laid_out, *parts))
+        return tuple(str(folder) for layout in self.layouts for folder in layout.folders)
 
     @property
     def readable_files(self) -> tuple[FileState, ...]:
         """Return the single files that queries may read: those of plain tables, in the state they had."""
-        return tuple(dict.fromkeys(state for table in self._plain_tables for state in table.states))
+        return tuple(dict.fromkeys(state for layout in self.layouts for state in layout.states))
 
     def readable_by(self, config: DatabaseConfig) -> DatabaseConfig:
         """Return how a database is opened that may read these tables, and the files that it could read."""
-        lent = (each for table in self._plain_tables for each in table.lent)
+        lent = (each for layout in self.layouts for each in layout.lent)
         return replace(
             config,
             readable=self.readable_directories,
             files=tuple(dict.fromkeys((*config.files, *self.readable_files))),
             lent=tuple(dict.fromkeys((*config.lent, *lent))),
         )
-
-    @property
-    def _plain_tables(self) -> list[PlainTable]:
-        return [layout for layout in self.layouts if isinstance(layout, PlainTable)]
 
     def all_of(self, table: str) -> tuple[Layout, ...]:
         """Return all layouts of a table. Raises SqlError with candidates if there is none with that name."""

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaqs_engine.layouts.file_kinds import kind_by_name
-from relaqs_engine.layouts.plain import PlainTable
 
 from relaqs.rendering.rounding import show_percent
 
@@ -150,7 +149,7 @@ def _rounded(seconds: float) -> str:
 
 def _text_bytes(tables: Iterable[Layout | None]) -> int:
     """Return the bytes of the CSV and JSON files among those of tables."""
-    states = {state for table in tables if isinstance(table, PlainTable) for state in table.states}
+    states = {state for table in tables if table is not None for state in table.states}
     kinds = ((kind_by_name(Path(path)), byte_count) for path, byte_count, _ in states)
     return sum(byte_count for kind, byte_count in kinds if kind is not None and kind.is_text)
 

@@ -31,8 +31,8 @@ from relaqs_engine.duck import (
     written_bytes,
 )
 from relaqs_engine.errors import BrokenDatabaseError, DataError, MemoryLimitError, naming
+from relaqs_engine.layouts.manifest import PlainRead, Read
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND
-from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors.files import (

@@ -34,9 +34,17 @@ from relaqs_engine.errors import DataError, LayoutError, RelaqsError
 from relaqs_engine.layouts.cache import Cache
 from relaqs_engine.layouts.file_kinds import change_in_words
 from relaqs_engine.layouts.folder import retired_states
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
+from relaqs_engine.layouts.manifest import (
+    MANIFEST_NAME,
+    FirstRead,
+    LaidOutRead,
+    Layout,
+    PlainRead,
+    Read,
+    StoredFile,
+    TableRead,
+)
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND, damaged_columns, fault_of, read_manifest
-from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read, TableRead
 from relaqs_engine.layouts.remote import extents_of, extents_to_read, fetch, fetch_manifest
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import Remote, hollow, in_use, make_room, note_use

@@ -32,7 +32,7 @@ from relaqs_engine.execution.state import (
     scheduled_batches,
     values_in_all,
 )
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.manifest import TableRead
 from relaqs_engine.plans.aggregate import Basis, FoldedPlan, MergePlan, RowsPlan
 from relaqs_engine.plans.schedule import MiniBatch
 

@@ -24,7 +24,7 @@ from relaqs_engine.execution.intervals import estimate_as_asked
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import reads_outliers, scheduled_batches
 from relaqs_engine.execution.summary import summary_so_far
-from relaqs_engine.layouts.reads import PlainRead
+from relaqs_engine.layouts.manifest import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.plans.sampled_then_exact import SampledThenExact

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, Cursor, DatabaseConfig
@@ -72,7 +72,7 @@ from relaqs.sharing.view import Kind
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.plans.aggregate import MergePlan
-    from relaqs_engine.plans.composite import AroundPlan, PartPlan
+    from relaqs_engine.plans.composite import AroundPlan
     from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.schedule import MiniBatch
 
@@ -401,30 +401,6 @@ def _is_fault(error: Exception) -> bool:
     return isinstance(error, SqlError | BrokenDatabaseError) or is_fault(error)
 
 
-@overload
-def query_job(
-    id: str,
-    plan: PartPlan,
-    catalog: Catalog,
-    asked: Asked,
-    *,
-    state_cursor: Cursor | None,
-    exact_config: DatabaseConfig,
-) -> PartQueryJob: ...
-
-
-@overload
-def query_job(
-    id: str,
-    plan: OnlinePlan,
-    catalog: Catalog,
-    asked: Asked,
-    *,
-    state_cursor: Cursor | None,
-    exact_config: DatabaseConfig,
-) -> QueryJob: ...
-
-
 def query_job(
     id: str,
     plan: OnlinePlan,
@@ -524,7 +500,8 @@ def _part_jobs(
             aggregation = cast("MergePlan", part)
             jobs.append(MergeableQueryJob(id, aggregation, catalog, asked, cursor, schedule=schedules[i]))
         else:
-            jobs.append(query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config))
+            job = query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config)
+            jobs.append(cast("PartQueryJob", job))
     return jobs
 
 

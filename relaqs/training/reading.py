@@ -16,7 +16,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.state import leading_stream, partial_reads, partial_sql, scan_order
-from relaqs_engine.layouts.reads import LaidOutRead
+from relaqs_engine.layouts.manifest import LaidOutRead
 from relaqs_engine.plans.aggregate import RowsPlan
 from relaqs_engine.plans.plan import Hoist, OnlinePlan
 

@@ -15,8 +15,7 @@ import duckdb
 import pytest
 from relaqs_engine.errors import DataError, RelaqsError
 from relaqs_engine.layouts import Layout, add_static, read_manifest, shuffle
-from relaqs_engine.layouts.manifest import MANIFEST_NAME
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, TableRead
 
 import relaqs
 from relaqs import training

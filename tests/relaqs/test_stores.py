@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from relaqs_engine.layouts import remote
+from relaqs_engine.layouts.manifest import Read, TableRead
 from relaqs_engine.layouts.manifest_file import manifest_text
-from relaqs_engine.layouts.reads import Read, TableRead
 from relaqs_engine.stores import mirror
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, store_folder

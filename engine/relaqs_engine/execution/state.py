@@ -41,12 +41,12 @@ from relaqs_engine.duck import Cursor, parquet_rows
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     SOON_SECONDS,
+    LaidOutRead,
     Layout,
     Partition,
     counted_together,
     scan_core_seconds,
 )
-from relaqs_engine.layouts.reads import LaidOutRead, read_of_copy, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.aggregate import (
     BLOCK,
     FAN_OUT,
@@ -88,9 +88,8 @@ def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...],
 
 def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
     """Return what the partial query over the given partitions reads of its streams."""
-    return tuple(
-        read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
-    )
+    layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
+    return tuple(layout.read(columns, layout.files_of(partitions)) for layout, columns in layouts)
 
 
 def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
@@ -108,7 +107,8 @@ def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[t
     reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
     if reads_outliers(plan, batch):
         (stream,) = plan.streams
-        return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+        layout = catalog.table(stream.table)
+        return ((layout.read(stream.columns, layout.outlier_files),), *reads)
     if (heavy := read_heavy(plan, batch)) is not None:
         return (_heavy_reads(plan, heavy, catalog), *reads)
     return tuple(reads)
@@ -146,7 +146,7 @@ def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
 
 def _heavy_reads(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> tuple[LaidOutRead, ...]:
     layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
-    return tuple(read_of_copy(layout, columns, _rows_of_heavy(layout, heavy)) for layout, columns in layouts)
+    return tuple(layout.read(columns, _rows_of_heavy(layout, heavy).files) for layout, columns in layouts)
 
 
 def _rows_of_heavy(layout: Layout, heavy: HeavyGroups) -> Partition:

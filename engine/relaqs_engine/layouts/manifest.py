@@ -6,6 +6,8 @@ are the layout's own, where they will stay.
 By then the whole source has been read once, so the table's rows and its columns' extremes and NULLs are
 known. Only the process that makes the layout knows of its first part: no manifest names it.
 
+What a statement reads of a table's files is a `Read`: whoever runs it can check those files first.
+
 Beside them: which types are numbers, which hash equal values equally, so that layouts clustered on them
 can meet, and what reading Parquet costs, predicted from its size by one measured rate.
 """
@@ -16,8 +18,9 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from relaqs_engine.duck import FileState, Lent
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.stores.mirror import Remote
 
@@ -416,6 +419,59 @@ class Companion:
     rows: Partition
 
 
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """Files of one table, and the columns that a statement can read in them.
+
+    Attributes:
+        directory: the table's folder, absolute.
+        files: as the table's manifest names them.
+        columns: as the table's manifest names them.
+        remote: where the table lies, if that is an object store.
+    """
+
+    directory: str
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+    remote: Remote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRead:
+    """Partitions of the first part of a layout, which has no manifest yet.
+
+    Attributes:
+        part: the first part.
+        files: as the manifest will name them.
+        columns: those that a statement can read, as the manifest will name them.
+    """
+
+    part: FirstPart
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRead:
+    """Files that were not laid out, and their state when the session was opened.
+
+    Attributes:
+        table: its name.
+        files: with their states.
+        columns: those that a statement can read; None for all.
+        row_groups: those that it reads, each as the path of its file and its place there; None for all.
+    """
+
+    table: str
+    files: tuple[FileState, ...]
+    columns: tuple[str, ...] | None = None
+    row_groups: tuple[tuple[str, int], ...] | None = None
+
+
+LaidOutRead: TypeAlias = TableRead | FirstRead
+Read: TypeAlias = LaidOutRead | PlainRead
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Layout:
     """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
@@ -517,11 +573,6 @@ class Layout:
         return self.kind == "sampled"
 
     @property
-    def is_first_part(self) -> bool:
-        """Whether only the first of its partitions are there yet (see `layouts/manifest.py`)."""
-        return False
-
-    @property
     def is_compact(self) -> bool:
         """Whether no partition has more than one file."""
         return all(len(partition.files) == 1 for partition in self.partitions)
@@ -530,6 +581,34 @@ class Layout:
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders of ours that statements over it may read."""
+        return (self.directory,)
+
+    @property
+    def states(self) -> tuple[FileState, ...]:
+        """Return for each file of the user's own its path, size in bytes, and last change in nanoseconds."""
+        return ()
+
+    @property
+    def lent(self) -> tuple[Lent, ...]:
+        """Return what a database must borrow to read the table."""
+        return ()
+
+    @property
+    def file_names(self) -> list[str]:
+        """Return the names by which a statement reads all of its files."""
+        return list(map(str, self.paths))
+
+    def read(self, columns: tuple[str, ...], files: Iterable[StoredFile]) -> LaidOutRead:
+        """Return what a statement reads that reads these columns of some of its files."""
+        return TableRead(str(self.directory), tuple(each.file for each in files), columns, self.remote)
+
+    def whole_read(self, names: frozenset[str] | None) -> Read:
+        """Return what a statement reads that reads all rows. names: those in it, see `sql/columns.py`."""
+        return self.read(columns_named(self, names), self.files)
 
     @property
     def has_row_units(self) -> bool:
@@ -564,7 +643,11 @@ class Layout:
     @property
     def files(self) -> tuple[StoredFile, ...]:
         """Return the files of all partitions, in order."""
-        return tuple(each for partition in self.partitions for each in partition.files)
+        return self.files_of(range(len(self.partitions)))
+
+    def files_of(self, partitions: Iterable[int]) -> tuple[StoredFile, ...]:
+        """Return the files of some partitions."""
+        return tuple(each for i in partitions for each in self.partitions[i].files)
 
     @property
     def all_files(self) -> tuple[StoredFile, ...]:
@@ -594,7 +677,7 @@ class Layout:
 
     def paths_of(self, partition: int) -> tuple[Path, ...]:
         """Return the absolute paths of one partition's files."""
-        return tuple(self.directory / each.file for each in self.partitions[partition].files)
+        return tuple(self.directory / each.file for each in self.files_of([partition]))
 
     @property
     def outlier_paths(self) -> tuple[Path, ...]:
@@ -732,8 +815,15 @@ class FirstPart(Layout):
     is_made: bool = False
 
     @property
-    def is_first_part(self) -> bool:
-        return True
+    def file_names(self) -> list[str]:
+        raise AssertionError(f"the first part of {self.table} is not the table")
+
+    def read(self, columns: tuple[str, ...], files: Iterable[StoredFile]) -> LaidOutRead:
+        known = Layout.read(self, columns, files)
+        return known if self.is_made else FirstRead(self, tuple(each.file for each in files), columns)
+
+    def whole_read(self, names: frozenset[str] | None) -> Read:
+        raise AssertionError(f"the first part of {self.table} is not the table")
 
 
 def first_part_of(layout: Layout, count: int) -> FirstPart:
@@ -741,3 +831,13 @@ def first_part_of(layout: Layout, count: int) -> FirstPart:
     known = {field.name: getattr(layout, field.name) for field in fields(Layout)}
     copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": ()}
     return FirstPart(**(known | copies | {"partitions": layout.partitions[:count], "is_made": True}))
+
+
+def columns_named(layout: Layout, names: frozenset[str] | None) -> tuple[str, ...]:
+    """Return the table's columns that a query with these names can read. None stands for all names."""
+    return tuple(c.name for c in layout.columns if names is None or c.name.lower() in names)
+
+
+def plain_tables(reads: Iterable[Read]) -> tuple[str, ...]:
+    """Return the names of the plain tables among what is read, each once."""
+    return tuple(dict.fromkeys(read.table for read in reads if isinstance(read, PlainRead)))

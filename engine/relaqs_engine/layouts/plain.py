@@ -25,6 +25,7 @@ from relaqs_engine.duck import (
     LentData,
     ReadingDatabase,
     file_state,
+    one_file,
     open_for_reading,
     quote_name,
 )
@@ -38,7 +39,10 @@ from relaqs_engine.layouts.manifest import (
     FirstPart,
     Layout,
     Partition,
+    PlainRead,
+    Read,
     StoredFile,
+    columns_named,
     scan_core_seconds,
 )
 from relaqs_engine.layouts.sources import (
@@ -101,6 +105,17 @@ class PlainTable(Layout):
         return not self.is_by_duckdb
 
     @property
+    def folders(self) -> tuple[Path, ...]:
+        return () if self.first_part is None else (self.first_part.directory,)
+
+    @property
+    def file_names(self) -> list[str]:
+        return [one_file(str(path)) for path in self.paths]
+
+    def whole_read(self, names: frozenset[str] | None) -> Read:
+        return PlainRead(self.table, self.states, columns_named(self, names))
+
+    @property
     def is_remote(self) -> bool:
         """Whether its files are copies of some in an object store, of which little may have been fetched."""
         return any(copy_at(stored.file) for stored in self.files)
@@ -111,14 +126,8 @@ class PlainTable(Layout):
 
     @property
     def states(self) -> tuple[FileState, ...]:
-        """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
         sized = zip(self.files, self.modified_ns, strict=True)
         return tuple((each.file, each.byte_count, modified_ns) for each, modified_ns in sized)
-
-    @property
-    def lent(self) -> tuple[Lent, ...]:
-        """Return what a database must borrow to read the table."""
-        return ()
 
     @property
     def origin(self) -> Any:

@@ -23,9 +23,16 @@ from sqlglot import exp, parse_one
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cached_files import is_cached
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, scan_core_seconds
+from relaqs_engine.layouts.manifest import (
+    LAYOUT_MARK,
+    FirstPart,
+    Layout,
+    PlainRead,
+    Read,
+    TableRead,
+    scan_core_seconds,
+)
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
-from relaqs_engine.layouts.reads import PlainRead, Read, TableRead, read_of_table
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, measures, names_in, whole_table
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
@@ -188,7 +195,7 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Who
 
 
 def _whole_reads(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> tuple[Read, ...]:
-    return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
+    return tuple(catalog.table(table).whole_read(names) for table in sorted(parsed.tables))
 
 
 def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> str:

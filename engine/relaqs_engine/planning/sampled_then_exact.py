@@ -16,9 +16,8 @@ from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, FirstPart
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, FirstPart, columns_named
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.layouts.row_groups import (
     MOST_DRAWN,
     RowGroup,

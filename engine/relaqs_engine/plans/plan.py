@@ -31,8 +31,7 @@ from typing import ClassVar
 from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts
-from relaqs_engine.layouts.reads import Read, plain_tables
+from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts, Read, plain_tables
 from relaqs_engine.sql.expressions import Sign
 
 _ZERO = {

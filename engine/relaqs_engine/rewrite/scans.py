@@ -26,8 +26,7 @@ from sqlglot import exp
 
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
-from relaqs_engine.layouts.reads import PlainRead, Read, columns_named, read_of_table
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, FirstPart, Layout, PlainRead, Read, columns_named
 from relaqs_engine.plans.aggregate import StreamScan
 from relaqs_engine.plans.plan import Hoist, Stream
 from relaqs_engine.rewrite.draft import (
@@ -109,7 +108,7 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
     sql = projection(draft.select, source, source.layout, conditions)
-    hoist = _add(work, sql, (source.layout.table,), (read_of_table(source.layout, draft.names),))
+    hoist = _add(work, sql, (source.layout.table,), (source.layout.whole_read(draft.names),))
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -166,7 +165,7 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
 
 def _whole(layout: Layout) -> Layout:
     """Return the layout, which is to be read whole. Raises NotOnlineError if not all of it is there."""
-    if layout.is_first_part:
+    if isinstance(layout, FirstPart):
         raise NotOnlineError(f"only a first part of {layout.table} is laid out, and it is read whole")
     return layout
 
@@ -179,7 +178,7 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
         if isinstance(table.this, exp.Identifier):
             layout = _whole(draft.catalog.table(table.name))
             layouts.append(layout)
-            reads.append(read_of_table(layout, draft.names))
+            reads.append(layout.whole_read(draft.names))
             derived = whole_table(layout)
             derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))
             table.replace(derived)
@@ -333,7 +332,7 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
         name = stream_token(layout.table)
     else:
         sql = projection(draft.select, source, layout, [])
-        name = _add(work, sql, (layout.table,), (read_of_table(layout, draft.names),)).name
+        name = _add(work, sql, (layout.table,), (layout.whole_read(draft.names),)).name
     table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 

@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.reads import read_of_table
 from relaqs_engine.plans.aggregate import (
     BLOCK,
     RANGE_HIGH,
@@ -634,7 +633,7 @@ def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hois
             if value := table.args.get(part):
                 fetched.set(part, value)
         table.replace(fetched)
-        yield Hoist(name, sql, (layout.table,), (read_of_table(layout, draft.names),))
+        yield Hoist(name, sql, (layout.table,), (layout.whole_read(draft.names),))
 
 
 def _own_conditions(table: exp.Table) -> list[exp.Expr]:

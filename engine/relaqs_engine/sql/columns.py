@@ -15,20 +15,18 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.duck import MAY_HAVE_NAN, one_file
-from relaqs_engine.layouts.manifest import Layout, has_floats
-from relaqs_engine.layouts.reads import columns_named
+from relaqs_engine.duck import MAY_HAVE_NAN
+from relaqs_engine.layouts.manifest import Layout, columns_named, has_floats
 from relaqs_engine.sql.aggregates import is_aggregate
 from relaqs_engine.sql.parse import referenced_cte
 
 
 def rows_of(layout: Layout) -> exp.Expr:
     """Return what reads all rows of a layout, with the columns we added."""
-    assert not layout.is_first_part, f"the first part of {layout.table} is not the table"
     if layout.from_sql:
         return exp.Table(this=exp.Var(this=layout.from_sql))
-    paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
-    arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
+    names = map(exp.Literal.string, layout.file_names)
+    arguments: list[exp.Expr] = [exp.Array(expressions=list(names))]
     if layout.hides_nan:
         arguments.append(exp.EQ(this=exp.to_identifier(MAY_HAVE_NAN), expression=exp.true()))
     if not layout.has_hive_columns:

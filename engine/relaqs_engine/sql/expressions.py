@@ -149,33 +149,28 @@ class Ranges(Question[Bounds]):
         return isinstance(expression, exp.Literal) and expression.is_int
 
 
-class Durations(Question[Bounds]):
+class Durations(Ranges):
     """Bounds of an INTERVAL in days, where a month has 30: of a - b, to_minutes(n), sums of such."""
-
-    def __init__(self, numbers: Ranges) -> None:
-        self._numbers = numbers
 
     def of_column(self, column: exp.Column) -> Bounds:
         return UNKNOWN
 
     def of(self, node: exp.Expr) -> Bounds:
-        column_of = self._numbers.column_of
-        match node:
-            case exp.Sub():
-                earlier, later = day_bounds(node.expression, column_of), day_bounds(node.this, column_of)
-                if UNKNOWN not in (earlier, later):  # one may have a zone, and the other the session's
-                    return (later - earlier).widened(2.0 if has_zone(node, column_of) else DAYS_OF_ROUNDING)
-                return self(node.this) - self(node.expression)
-            case exp.Add():
-                return self(node.this) + self(node.expression)
-            case exp.Mul():
-                sides = node.this.unnest(), node.expression.unnest()
-                length, times = sides if isinstance(sides[0], exp.Interval) else reversed(sides)
-                return self(length) * self._numbers(times)
-        if function_of(node).motion is Motion.CHOOSES:
-            return hull([self(each) for each in alternatives(node)])
+        numbers = Ranges(self.column_of)
+        if isinstance(node, exp.Sub):
+            ends = [day_bounds(side, self.column_of) for side in (node.expression, node.this)]
+            if UNKNOWN not in ends:  # one may have a zone, and the other the session's
+                return (ends[1] - ends[0]).widened(
+                    2.0 if has_zone(node, self.column_of) else DAYS_OF_ROUNDING
+                )
+        if isinstance(node, exp.Add | exp.Sub) or function_of(node).motion is Motion.CHOOSES:
+            return super().of(node)
+        if isinstance(node, exp.Mul):
+            sides = node.this.unnest(), node.expression.unnest()
+            length, times = sides if isinstance(sides[0], exp.Interval) else reversed(sides)
+            return self(length) * numbers(times)
         days, count = counted_days(node)
-        return UNKNOWN if days is None or count is None else self._numbers(count) * Bounds.exactly(days)
+        return UNKNOWN if days is None or count is None else numbers(count) * Bounds.exactly(days)
 
 
 SignOfColumn = Callable[[exp.Column], Sign]
@@ -239,7 +234,7 @@ class Function:
 
     motion: Motion = Motion.JUMPS
     range: Callable[[exp.Expr, Ranges], Bounds] = lambda node, ask: date_part(
-        node, ask.column_of, Durations(ask)
+        node, ask.column_of, Durations(ask.column_of)
     )
     sign: Callable[[exp.Expr, Signs], Sign] = lambda node, ask: _sign_of_aggregate(node, ask)
     vanishes: Callable[[exp.Expr, Vanishing], bool] = lambda node, ask: ask.signs(node) is Sign.EITHER
@@ -428,8 +423,12 @@ def _both(combine: Callable[[Bounds, Bounds], Bounds]) -> Callable[[exp.Expr, Ra
     return lambda node, ask: combine(ask(node.this), ask(node.expression))
 
 
-def _rising(function: Callable[[float], float]) -> Callable[[exp.Expr, Ranges], Bounds]:
-    return lambda node, ask: ask(node.this).rising(function)
+def _to_whole(function: Callable[[float], float]) -> Callable[[exp.Expr, Ranges], Bounds]:
+    def bounds(node: exp.Expr, ask: Ranges) -> Bounds:
+        is_whole = rounding_step(node) is not None
+        return ask(node.this).rising(lambda value: float(function(value))) if is_whole else UNKNOWN
+
+    return bounds
 
 
 def _always(answer: T) -> Callable[[exp.Expr, Any], T]:
@@ -470,12 +469,6 @@ def _integer_division(dividend: Bounds, divisor: Bounds) -> Bounds:
     return (dividend / divisor).widened(1.0)
 
 
-def _truncated(call: exp.Expr, ask: Ranges) -> Bounds:
-    if call.args.get("decimals") is not None:
-        return UNKNOWN
-    return ask(call.this).rising(lambda value: float(math.trunc(value)))
-
-
 def _rounded(call: exp.Expr, ask: Ranges) -> Bounds:
     step = rounding_step(call)
     return UNKNOWN if step is None else ask(call.this).widened(step)
@@ -498,17 +491,14 @@ def _cast(cast: exp.Expr, ask: Ranges) -> Bounds:
     )
 
 
-def _least(call: exp.Expr, ask: Ranges) -> Bounds:
-    """Return the bounds of LEAST. It ignores NULLs, so only a number that is written out surely counts."""
+def _extreme(call: exp.Expr, ask: Ranges) -> Bounds:
+    """Return the bounds of LEAST or GREATEST. They ignore NULLs: only a number written out surely counts."""
     found, written = _one_of(call, ask), _numbers_among(call)
-    known = [end for end in (found.highest, *written) if end is not None]
-    return Bounds(found.lowest, min(known)) if written else found
-
-
-def _greatest(call: exp.Expr, ask: Ranges) -> Bounds:
-    found, written = _one_of(call, ask), _numbers_among(call)
-    known = [end for end in (found.lowest, *written) if end is not None]
-    return Bounds(max(known), found.highest) if written else found
+    if not written:
+        return found
+    if isinstance(call, exp.Least):
+        return Bounds(found.lowest, min(end for end in (found.highest, *written) if end is not None))
+    return Bounds(max(end for end in (found.lowest, *written) if end is not None), found.highest)
 
 
 def _numbers_among(call: exp.Expr) -> list[float]:
@@ -549,15 +539,6 @@ def _remainder(remainder_of: exp.Expr, ask: Ranges) -> Bounds:
     return remainder(dividend, divisor)
 
 
-def _written_range(literal: exp.Expr, ask: Ranges) -> Bounds:
-    return UNKNOWN if (number := number_of(literal)) is None else Bounds.exactly(number)
-
-
-def _written_sign(literal: exp.Expr, ask: Signs) -> Sign:
-    number = number_of(literal)
-    return sign_of_bounds(number, number)
-
-
 def _sign_of_terms(node: exp.Expr, ask: Signs) -> Sign:
     return ask.join(
         ask(term.value) if term.factor > 0.0 else ask(term.value).flipped for term in terms_of(node) or ()
@@ -592,18 +573,6 @@ def _vanishing_difference(node: exp.Expr, ask: Vanishing) -> bool:
     return few is None or few > _FEW or ask(node.this)
 
 
-def _any_vanishes(node: exp.Expr, ask: Vanishing) -> bool:
-    return ask(node.this) or ask(node.expression)
-
-
-def _bends_by_divisor(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
-    return vanishes(node.expression)
-
-
-def _bends_by_both(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
-    return vanishes(node.this) and vanishes(node.expression)
-
-
 def _bends_near_zero(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
     given = (node.this, node.args.get("expression"))  # LOG of one argument has no base
     return any(vanishes(each) for each in given if each is not None)
@@ -615,44 +584,51 @@ def _bends_by_power(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
     return not (is_low or alone) or vanishes(node.this)
 
 
-def _bends_unless_alone(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
-    return not alone
-
-
 _SMOOTH, _STEPS, _CHOOSES = Motion.SMOOTH, Motion.STEPS, Motion.CHOOSES
-_CEIL = _rising(lambda value: float(math.ceil(value)))
-_FLOOR = _rising(lambda value: float(math.floor(value)))
+_PRODUCT = _sign_of_product, lambda node, ask: ask(node.this) or ask(node.expression)
 NEIGHBOUR = Function(sign=_sign_of_neighbour)
 
 TABLE: Mapping[type[exp.Expr], Function] = {
     exp.Column: Function(_SMOOTH),
-    exp.Literal: Function(_SMOOTH, _written_range, _written_sign, _always(False)),
+    exp.Literal: Function(
+        _SMOOTH,
+        lambda node, ask: UNKNOWN if node.is_string else Bounds.exactly(float(node.this)),
+        lambda node, ask: sign_of_bounds(number_of(node), number_of(node)),
+        _always(False),
+    ),
     exp.Null: Function(_SMOOTH, _always(UNKNOWN), _always(Sign.NONE), _always(False)),
     exp.Paren: Function(_SMOOTH, _argument, _argument, _argument),
     exp.Alias: Function(_SMOOTH, _argument, _argument, _argument),
     exp.Neg: Function(_SMOOTH, _first(Bounds.__neg__), _sign_of_terms, _argument),
     exp.Add: Function(_SMOOTH, _both(Bounds.__add__), _sign_of_terms),
     exp.Sub: Function(_SMOOTH, _difference, _sign_of_terms, _vanishing_difference),
-    exp.Mul: Function(_SMOOTH, _product, _sign_of_product, _any_vanishes, _bends_by_both),
-    exp.Div: Function(_SMOOTH, _both(Bounds.__truediv__), _sign_of_product, _any_vanishes, _bends_by_divisor),
+    exp.Mul: Function(
+        _SMOOTH,
+        _product,
+        *_PRODUCT,
+        lambda node, vanishes, _: vanishes(node.this) and vanishes(node.expression),
+    ),
+    exp.Div: Function(
+        _SMOOTH, _both(Bounds.__truediv__), *_PRODUCT, lambda node, vanishes, _: vanishes(node.expression)
+    ),
     exp.Nullif: Function(_SMOOTH, _nullif, _argument, _argument),
     exp.Sqrt: Function(_SMOOTH, _first(_square_root), _always(Sign.POSITIVE), _argument, _bends_near_zero),
-    exp.Cbrt: Function(_SMOOTH, _rising(math.cbrt), bends=_bends_near_zero),
+    exp.Cbrt: Function(_SMOOTH, _first(lambda given: given.rising(math.cbrt)), bends=_bends_near_zero),
     exp.Ln: Function(
         _SMOOTH, _first(lambda given: _logarithm(Bounds.exactly(math.e), given)), bends=_bends_near_zero
     ),
     exp.Log: Function(_SMOOTH, _log, bends=_bends_near_zero),
     exp.Exp: Function(
         *(_SMOOTH, _first(lambda given: given.rising(math.exp).clipped(0.0)), _always(Sign.POSITIVE)),
-        bends=_bends_unless_alone,
+        bends=lambda node, vanishes, alone: not alone,
         widest=_WIDEST,
     ),
     exp.Pow: Function(_SMOOTH, _both(_raised), vanishes=_argument, bends=_bends_by_power, widest=_WIDEST),
     exp.Abs: Function(Motion.KINKS, _first(Bounds.absolute), _always(Sign.POSITIVE), _argument),
     exp.Round: Function(_STEPS, _rounded, _argument, _argument, step=_step_of_round),
-    exp.Floor: Function(_STEPS, _FLOOR, _argument, step=_step_to_whole),
-    exp.Ceil: Function(_STEPS, _CEIL, _argument, step=_step_to_whole),
-    exp.Trunc: Function(_STEPS, _truncated, _argument, step=_step_to_whole),
+    exp.Floor: Function(_STEPS, _to_whole(math.floor), _argument, step=_step_to_whole),
+    exp.Ceil: Function(_STEPS, _to_whole(math.ceil), _argument, step=_step_to_whole),
+    exp.Trunc: Function(_STEPS, _to_whole(math.trunc), _argument, step=_step_to_whole),
     exp.Cast: Function(_STEPS, _cast, _sign_of_cast, _argument, step=_step_of_cast),
     exp.IntDiv: Function(_STEPS, _both(_integer_division), _sign_of_product),
     exp.Mod: Function(_STEPS, _remainder, _argument),
@@ -662,8 +638,8 @@ TABLE: Mapping[type[exp.Expr], Function] = {
     exp.Case: Function(_CHOOSES, _one_of, _one_of),
     exp.If: Function(_CHOOSES, _one_of, _one_of),
     exp.Coalesce: Function(_CHOOSES, _one_of, _one_of),
-    exp.Greatest: Function(_CHOOSES, _greatest, _one_of),
-    exp.Least: Function(_CHOOSES, _least, _one_of),
+    exp.Greatest: Function(_CHOOSES, _extreme, _one_of),
+    exp.Least: Function(_CHOOSES, _extreme, _one_of),
     **dict.fromkeys((exp.Predicate, exp.Connector, exp.Not, exp.Boolean), Function(range=_always(_TRUTH))),
     exp.Window: Function(sign=_argument),
     # Windows that take the value of another row, or a default where there is none.

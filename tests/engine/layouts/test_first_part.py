@@ -67,7 +67,7 @@ def test_no_byte_depends_on_a_first_part(
 
 def test_a_first_part_knows_the_whole_table(source: Path, tmp_path: Path) -> None:
     layout, [(part, rows)] = laid_out(source, tmp_path / "t")
-    assert part.is_first_part
+    assert not part.is_made
     assert part.is_sampled
     assert part.partitions == layout.partitions[:2]  # a twentieth of forty
     assert part.paths == layout.paths[:2]
