@@ -171,7 +171,9 @@ def write_page(files: Sequence[Path], page: Path) -> bool:
     found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     lines: dict[str, list[Line]] = {}
     for each in found:
-        lines.setdefault(f"{each['seeds']} over {each['layouts']}", []).extend(lines_of_record(each["lines"]))
+        for line in lines_of_record(each["lines"]):
+            layouts = 1 if line.stored.endswith("row groups") else each["layouts"]
+            lines.setdefault(f"{each['seeds']} over {layouts}", []).append(line)
     shown = [with_nan(line) for each in found for line in each["headlines"]]
     headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for line in shown]
     facts = found[0] | {
