@@ -12,15 +12,15 @@ in `relaqs_lab.group_policies`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.sharing.view import PolicyOf
+from relaqs.sharing.view import Columns, PolicyOf
 
 
 class Phase(IntEnum):
@@ -57,7 +57,7 @@ class SubtaskTimes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subtasks:
+class Subtasks(Columns):
     """J jobs, columns of shape (J,). Times are of one iteration, NaN where they are not known.
 
     Attributes:
@@ -84,7 +84,6 @@ class Subtasks:
     ([60.0, 30.0], 2)
     """
 
-    ids: tuple[str, ...]
     arrival_seconds: FloatArray
     phase: IntArray
     comp_machine_seconds: FloatArray
@@ -101,13 +100,9 @@ class Subtasks:
     waited_seconds: FloatArray
 
     def __post_init__(self) -> None:
-        count = len(self.ids)
-        if len(set(self.ids)) != count:
-            raise ValueError("two jobs have the same id; give each job a name of its own")
-        for name in _columns():
+        Columns.__post_init__(self)
+        for name in self.names():
             values = getattr(self, name)
-            if values.shape != (count,):
-                raise ValueError(f"{name} has shape {values.shape} for {count} jobs; it must be ({count},)")
             if name != "arrival_seconds" and (values < 0).any():
                 worst = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
                 raise ValueError(
@@ -116,33 +111,14 @@ class Subtasks:
                 )
 
     @classmethod
-    def of(cls, rows: list[SubtaskTimes]) -> Subtasks:
+    def of(cls, rows: Sequence[SubtaskTimes]) -> Subtasks:
         """Return the columns of some rows."""
-        columns: dict[str, Any] = {
-            name: np.array(
-                [getattr(row, name) for row in rows], dtype=np.int64 if name == "phase" else np.float64
-            )
-            for name in _columns()
-        }
-        return cls(ids=tuple(row.id for row in rows), **columns)
-
-    def __len__(self) -> int:
-        return len(self.ids)
+        return cls.of_rows(rows)
 
     @property
     def is_known(self) -> BoolArray:
         """Whose times are known, shape (J,)."""
         return ~(np.isnan(self.comp_machine_seconds) | np.isnan(self.comm_seconds))
-
-    def of_jobs(self, chosen: BoolArray | IntArray) -> Subtasks:
-        """Return some of the jobs: a mask of shape (J,), or their positions."""
-        positions = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        columns = {name: getattr(self, name)[positions] for name in _columns()}
-        return Subtasks(ids=tuple(self.ids[i] for i in positions.tolist()), **columns)
-
-
-def _columns() -> list[str]:
-    return [each.name for each in fields(Subtasks) if each.name != "ids"]
 
 
 @dataclass(frozen=True, slots=True)

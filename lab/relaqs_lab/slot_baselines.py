@@ -239,7 +239,7 @@ class Pollux:
         order = np.lexsort(
             [np.array(view.gangs.ids), view.gangs.arrival_seconds, view.gangs.attained_slot_seconds]
         )
-        slots, batches, memory = self._searched(view.of_gangs(order))
+        slots, batches, memory = self._searched(view.of_jobs(order))
         back = np.argsort(order)
         return SlotPlan.of(view, slots[back], batches[back], memory)
 

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.sharing.view import PolicyOf
+from relaqs.sharing.view import Columns, PolicyOf
 
 SPEED_NAMES = (
     "compute_start_seconds",
@@ -319,8 +319,8 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gangs:
-    """E elastic jobs as columns, so that a policy is a few array operations. Shape (E,), fields as in Gang.
+class Gangs(Columns):
+    """E elastic jobs as columns. Shape (E,), fields as in Gang.
 
     Three fields are tables: speed (E, 7), held (E, N) with a column for each node, and packed_step_seconds
     (E, C), where C is 0 if nobody knows it.
@@ -330,7 +330,8 @@ class Gangs:
     (2, [2, 0], [1, 0])
     """
 
-    ids: tuple[str, ...]
+    tables: ClassVar[tuple[str, ...]] = ("speed", "held", "packed_step_seconds")
+
     arrival_seconds: FloatArray
     weight: FloatArray
     pass_rows: FloatArray
@@ -361,33 +362,21 @@ class Gangs:
     packed_step_seconds: FloatArray
 
     def __post_init__(self) -> None:
-        count = len(self.ids)
-        if len(set(self.ids)) != count:
-            raise ValueError("two elastic jobs of a view have the same id; a job can be in a view once")
-        for name in _COLUMNS + _TABLES:
-            if len(getattr(self, name)) != count:
-                raise ValueError(f"{name} has not {count} rows, one for each job")
+        Columns.__post_init__(self)
+        count = len(self)
         if self.speed.shape != (count, SPEED_NUMBERS):
             raise ValueError(f"speed has shape {self.speed.shape}; it must be ({count}, {SPEED_NUMBERS})")
 
     @classmethod
     def of(cls, rows: Sequence[Gang], nodes: int) -> Gangs:
         """Return the columns of some jobs, in their order. nodes: how many machines there are."""
-        floats = {name: np.array([getattr(row, name) for row in rows], dtype=np.float64) for name in _COLUMNS}
         known = max((len(row.packed_step_seconds) for row in rows), default=0)
-        return cls(
-            ids=tuple(row.id for row in rows),
-            **floats
-            | {name: floats[name].astype(np.int64) for name in _WHOLE}
-            | {
-                "speed": _table([row.speed for row in rows], SPEED_NUMBERS, math.nan),
-                "held": _table([row.held for row in rows], nodes, 0).astype(np.int64),
-                "packed_step_seconds": _table([row.packed_step_seconds for row in rows], known, math.nan),
-            },
+        return cls.of_rows(
+            rows,
+            speed=_table([row.speed for row in rows], SPEED_NUMBERS, math.nan),
+            held=_table([row.held for row in rows], nodes, 0).astype(np.int64),
+            packed_step_seconds=_table([row.packed_step_seconds for row in rows], known, math.nan),
         )
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     @property
     def slots(self) -> IntArray:
@@ -418,22 +407,12 @@ class Gangs:
             unmeasured_seconds: what is taken where no job has been measured.
 
         >>> gangs = Gangs.of([Gang("a", pause_seconds=0.5), Gang("b")], nodes=1)
-        >>> gangs.pauses(30.0).tolist(), gangs.of_gangs([False, True]).pauses(30.0).tolist()
+        >>> gangs.pauses(30.0).tolist(), gangs.of_jobs([False, True]).pauses(30.0).tolist()
         ([0.5, 0.5], [30.0])
         """
         unknown = np.isnan(self.pause_seconds)
         others = unmeasured_seconds if unknown.all() else float(self.pause_seconds[~unknown].mean())
         return np.where(unknown, others, self.pause_seconds)
-
-    def of_gangs(self, chosen: BoolArray | IntArray) -> Gangs:
-        """Return the columns of some of the jobs: a mask of shape (E,), or their positions."""
-        columns = {name: getattr(self, name)[chosen] for name in _COLUMNS + _TABLES}
-        return Gangs(ids=tuple(self.ids[i] for i in np.arange(len(self))[chosen]), **columns)
-
-
-_TABLES = ("speed", "held", "packed_step_seconds")
-_WHOLE = ("slots_seen_most", "slots_asked")
-_COLUMNS = tuple(each.name for each in fields(Gang) if each.name not in ("id", *_TABLES))
 
 
 def _table(rows: Sequence[Sequence[float]], width: int, missing: float) -> FloatArray:
@@ -488,9 +467,9 @@ class SlotView:
         if self.finished.ndim != 2 or self.finished.shape[1] != width:
             raise ValueError(f"finished has shape {self.finished.shape}; it must be (n, {width})")
 
-    def of_gangs(self, chosen: BoolArray | IntArray) -> SlotView:
+    def of_jobs(self, chosen: BoolArray | IntArray) -> SlotView:
         """Return the view of some of the jobs, on all machines: a mask of shape (E,), or their positions."""
-        return replace(self, gangs=self.gangs.of_gangs(chosen))
+        return replace(self, gangs=self.gangs.of_jobs(chosen))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ from typing import Protocol, cast, runtime_checkable
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.sharing.view import PolicyOf
+from relaqs.sharing.view import Columns, PolicyOf
 
 RESOURCES = ("devices", "cores", "memory_bytes", "network_bytes_per_second")
 """The columns of every demand and capacity. A part's demand of devices is a share of one device."""
@@ -200,7 +200,7 @@ _PART_COLUMNS = tuple(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacedJobs:
+class PlacedJobs(Columns):
     """J jobs as columns of shape (J,). An iteration is once through the job's data.
 
     Attributes:
@@ -221,7 +221,6 @@ class PlacedJobs:
         may_stop: whether the job may end before iterations_most once it has the accuracy.
     """
 
-    ids: tuple[str, ...]
     arrival_seconds: FloatArray
     weight: FloatArray
     urgency: FloatArray
@@ -238,29 +237,10 @@ class PlacedJobs:
     attained_device_seconds: FloatArray
     may_stop: BoolArray
 
-    def __post_init__(self) -> None:
-        count = len(self.ids)
-        if len(set(self.ids)) != count:
-            raise ValueError("two jobs of a view have the same id; a job can be in a view once")
-        for name in _JOB_COLUMNS:
-            if getattr(self, name).shape != (count,):
-                raise ValueError(f"{name} has shape {getattr(self, name).shape}; it must be ({count},)")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
     @property
     def iterations_left(self) -> FloatArray:
         """How many iterations each job still has to make, at least 0; shape (J,)."""
         return np.maximum(self.iterations_most - self.iterations_done, 0.0)
-
-    def of_jobs(self, chosen: IntArray) -> PlacedJobs:
-        """Return the columns of the jobs at these positions."""
-        columns = {name: getattr(self, name)[chosen] for name in _JOB_COLUMNS}
-        return PlacedJobs(ids=tuple(self.ids[i] for i in chosen), **columns)
-
-
-_JOB_COLUMNS = tuple(each.name for each in fields(PlacedJobs) if each.name != "ids")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,9 +12,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.prediction.curves import WINDOW, Curves
@@ -231,9 +232,66 @@ class JobView:
             )
 
 
+_TYPES = {"FloatArray": np.float64, "IntArray": np.int64, "BoolArray": np.bool_}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Jobs:
-    """J jobs as columns, so that a policy is a few array operations. Shape (J,), fields as in JobView.
+class Columns:
+    """Jobs of a view as columns, so that a policy is a few array operations: an array of shape (J,) a field.
+
+    A subclass declares the columns, and names in `tables` those that have more axes than one.
+
+    Raises:
+        ValueError: two jobs have the same id, or a column has not one row for each job.
+
+    >>> @dataclass(frozen=True, slots=True, eq=False)
+    ... class Sizes(Columns):
+    ...     size: FloatArray
+    >>> sizes = Sizes(ids=("a", "b"), size=np.array([3.0, 4.0]))
+    >>> len(sizes), sizes.of_jobs(sizes.size > 3).ids
+    (2, ('b',))
+    """
+
+    tables: ClassVar[tuple[str, ...]] = ()
+
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        count = len(self.ids)
+        if len(set(self.ids)) != count:
+            raise ValueError("two jobs of a view have the same id; a job can be in a view once")
+        for name in self.names():
+            shape = getattr(self, name).shape
+            if (shape[:1] if name in self.tables else shape) != (count,):
+                raise ValueError(f"{name} has shape {shape} for {count} jobs; it must be ({count},)")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(each.name for each in fields(cls) if each.name != "ids")
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Any], **others: NDArray[Any]) -> Self:
+        """Return the columns of rows with fields of the same names. others: columns that rows do not have."""
+        columns = {
+            each.name: np.array([getattr(row, each.name) for row in rows], dtype=_TYPES[str(each.type)])
+            for each in fields(cls)
+            if each.name not in ("ids", *others)
+        }
+        return cls(ids=tuple(row.id for row in rows), **columns, **others)
+
+    def of_jobs(self, chosen: BoolArray | IntArray) -> Self:
+        """Return the columns of some of the jobs: a mask of shape (J,), or their positions."""
+        columns = {name: getattr(self, name)[chosen] for name in self.names()}
+        return type(self)(ids=tuple(self.ids[i] for i in np.arange(len(self))[chosen]), **columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jobs(Columns):
+    """J jobs as columns. Shape (J,), fields as in JobView.
 
     The fields count, first_quality and largest_change are those of History. The fields work, quality,
     core_seconds and progress hold the newest observations: shape (J, W), oldest first, NaN where a job has
@@ -244,7 +302,8 @@ class Jobs:
     (2, ('a', 'b'), [1.0, 2.0])
     """
 
-    ids: tuple[str, ...]
+    tables: ClassVar[tuple[str, ...]] = ("work", "quality", "core_seconds", "progress")
+
     kind: IntArray
     arrival_seconds: FloatArray
     weight: FloatArray
@@ -272,23 +331,14 @@ class Jobs:
     core_seconds: FloatArray
     progress: FloatArray
 
-    def __post_init__(self) -> None:
-        if len(set(self.ids)) != len(self.ids):
-            raise ValueError("two jobs of a view have the same id; a job can be in a view once")
-
     @classmethod
     def of(cls, rows: Sequence[JobView]) -> Jobs:
         """Return the columns of some jobs, in their order."""
         histories = [row.history for row in rows]
         newest = np.stack([each.newest for each in histories] or [History().newest[:, :]])[: len(rows)]
         work, quality, core_seconds, progress = newest.transpose(2, 0, 1)
-        numbers: dict[str, Any] = {
-            name: np.array([getattr(row, name) for row in rows], dtype=_TYPES.get(name, np.float64))
-            for name in _NUMBERS
-        }
-        return cls(
-            ids=tuple(row.id for row in rows),
-            kind=np.array([row.kind for row in rows], dtype=np.int64),
+        return cls.of_rows(
+            rows,
             count=np.array([each.count for each in histories], dtype=np.int64),
             first_quality=np.array([each.first_quality for each in histories], dtype=np.float64),
             largest_change=np.array([each.largest_change for each in histories], dtype=np.float64),
@@ -296,11 +346,7 @@ class Jobs:
             quality=quality,
             core_seconds=core_seconds,
             progress=progress,
-            **numbers,
         )
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     def is_kind(self, *kinds: Kind) -> BoolArray:
         """Return which jobs are of one of these kinds, shape (J,)."""
@@ -311,20 +357,6 @@ class Jobs:
         """How far each job has come, shape (J,): 0 before its first step."""
         newest = self.work[:, -1]
         return np.where(np.isnan(newest), 0.0, newest)
-
-    def of_jobs(self, chosen: BoolArray | IntArray) -> Jobs:
-        """Return the columns of some of the jobs: a mask of shape (J,), or their positions."""
-        names = [each.name for each in fields(self) if each.name != "ids"]
-        columns = {name: getattr(self, name)[chosen] for name in names}
-        return Jobs(ids=tuple(self.ids[i] for i in np.arange(len(self))[chosen]), **columns)
-
-
-_NUMBERS = tuple(each.name for each in fields(JobView) if each.name not in ("id", "kind", "history"))
-_TYPES: dict[str, type] = {
-    "is_best": bool,
-    "may_stop_best": bool,
-    "may_stop_required": bool,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ def planned_by_arrival(view: SlotView, plan: Callable[[SlotView], SlotPlan]) -> 
         nothing = np.zeros(gangs.held.shape, dtype=np.int64)
         return SlotPlan.of(view, nothing, np.zeros(len(gangs)), view.memory)
     order = np.array(sorted(range(len(gangs)), key=lambda i: (gangs.arrival_seconds[i], gangs.ids[i])))
-    planned = plan(view.of_gangs(order))
+    planned = plan(view.of_jobs(order))
     back = np.argsort(order)
     return SlotPlan.of(view, planned.slots_by_node[back], planned.batch_rows[back], planned.memory)
 

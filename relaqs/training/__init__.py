@@ -3,7 +3,7 @@
 `protocol.py` says what an algorithm must compute; `algorithms` has one file a family, and their names.
 `start.py` makes a run of a job, `run.py` is what the user holds. `passes.py` trains by passes over all rows,
 `elastic` by mini-batches, `parted` a model in parts, and `sharded` with the parameters in shards.
-`reading.py` reads partitions on workers as `rows.py` has them, and `row_cache.py` keeps them between passes.
+`rows.py` reads partitions on workers, and `row_cache.py` keeps them between passes.
 There is no scheduling here, and `import relaqs` loads nothing of this. A name below is loaded when it is
 first used. scikit-learn and XGBoost are imported where an estimator is made.
 """

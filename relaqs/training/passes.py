@@ -34,9 +34,8 @@ from relaqs_engine.errors import DataError
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress import LossDelta
 from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
-from relaqs.training.reading import PartitionRead, TrainingSet
 from relaqs.training.row_cache import KEPT, SPILL, VersionedArrays, byte_count
-from relaqs.training.rows import ALL, Pieces, Profile, Rows, Sums, profile_of
+from relaqs.training.rows import ALL, PartitionRead, Pieces, Profile, Rows, Sums, TrainingSet, profile_of
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

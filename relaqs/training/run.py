@@ -32,7 +32,6 @@ from relaqs.jobs.executor import Executor, Stopwatch
 from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
-from relaqs.prediction.accuracy import accuracy_ahead
 from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, AccuracySoFar, Goals, Kind, Stop
 from relaqs.training.protocol import MiniBatchTraining, TellsClasses, TrainingJob
@@ -216,6 +215,8 @@ class AccuracyWatch:
         """Note the accuracy after one more pass. NaN: it is not measured."""
         if math.isnan(accuracy):
             return
+        from relaqs.prediction.accuracy import accuracy_ahead  # few runs measure their accuracy
+
         self._accuracies.append(accuracy)
         required, most = np.array([self._goals.accuracy]), np.array([self._passes_most])
         ahead = accuracy_ahead(np.array([self._accuracies]), required, most)

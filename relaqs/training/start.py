@@ -26,8 +26,8 @@ from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
 from relaqs.training.passes import LossJob
 from relaqs.training.protocol import MiniBatchTraining, ShardedJob, ShardedTraining, TrainingJob
-from relaqs.training.reading import TrainingSet, training_set
 from relaqs.training.row_cache import limit_bytes
+from relaqs.training.rows import TrainingSet, training_set
 from relaqs.training.run import (
     Batch,
     ModelJob,

@@ -33,7 +33,7 @@ from relaqs.training.elastic.rank import Recipe, TableRecipe, TurnResult
 from relaqs.training.elastic.step_job import PassEnd, StepJob
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from relaqs.training.protocol import MiniBatchTraining
-from relaqs.training.reading import TrainingSet
+from relaqs.training.rows import TrainingSet
 
 PARTING_SECONDS = 3.0  # for a gang to end: a turn in flight ends first
 AHEAD = 1  # passes that a gang makes before the runner asks for them

@@ -46,9 +46,8 @@ from relaqs.training.passes import (
     profile_works,
 )
 from relaqs.training.protocol import MiniBatchTraining, most_rows
-from relaqs.training.reading import TrainingSet
 from relaqs.training.row_cache import SPILL
-from relaqs.training.rows import ALL, Profile, Rows, Sums
+from relaqs.training.rows import ALL, Profile, Rows, Sums, TrainingSet
 
 LOOK_ROWS = 50_000  # that a task looks at, about, in small partitions: a task costs some milliseconds
 

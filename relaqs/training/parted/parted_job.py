@@ -80,7 +80,7 @@ from relaqs.training.parted.placing import (
 )
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
 from relaqs.training.protocol import MiniBatchTraining
-from relaqs.training.reading import TrainingSet
+from relaqs.training.rows import TrainingSet
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free

@@ -42,8 +42,7 @@ from relaqs.training.protocol import (
     ShardState,
     WholeParameters,
 )
-from relaqs.training.reading import TrainingSet
-from relaqs.training.rows import Profile
+from relaqs.training.rows import Profile, TrainingSet
 from relaqs.training.sharded.holder import (
     DropWork,
     FetchWork,

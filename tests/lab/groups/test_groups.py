@@ -28,7 +28,7 @@ def test_some_jobs_keep_their_columns() -> None:
 
 
 def test_two_jobs_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two jobs have the same id"):
+    with pytest.raises(ValueError, match="two jobs of a view have the same id"):
         Subtasks.of([SubtaskTimes("a"), SubtaskTimes("a")])
 
 

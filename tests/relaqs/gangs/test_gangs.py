@@ -36,7 +36,7 @@ def test_columns_keep_what_the_rows_say() -> None:
     assert gangs.held.tolist() == [[1, 2], [0, 0]]
     assert gangs.slots_asked.tolist() == [3, 0]
     assert gangs.is_running.tolist() == [True, False]
-    turned = gangs.of_gangs(np.array([1, 0]))
+    turned = gangs.of_jobs(np.array([1, 0]))
     assert turned.ids == ("b", "a")
     assert turned.held[1].tolist() == [1, 2]
 

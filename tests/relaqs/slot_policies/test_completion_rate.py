@@ -41,7 +41,7 @@ def linear(name: str, held: int = 1, **more: float) -> Gang:
 def test_plans_are_within_limits_and_the_order_of_the_jobs_changes_nothing(view: SlotView) -> None:
     plan = CompletionRate().plan(view)
     back = np.arange(len(view.gangs))[::-1]
-    there = CompletionRate().plan(view.of_gangs(back))
+    there = CompletionRate().plan(view.of_jobs(back))
     assert (there.slots_by_node[back] == plan.slots_by_node).all()
     assert (there.batch_rows[back] == plan.batch_rows).all()
     runs = plan.slots > 0

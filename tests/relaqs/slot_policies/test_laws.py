@@ -69,7 +69,7 @@ def test_equal_views_give_equal_plans(name: str, view: SlotView) -> None:
 def test_the_order_of_the_jobs_changes_nothing(name: str, view: SlotView, random) -> None:
     order = list(range(len(view.gangs)))
     random.shuffle(order)
-    shuffled = planned(name, view.of_gangs(np.array(order, dtype=np.int64)))
+    shuffled = planned(name, view.of_jobs(np.array(order, dtype=np.int64)))
     here = planned(name, view)
     assert shuffled.slots_by_node.tolist() == here.slots_by_node[order].tolist()
 

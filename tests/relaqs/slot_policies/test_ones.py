@@ -69,7 +69,7 @@ def test_plans_are_within_limits_and_follow_from_the_view(policy: Ones, view: Sl
 @settings(max_examples=20, deadline=None)
 def test_the_order_of_the_jobs_changes_nothing(view: SlotView) -> None:
     back = np.arange(len(view.gangs))[::-1]
-    there, here = SMALL.plan(view.of_gangs(back)), SMALL.plan(view)
+    there, here = SMALL.plan(view.of_jobs(back)), SMALL.plan(view)
     assert (there.slots_by_node[back] == here.slots_by_node).all()
     assert there.memory == here.memory
 
@@ -117,7 +117,7 @@ def test_a_batch_grows_gradually_and_with_the_slots() -> None:
 def test_jobs_that_ended_leave_and_slots_that_died_are_not_used() -> None:
     view = random_view(jobs=6, nodes=3, slots=2, seed=3)
     after = carried_out(view, SMALL.plan(view))
-    rest = after.of_gangs(np.array([1, 2, 4, 5]))
+    rest = after.of_jobs(np.array([1, 2, 4, 5]))
     nodes = replace(rest.nodes, alive=np.array([True, False, True]))
     plan = SMALL.plan(replace(rest, nodes=nodes))
     assert (plan.slots_by_node[:, 1] == 0).all()

@@ -9,7 +9,7 @@ import numpy as np
 from relaqs import Session
 from relaqs.training import MiniBatchTraining, Rows
 from relaqs.training.elastic.course import Order, piece_rows_of, pieces_of_step
-from relaqs.training.reading import TrainingSet, training_set
+from relaqs.training.rows import TrainingSet, training_set
 from relaqs.training.start import planned_rows
 
 

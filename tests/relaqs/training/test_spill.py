@@ -22,9 +22,8 @@ import relaqs.training.start
 from relaqs import Session, connect
 from relaqs.executors.files import FOLDER_VARIABLE, is_in_memory, local_folder
 from relaqs.training import BoostedClassifier, KMeans, LogisticRegression, TrainingJob
-from relaqs.training.reading import PartitionRead
 from relaqs.training.row_cache import KEPT, LIMIT_VARIABLE, SPILL, Spill, SpilledBlock, SpillFile, TornError
-from relaqs.training.rows import ALL, Pieces, Rows
+from relaqs.training.rows import ALL, PartitionRead, Pieces, Rows
 from tests.relaqs.training.conftest import PARTITIONS
 
 JOBS: list[TrainingJob] = [
