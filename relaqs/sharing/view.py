@@ -276,7 +276,7 @@ class Columns:
     @classmethod
     def of_rows(cls, rows: Sequence[Any], **others: NDArray[Any]) -> Self:
         """Return the columns of rows with fields of the same names. others: columns that rows do not have."""
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             each.name: np.array([getattr(row, each.name) for row in rows], dtype=_TYPES[str(each.type)])
             for each in fields(cls)
             if each.name not in ("ids", *others)
