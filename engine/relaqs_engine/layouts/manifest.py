@@ -2,9 +2,9 @@
 
 `Layout` is one table as it is stored, with its columns, partitions and indexes. A part of it is a random
 sample too: the first partitions are a `FirstPart`, even while the others are still being made. Their files
-are the layout's own, where they will stay.
-By then the whole source has been read once, so the table's rows and its columns' extremes and NULLs are
-known. Only the process that makes the layout knows of its first part: no manifest names it.
+are the layout's own, where they will stay. By then the whole source has been read once, so the table's rows
+and its columns' extremes and NULLs are known. Only the process that makes the layout knows of its first
+part: no manifest names it.
 
 What a statement reads of a table's files is a `Read`: whoever runs it can check those files first.
 

@@ -2,14 +2,14 @@
 
 A plan is a frozen value. It says what runs where, and why. There are six kinds, in four files:
 
-    MergePlan      one aggregation: partial results merge, and every mini-batch gives an estimate
-    RowsPlan       no aggregates: the rows found so far are the answer so far
-    AroundPlan     SQL around the answers of other plans, its parts
-    RefinedPlan    an aggregate over all rows stands inside: it is estimated first, as a stage
+    MergePlan         one aggregation: partial results merge, and every mini-batch gives an estimate
+    RowsPlan          no aggregates: the rows found so far are the answer so far
+    AroundPlan        SQL around the answers of other plans, its parts
+    RefinedPlan       an aggregate over all rows stands inside: it is estimated first, as a stage
     SampledThenExact  estimates from a part of the rows, then the query as a whole
-    WholePlan      no sound estimate is known: the query runs once, exactly
+    WholePlan         no sound estimate is known: the query runs once, exactly
 
-The first two are in `aggregate.py`, the next two in `composite.py`, the next in
+The first two are in `aggregate.py`, the next two in `composite.py`, and the fifth is in
 `sampled_then_exact.py`. `relaqs/queries/start.py` has one job for each.
 
 In this file, from the answer down to what is read:
