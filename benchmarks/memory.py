@@ -247,12 +247,15 @@ def statements(options: argparse.Namespace, facts: dict[str, Any], console: Cons
                 markup=False,
             )
             asked.append(each)
-    rows: list[tuple[str, ...]] = [("door", "statements", "answered", "refused or late", "most MB", "of")]
+    rows: list[tuple[str, ...]] = [
+        ("door", "statements", "answered", "refused or late", "within", "most MB", "of")
+    ]
     for door in dict.fromkeys(each.door for each in asked):
         own = [each for each in asked if each.door == door]
         worst = max(own, key=lambda each: each.peak_bytes)
         answered = sum(each.outcome == "answered" for each in own)
-        counts = (str(len(own)), str(answered), str(len(own) - answered))
+        within = sum(each.peak_bytes <= limit + MORE_BYTES for each in own)
+        counts = (str(len(own)), str(answered), str(len(own) - answered), str(within))
         rows.append((door, *counts, f"{worst.peak_bytes / 1e6:.0f}", worst.name))
     for row in rows:
         console.print(" · ".join(row), markup=False)

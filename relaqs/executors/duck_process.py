@@ -398,6 +398,15 @@ class MemoryWatch:
         self._ends.set()
 
     def _watch(self) -> None:
+        try:
+            self._look_while_statements_run()
+        finally:  # however it ended, the next statement is watched
+            with self._waking:
+                self._thread = None
+        if self._statements.now():
+            self.wake()
+
+    def _look_while_statements_run(self) -> None:
         self._others_bytes, self._outside_bytes = self._of_others(), _outside_bytes()
         self._last_bytes, begun_bytes = 0, resident_bytes()
         last_at, is_clean = time.monotonic(), False
@@ -410,10 +419,6 @@ class MemoryWatch:
                 self._bound_less()
                 if resident_bytes() > min(begun_bytes + _NOTABLE_BYTES, self._account()):
                     self._gives_back.now(_HURRY)
-        with self._waking:
-            self._thread = None
-        if self._statements.now():
-            self.wake()
 
     def _of_others(self) -> int:
         """Return what of DuckDB's memory was there before and is not of databases of queries."""

@@ -60,6 +60,6 @@ def test_it_fails_where_it_must_not_run_as_a_whole(db: Session) -> None:
 
 def test_it_fails_where_duckdb_cannot_run_the_whole_either(db: Session) -> None:
     query = db.online_sql("SELECT list(b || b || b) AS m FROM t")
-    with pytest.raises(relaqs.MemoryLimitError, match=r"224\.0 MiB used.*; raise memory_limit"):
+    with pytest.raises(relaqs.MemoryLimitError, match=r"\d+\.\d MiB used.*; raise memory_limit"):
         query.result()
     assert db.online_sql("SELECT count(*) AS n FROM t").result().estimate.to_pylist() == [{"n": ROWS}]
