@@ -83,8 +83,9 @@ class RelaqsPostgresTokenizer(RelaqsTokenizer):
 
 
 class RelaqsPostgres(Relaqs):
-    """The dialect as it is read for Postgres's clients: a NULL is larger than all else."""
+    """The dialect as it is read for Postgres's clients: a NULL is larger than all else, and arrows bind."""
 
+    ARROW_BINDS_AS_CONCATENATION: ClassVar[bool] = True
     NULL_ORDERING = "nulls_are_large"
     Tokenizer: type[Any] = RelaqsPostgresTokenizer
 
@@ -375,6 +376,9 @@ def _part(part: str, moment: exp.Expr) -> exp.Expr | None:
 
 
 def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    for name in ("this", "low", "high"):  # an arrow binds less than BETWEEN in DuckDB
+        if isinstance(node.args[name], exp.JSONExtract | exp.JSONExtractScalar):
+            node.set(name, exp.paren(node.args[name].copy(), copy=False))
     if not node.args.get("symmetric"):
         return None
     low, high = node.args["low"], node.args["high"]

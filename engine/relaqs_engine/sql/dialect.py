@@ -132,6 +132,10 @@ def _logarithm(base: str, arguments: list[exp.Expr]) -> exp.Expr:
     return found
 
 
+ARROWS: dict[Any, Any] = _Parser.JSON_OPERATORS
+"""How `j -> 'a'` and `j ->> 'a'` are read where they bind as || does."""
+
+
 class RelaqsParser(_Parser):
     """sqlglot's parser of DuckDB's SQL. Calls of functions that no rule knows are read as they stand."""
 
@@ -333,6 +337,7 @@ class RelaqsGenerator(_Generator):
 class Relaqs(DuckDB):
     """The dialect of all SQL that is read and written here."""
 
+    ARROW_BINDS_AS_CONCATENATION: ClassVar[bool] = False  # it binds least, as in DuckDB
     INDEX_OFFSET = 0  # x[1] stays x[1]
     VALID_INTERVAL_UNITS = set(_UNITS)  # noqa: RUF012 - as the class above declares it
     DATE_PART_MAPPING: dict[str, str] = {}  # noqa: RUF012 - EXTRACT(dow FROM x) stays one of dow

@@ -39,7 +39,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
-from relaqs_engine.sql.dialect import Relaqs, RelaqsParser, tokens_of
+from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +410,14 @@ class _CountingParser(_Parser):
             self._open_brackets -= 1
 
 
+class _ArrowsParser(_CountingParser):
+    """Reads `j -> 'a' = '1'` as Postgres does, where an arrow binds as || does. In DuckDB it binds least."""
+
+    __slots__ = ()
+
+    JSON_OPERATORS: ClassVar[dict[Any, Any]] = ARROWS
+
+
 def check_parser(file: str) -> None:
     """Raise UnsupportedError where this is a compiled parser. No class of Python's can count its steps.
 
@@ -437,7 +445,8 @@ def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) ->
     try:
         tokens = dialect().tokenize(sql)
         check_tokens(tokens)
-        parsed = _CountingParser(effort, len(tokens), dialect).parse(tokens, sql)
+        parser = _ArrowsParser if dialect.ARROW_BINDS_AS_CONCATENATION else _CountingParser
+        parsed = parser(effort, len(tokens), dialect).parse(tokens, sql)
         trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, sql) from None

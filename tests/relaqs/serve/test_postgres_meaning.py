@@ -43,6 +43,8 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT interval '-1 month 3 days'::text", ("text",), [("-1 mons +3 days",)]),
     ("SELECT json_agg(x ORDER BY x DESC) FROM (VALUES (1), (2)) v(x)", ("json_agg",), [([2, 1],)]),
     ("SELECT '{\"a\": [1, 2]}'::jsonb #>> '{a,1}'", ("?column?",), [("2",)]),
+    ("SELECT '{\"a\": {\"b\": 1}}'::jsonb -> 'a' ->> 'b' = '1'", ("?column?",), [(True,)]),
+    ("SELECT '{\"a\": 1}'::jsonb -> 'b' IS NULL", ("?column?",), [(True,)]),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
 )
 CODES = (
