@@ -534,7 +534,13 @@ class Statements:
                 "json_build_array(a, s, f)",
                 "to_json(a)",
             ),
-            *("jsonb_build_object('x', x)", "to_jsonb(ARRAY[a, id])", "('[' || id || ',2]')::json -> 0"),
+            *(
+                "('{\"k\": {\"l\": ' || id || '}}')::jsonb -> 'k' ->> 'l' = '3'",
+                "('{\"k\": ' || id || '}')::jsonb -> 'l' IS NULL",
+                "jsonb_build_object('x', x)",
+                "to_jsonb(ARRAY[a, id])",
+                "('[' || id || ',2]')::json -> 0",
+            ),
             *("('{\"k\": [1, ' || id || ']}')::jsonb #>> '{k,1}'", "('{\"k\": ' || id || '}')::jsonb -> 'k'"),
         )
         return str(
