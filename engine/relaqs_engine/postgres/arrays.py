@@ -301,7 +301,16 @@ def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp
     return justify
 
 
+_JSON_KIND = (
+    "CASE json_type(l) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' THEN 'string' "
+    "WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' ELSE if(l IS NULL, NULL, 'number') END"
+)
+
 ARRAY_CALLS: dict[str, WriteCall] = {
+    **dict.fromkeys(
+        ("json_array_length", "jsonb_array_length"), _of_array("CAST(json_array_length(l) AS INTEGER)")
+    ),
+    **dict.fromkeys(("json_typeof", "jsonb_typeof"), _of_array(_JSON_KIND)),
     "array_length": _array_length,
     "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
     "array_upper": _array_length,

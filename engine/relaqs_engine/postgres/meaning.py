@@ -63,8 +63,6 @@ _OTHER_NAMES = {
     "json_build_array": "json_array",
     "jsonb_build_array": "json_array",
     "to_jsonb": "to_json",
-    "jsonb_array_length": "json_array_length",
-    "jsonb_typeof": "json_type",
     "array_agg": "list",
     "every": "bool_and",
 }

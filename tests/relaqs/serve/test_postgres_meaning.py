@@ -45,6 +45,12 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT '{\"a\": [1, 2]}'::jsonb #>> '{a,1}'", ("?column?",), [("2",)]),
     ("SELECT '{\"a\": {\"b\": 1}}'::jsonb -> 'a' ->> 'b' = '1'", ("?column?",), [(True,)]),
     ("SELECT '{\"a\": 1}'::jsonb -> 'b' IS NULL", ("?column?",), [(True,)]),
+    (
+        "SELECT jsonb_typeof('[1]'::jsonb), json_typeof('1'::json)",
+        ("jsonb_typeof", "json_typeof"),
+        [("array", "number")],
+    ),
+    ("SELECT jsonb_array_length('[1, 2]'::jsonb)", ("jsonb_array_length",), [(2,)]),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
 )
 CODES = (
