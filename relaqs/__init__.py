@@ -1,8 +1,9 @@
 """ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
 
-Eight packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`, `relaqs.dbapi`,
-`relaqs.metrics`, `relaqs.dask` and `relaqs_bootstrap`. The names in their `__all__` stay. Everything else may
-move. Names are loaded when they are first used, so that `import relaqs` and the command line start at once.
+Nine packages are public: this one, `relaqs.ai`, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`,
+`relaqs.dbapi`, `relaqs.metrics`, `relaqs.dask` and `relaqs_bootstrap`. The names in their `__all__` stay.
+Everything else may move. Names are loaded when they are first used, so that `import relaqs` and the command
+line start at once.
 
 >>> import duckdb, relaqs
 >>> trips = duckdb.sql("SELECT i % 3 AS zone, i / 100 AS delay FROM range(10000) AS t(i)")
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
+    from relaqs.costly.functions import CostlyCallError
     from relaqs.jobs.job import ClusterStatus, JobStatus
     from relaqs.laying_out import append, shuffle
     from relaqs.notebook.extension import load_ipython_extension
@@ -66,6 +68,7 @@ __all__ = [
     "CacheEntry",
     "ClusterError",
     "ClusterStatus",
+    "CostlyCallError",
     "DataError",
     "Expected",
     "ExpressionError",
@@ -113,6 +116,7 @@ _HOMES = {
     "Cache": "relaqs_engine.layouts.cache",
     "CacheEntry": "relaqs_engine.layouts.cached_files",
     "ClusterStatus": "relaqs.jobs.job",
+    "CostlyCallError": "relaqs.costly.functions",
     "Expected": "relaqs.prediction.ahead",
     "JobStatus": "relaqs.jobs.job",
     "Layout": "relaqs_engine.layouts",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import re
 from typing import TypeGuard
 
 from relaqs_engine.errors import RelaqsError
+
+_MONEY = re.compile(r"[^\d\s.-]?\s?(\d{1,12}(?:\.\d{1,6})?)(?:\s?[A-Za-z]{1,3})?")
 
 
 class ArgumentError(RelaqsError, ValueError):
@@ -87,6 +90,23 @@ def check_not_negative(name: str, value: float) -> float:
     if not is_number(value) or not math.isfinite(value) or not value >= 0:
         raise refusal(name, value, "a finite number, 0 or above")
     return float(value)
+
+
+def check_budget(budget: float | str | None) -> float | None:
+    """Return the number that a budget names: of calls, or of money where it is a text; None for none.
+
+    >>> check_budget(500), check_budget("$3"), check_budget("2.50 EUR")
+    (500.0, 3.0, 2.5)
+    """
+    if budget is None:
+        return None
+    number: object = budget
+    if isinstance(budget, str):
+        found = _MONEY.fullmatch(budget.strip())
+        number = float(found[1]) if found else None
+    if not is_number(number) or not 0 < number < math.inf:
+        raise refusal("budget", budget, 'a number of calls such as 500, or money such as "$3"')
+    return float(number)
 
 
 def check_seconds(name: str, seconds: float) -> float:

@@ -40,6 +40,7 @@ class StopReason(StrEnum):
 
     TARGET = "target reached"
     TIME = "time is up"
+    BUDGET = "budget spent"
     NO_VISIBLE_CHANGE = "no visible change"
     REQUIRED_ACCURACY = "required accuracy reached"
     BEST_ACCURACY = "best accuracy reached"

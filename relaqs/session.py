@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from relaqs_engine.errors import RelaqsError
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.sources import TableSource
+    from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.sql.binder import Parameters
 
+    from relaqs.costly.asking import CostlyFunctions
+    from relaqs.costly.functions import AnswerFunction
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.queries.tables import LayoutProgress
@@ -82,6 +85,7 @@ class Session:
     ) -> None:
         self._civil_time = civil_time
         self.exact_below_seconds = exact_below_seconds
+        self._functions: CostlyFunctions | None = None
         self._catalog = catalog
         self._executor = executor
         self._views = views
@@ -272,6 +276,7 @@ class Session:
         judged_by: Weighting = "rows",
         share: float | str = 0.95,
         within: float | None = None,
+        budget: float | str | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT, and return its handle at once.
 
@@ -302,6 +307,8 @@ class Session:
             share: the share that must be within the error, instead of 95 %. "max" does not use it.
             within: the seconds in which the target should be reached. From the first snapshot on a warning
                 says whether it will be, and when instead. The query goes on then; `timeout` would end it.
+            budget: what costly functions may be asked before the query stops: a number of rows, or money such
+                as "$3", by their `cost`.
 
         Raises:
             SqlError: the SQL is wrong.
@@ -331,6 +338,7 @@ class Session:
             judged_by=judged_by,
             share=share_of_weight(share),
             within=within,
+            budget=budget,
         )
         return self.submit(sql, options, params=params)
 
@@ -463,6 +471,11 @@ class Session:
         with naming("starting the query", asked_sql or plan.sql):
             self._planner.check_open()
             self._open_tables.asked(plan.plain_tables)
+            stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
+            if plan.calls_functions:
+                query = self._costly_query(plan, options, stopwatch, asked_sql)
+                query.start()
+                return query
             query = assembled_query(
                 plan,
                 options,
@@ -471,7 +484,7 @@ class Session:
                 self._databases,
                 self._executor,
                 self._running,
-                stopwatch=Stopwatch() if submitted_at is None else Stopwatch(submitted_at),
+                stopwatch=stopwatch,
                 checkpoint=checkpoint,
                 resume=resume,
                 witnesses=self.witnesses,
@@ -480,6 +493,95 @@ class Session:
             )
             query.start()
             return query
+
+    def function(
+        self,
+        name: str,
+        fn: AnswerFunction,
+        *,
+        returns: type = bool,
+        batch: int = 32,
+        concurrency: int = 8,
+        cost: float = 0.0,
+        cache: bool | str | Path = True,
+        retries: int = 2,
+        rate: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        proxy: str | AnswerFunction | None = None,
+        version: str | None = None,
+    ) -> None:
+        """Let queries call a function whose every answer takes time or money, such as one that asks a model.
+
+        A query that calls it asks a random sample of rows, and estimates counts, sums and averages from the
+        answers, with intervals that narrow as more rows are asked. `target`, `budget` and `timeout` end it;
+        if it goes on to the end, each row was asked once, and the answer is exact.
+
+        Args:
+            name: in SQL.
+            fn: gets an Arrow array for each argument, with the rows of one batch, and returns as many
+                answers. It may be async. It runs on threads of this process, several at once.
+            returns: the type of an answer: bool, int, float or str. None stands for NULL.
+            batch: how many rows it gets at most.
+            concurrency: how many batches are asked at once.
+            cost: of one row, in any currency, for `budget="$3"` and `snapshot.cost`.
+            cache: whether answers are kept in a file, `answers.sqlite` in the cache directory, or in which
+                file. A row that was answered is not asked again, by any query. False keeps them as long as
+                the session.
+            retries: how often a batch is asked again after an error, after pauses that double.
+            rate: how many rows a second may be asked, over all queries.
+            bounds: the least and the largest answer, where it is a number. Without them no interval of its
+                sums can be certified.
+            proxy: a cheap guess of the answer: SQL over the names of the arguments of `fn`, or a function
+                like `fn`. For a bool it is a number from 0 to 1. Good guesses save most of the calls, and bad
+                ones do no harm.
+            version: answers of another version are asked anew. By default a digest of the code of `fn`.
+
+        Raises:
+            ArgumentError: an argument is not accepted.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.function("is_odd", lambda x: [each.as_py() % 2 == 1 for each in x], cache=False)
+        >>> answer = db.online_sql("SELECT count(*) AS n FROM numbers WHERE is_odd(x)").result(until="20%")
+        >>> answer.calls < 1000
+        True
+        """
+        from relaqs.costly.asking import CostlyFunctions
+
+        self._functions = self._functions or CostlyFunctions()
+        self._functions.register(
+            name,
+            fn,
+            cache=cache,
+            returns=returns,
+            batch=batch,
+            concurrency=concurrency,
+            cost=cost,
+            retries=retries,
+            rate=rate,
+            bounds=bounds,
+            proxy=proxy,
+            version=version,
+        )
+
+    def _costly_query(
+        self, plan: OnlinePlan, options: QueryOptions, stopwatch: Stopwatch, asked_sql: str | None
+    ) -> OnlineQuery:
+        from relaqs.costly.asking import costly_query
+
+        costly = cast("CostlyPlan", plan)
+        assert self._functions is not None, "a plan of another session"
+        return costly_query(
+            costly,
+            self._functions.called_by(costly),
+            options,
+            self._databases,
+            self._executor,
+            self._running,
+            stopwatch=stopwatch,
+            asked_sql=asked_sql,
+        )
 
     def train(
         self,
@@ -696,6 +798,9 @@ class Session:
         timezone: str | None,
     ) -> OnlinePlan:
         civil_time = self._civil_time_of(timezone)
+        if self._functions is not None and self._functions.are_called(sql):
+            written = self._planner.submitted(sql, params, civil_time)
+            return self._planner.costly(written, self._functions.types, civil_time)
         written = self._written(sql, params, civil_time)
         return self._planner.plan(
             written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
@@ -748,6 +853,8 @@ class Session:
             return
         are_over = self._running.close(_CLOSE_SECONDS)
         self._executor.close()
+        if self._functions is not None:
+            self._functions.close()
         self._databases.close(has_states_in_use=not are_over)
         self._open_tables.release()
 

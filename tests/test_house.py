@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "pyarrow",
         "numpy",
         "pandas",
+        "openai",
         "polars",
         "rich",
         "click",

@@ -18,7 +18,15 @@ from tests.test_house import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-PUBLIC = ("relaqs", "relaqs.dask", "relaqs.dbapi", "relaqs.metrics", "relaqs.pacing", "relaqs.policies")
+PUBLIC = (
+    "relaqs",
+    "relaqs.ai",
+    "relaqs.dask",
+    "relaqs.dbapi",
+    "relaqs.metrics",
+    "relaqs.pacing",
+    "relaqs.policies",
+)
 PUBLIC += ("relaqs.training", "relaqs_bootstrap")
 PYTHONS_OWN = ("builtins", "datetime")  # homes of classes that are public under names of ours
 PROMISES = (

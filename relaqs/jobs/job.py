@@ -185,6 +185,7 @@ class StepReport:
         accuracy: of a training run that measures it.
         gives_up: why the job goes no further, though it is not done; None where it goes on. The run goes on
             with the job that its listener has for this error.
+        is_spent: nothing more may be paid for, so the job ends with this step.
     """
 
     step: int
@@ -195,6 +196,7 @@ class StepReport:
     progress: float = math.nan
     accuracy: AccuracySoFar | None = None
     gives_up: Exception | None = None
+    is_spent: bool = False
 
 
 @runtime_checkable

@@ -312,6 +312,8 @@ class Publisher(RunListener[Snapshot]):
             self._judged = self._snapshot(estimate, report.step + 1, error)
             error = self._judged.error
         self._stops = self._may_stop(error, self._change_pixels(estimate))
+        if report.is_spent:
+            self.stop_reason, self._stops = self.stop_reason or StopReason.BUDGET, True
         return self._stops
 
     def folded(self, report: StepReport) -> StepReport:

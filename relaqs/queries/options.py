@@ -22,6 +22,7 @@ from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 from relaqs.arguments import (
     ArgumentError,
+    check_budget,
     check_count,
     check_priority,
     check_seconds,
@@ -136,6 +137,7 @@ class QueryOptions:
     share: float = 0.95
     within: float | None = None
     confidence_for: ConfidenceFor = "cell"
+    budget: float | str | None = None
 
     @property
     def judge(self) -> Judge:
@@ -166,6 +168,7 @@ class QueryOptions:
                 f"within is {self.within!r}, but there is no target to reach by then; give target=0.01, "
                 f"or timeout={self.within!r} to stop with the best answer there is"
             )
+        check_budget(self.budget)
         if not is_whole(self.seed) or self.seed < 0:
             raise refusal("seed", self.seed, "a whole number from 0 on")
         for name in ("batches", "chart_pixels"):

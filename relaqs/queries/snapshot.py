@@ -64,6 +64,8 @@ class Snapshot:
         doubts: for each number the reason that it has, shape (rows, `columns`): 0 where it is certified, else
             i for `reasons[i - 1]`.
         course: what `expected` is computed from. None where nothing is known.
+        calls: rows that costly functions were asked about for this answer; those in the cache do not count.
+        cost: of these calls, by the `cost` of each function.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -94,6 +96,8 @@ class Snapshot:
     reasons: tuple[str, ...] = ()
     doubts: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     confidence_for: ConfidenceFor = "cell"
+    calls: int = 0
+    cost: float = 0.0
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.
@@ -313,5 +317,7 @@ def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
         is_exact=estimate.is_exact,
         unseen_groups=estimate.unseen_groups,
         certain_rows=arrow_booleans(_certain(estimate)),
+        calls=estimate.calls,
+        cost=estimate.cost,
         **circumstances,
     )

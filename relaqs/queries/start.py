@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.plans.aggregate import MergePlan
     from relaqs_engine.plans.composite import AroundPlan
+    from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.plans.plan import WholePlan
     from relaqs_engine.plans.schedule import MiniBatch
 
@@ -204,6 +205,23 @@ class Planner:
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return plan
+
+    def costly(
+        self, written: WrittenSql, functions: Mapping[str, str], civil_time: CivilTime | None = None
+    ) -> CostlyPlan:
+        """Return how a SELECT is answered that calls costly functions.
+
+        functions: DuckDB's type of the answers of each.
+        """
+        from relaqs_engine.planning.planner import plan_costly
+
+        effort = self._effort()
+        with (
+            self._naming(written.asked),
+            self._expanded(written.sql, effort) as expanded,
+            self._binder.at(civil_time).spending(effort) as binder,
+        ):
+            return replace(plan_costly(expanded, functions, self._catalog, binder), sql=written.sql)
 
     def chosen(self, plan: OnlinePlan, options: QueryOptions, below_seconds: float | None) -> OnlinePlan:
         """Return how the SELECT of a plan is run with these options: by the plan, or as a whole.

@@ -87,6 +87,12 @@ class DrawableAnswer(Protocol):
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def cost(self) -> float: ...
+
     def within(self, error: float) -> tuple[int, int]: ...
 
     def __len__(self) -> int: ...
@@ -174,6 +180,10 @@ def view_of(snapshot: DrawableAnswer, max_rows: int) -> AnswerView:
 def heading(snapshot: DrawableAnswer) -> str:
     """Return one line: how much was read, how sure the answer is, how long it took."""
     elapsed = f"{snapshot.elapsed_seconds:,.{2 if snapshot.elapsed_seconds < 10 else 1}f} s"
+    if snapshot.calls:
+        elapsed = (
+            f"{snapshot.calls:,} calls{f', {snapshot.cost:,.2f} spent' if snapshot.cost else ''} · {elapsed}"
+        )
     if snapshot.is_exact:
         return f"Exact · {elapsed}"
     read = f"{show_percent(snapshot.fraction)} of rows"

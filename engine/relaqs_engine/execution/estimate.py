@@ -524,6 +524,8 @@ class Estimate:
         never: for each approximate column why none of its cells can be certified, "" where they may be.
         sizes: what the errors of cells are relative to that are not measured by their own value, in the shape
             of `values`, and NaN for all others. None where there are no such cells.
+        calls: rows that costly functions were asked about, and paid for.
+        cost: of these calls.
         widths: how far off each cell may be, by `relative_widths`.
     """
 
@@ -545,6 +547,8 @@ class Estimate:
     sizes: FloatArray | None = None
     doubts: IntArray | None = None
     never: tuple[str, ...] = ()
+    calls: int = 0
+    cost: float = 0.0
     widths: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from relaqs_engine.sql.statements import columns_written_out
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import FirstPart
+    from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.plans.plan import OnlinePlan, WholePlan
 
 
@@ -156,3 +157,46 @@ def _row_as_value(parsed: ParsedQuery, catalog: Catalog) -> str | None:
 
 def _columns(catalog: Catalog) -> dict[str, list[str]]:
     return {name: [column.name for column in layout.columns] for name, layout in catalog.tables.items()}
+
+
+def plan_costly(sql: str, functions: Mapping[str, str], catalog: Catalog, binder: Binder) -> CostlyPlan:
+    """Return how to answer a SELECT that calls costly functions.
+
+    Args:
+        sql: the SELECT, with its views written out.
+        functions: DuckDB's type of the answers of each function.
+        catalog: the tables.
+        binder: over the same tables.
+
+    Raises:
+        SqlError: the SQL is wrong.
+        UnsupportedError: it cannot be estimated from some of the calls.
+    """
+    from relaqs_engine.planning.exact import plan_whole
+    from relaqs_engine.plans.costly import CostlyPlan
+    from relaqs_engine.plans.plan import OutputColumn, OutputKind
+    from relaqs_engine.rewrite.costly_calls import split
+    from relaqs_engine.sql.expressions import Sign
+
+    query = split(sql, functions, catalog, binder)
+    rows = plan_query(query.frame_sql, catalog, binder, intervals=False, effort=binder.effort)
+    outputs = tuple(
+        OutputColumn(
+            output.name,
+            OutputKind.KEY if output.is_key else OutputKind.ESTIMATE,
+            output.type,
+            output.sql,
+            sign=Sign.EITHER if output.total is None else Sign.POSITIVE,
+        )
+        for output in query.outputs
+    )
+    called = ", ".join(dict.fromkeys(call.function for call in query.calls))
+    return CostlyPlan(
+        sql=sql,
+        outputs=outputs,
+        reasons=(f"it calls {called}, so a sample of its rows is asked",),
+        query=query,
+        frame=plan_whole(rows, query.frame_sql, catalog, "its rows are those that may count"),
+        is_ordered=bool(query.order),
+        civil_time=binder.civil_time,
+    )

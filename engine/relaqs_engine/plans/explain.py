@@ -14,6 +14,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, RowsPlan
 from relaqs_engine.plans.composite import AroundPlan, OuterRows, OverStages, RefinedPlan
+from relaqs_engine.plans.costly import CostlyPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
 from relaqs_engine.plans.sampled_then_exact import SampledThenExact, what_is_missed
 from relaqs_engine.sql.dialect import DIALECT
@@ -89,6 +90,19 @@ def explain(plan: OnlinePlan) -> str:
 def _explained(plan: OnlinePlan) -> Iterator[str]:
     """Yield what is said of a plan after its mode and the reasons. Each kind has its own words."""
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has an explanation")
+
+
+@_explained.register
+def _costly(plan: CostlyPlan) -> Iterator[str]:
+    query = plan.query
+    yield "error bars: from the units that were asked, a random sample of each stratum"
+    yield from (
+        f"asks: {call.function}({', '.join(call.arguments)}) AS {call.answer}" for call in query.calls
+    )
+    yield f"counts where: {query.condition}"
+    yield from (f"sum b{i}: {each}" for i, each in enumerate(query.sums))
+    yield from _columns(plan.outputs, (_KINDS[output.kind] for output in plan.outputs))
+    yield from _titled("SQL of the rows that may count:", query.frame_sql)
 
 
 @_explained.register

@@ -385,6 +385,7 @@ class Mode(StrEnum):
     MERGEABLE = "mergeable"
     REFINED = "refined"
     EXACT = "exact"
+    COSTLY = "costly"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +426,8 @@ class OnlinePlan:
     ends_whole: ClassVar[bool] = False
     # Whether an answer so far says of each of its rows if it is certain to stay.
     tells_certain_rows: ClassVar[bool] = False
+    # Whether it calls costly functions of the user's.
+    calls_functions: ClassVar[bool] = False
 
     sql: str
     outputs: tuple[OutputColumn, ...]

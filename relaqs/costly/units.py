@@ -1,0 +1,534 @@
+"""Units: the rows that a costly query may ask about, in strata, and what those that were asked say of all.
+
+Rows that are the same to the query, their arguments included, are one *unit*: it is asked once, and counts as
+often as there are rows.
+
+    unit    c0       a0             rows    guessed    stratum    rank
+    0       'pen'    'it broke'     1       0.9        2          0
+    1       'pen'    'very nice'    3       0.1        1          0
+
+Strata tell apart what is likely to differ: units that add much to a sum from those that add little, groups
+where there are few, and what a proxy guesses. Units that would decide alone have a stratum of their own. It
+is small and soon asked whole. In a stratum the order is random, by a hash of unit and seed. So what was
+asked is a random sample, and the same one in each process.
+
+How many are asked next in each stratum follows from the answers so far (`_weigh`, and
+`relaqs_bootstrap.regression`). That is sequential: where the sample says that answers vary, more is asked. An
+estimate is of the sizes that the strata have in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.certify import MIN_ROWS
+from relaqs_bootstrap.intervals import Level, student_interval
+from relaqs_bootstrap.regression import (
+    SampledSums,
+    Strata,
+    Totals,
+    degrees_of_freedom,
+    estimated_totals,
+    shares_of_calls,
+    with_unmet_units,
+)
+from relaqs_engine.arrow_arrays import doubles
+from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.estimate import CellIntervals, Estimate, Reason, present_estimate
+from relaqs_engine.plans.costly import FRAME, ROWS, SUMS, CostlyCall, CostlyPlan
+from relaqs_engine.plans.plan import IntervalRequest
+from relaqs_engine.rewrite.costly_calls import with_answers
+
+from relaqs.costly.functions import Registered
+
+FIRST_UNITS = 128
+"""Units that are asked first, where there are few strata."""
+_FIRST_OF_EACH = 4  # units of each stratum, at least
+_MOST_GROUPS = 8  # that have strata of their own
+_MOST_DECIDING = 64  # units that would decide alone
+_SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
+_GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
+_FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
+_UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
+_ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+class Units:
+    """The units of one query, those of them that were asked, and what these say of all.
+
+    Args:
+        plan: how the query is answered.
+        functions: those that it calls, by name.
+        cursor: of a database of its own.
+        frame: the rows that may count.
+        seed: of the order in which units are asked.
+    """
+
+    def __init__(
+        self,
+        plan: CostlyPlan,
+        functions: Mapping[str, Registered],
+        cursor: Cursor,
+        frame: pa.Table,
+        seed: int,
+    ) -> None:
+        self._plan = plan
+        self._query = plan.query
+        self._functions = [functions[call.function].function for call in plan.query.calls]
+        self._cursor = cursor
+        self._width = max(1, len(plan.query.sums))  # sums
+        self._new = np.zeros(0, dtype=np.int64)
+        with cursor.registered(given=frame):
+            cursor.run(f"CREATE TEMP TABLE {FRAME} AS SELECT * FROM given")
+        self._make_units(seed)
+        sizes = self._by_stratum("CAST(count(*) AS DOUBLE)")[:, 0]
+        self._strata = Strata(sizes, np.zeros(len(sizes)))
+        self._mean_squares = self._by_stratum(*(f"avg(d{i} * d{i})" for i in range(self._width)))
+        self._most = self._by_stratum(*(f"max(d{i})" for i in range(self._width)))
+        if not self._query.asks_for_keys:
+            self._make_groups()
+        self._importance = np.sqrt(self._strata.units)
+
+    @property
+    def count(self) -> int:
+        return int(self._strata.units.sum())
+
+    @property
+    def asked(self) -> int:
+        return int(self._strata.asked.sum())
+
+    @property
+    def first_count(self) -> int:
+        """How many are asked in the first step."""
+        return max(FIRST_UNITS, 2 * _FIRST_OF_EACH * len(self._strata.units))
+
+    def _by_stratum(self, *columns: str) -> FloatArray:
+        """Return aggregates of each stratum, shape (H, columns)."""
+        found = self._cursor.table(f"SELECT {', '.join(columns)} FROM units GROUP BY h ORDER BY h")
+        return np.stack([doubles(column) for column in found.columns], axis=1)
+
+    # Units are made once.
+
+    def _make_units(self, seed: int) -> None:
+        """Make the table of units: with guesses, what they may add, their strata, and their order there."""
+        run, query = self._cursor.run, self._query
+        columns = [*query.columns, *dict.fromkeys(a for call in query.calls for a in call.arguments)]
+        run(
+            f"CREATE TEMP TABLE alike AS SELECT {', '.join(columns)}, count(*) AS m FROM {FRAME} GROUP BY ALL"
+        )
+        guesses = [self._guess(i, call) for i, call in enumerate(query.calls)]
+        guessed = "".join(f", {sql} AS g{i}" for i, (sql, _) in enumerate(guesses))
+        joins = " ".join(join for _, join in guesses)
+        run(f"CREATE TEMP TABLE guessed AS SELECT alike.*{guessed} FROM alike {joins}")
+        each = range(self._width)
+        added = "".join(f", {self._most_added(i)} AS d{i}, {self._expected(i)} AS p{i}" for i in each)
+        shares = ", ".join(f"coalesce(d{i} / nullif(sum(d{i}) OVER (), 0), 0)" for i in each)
+        run(
+            f"CREATE TEMP TABLE sized AS SELECT *, greatest(0, {shares}) AS share "
+            f"FROM (SELECT *{added} FROM guessed)"
+        )
+        order = f"hash({', '.join([*columns, 'm'])}, {int(seed)})"
+        run(
+            "CREATE TEMP TABLE units AS "
+            f"SELECT *, row_number() OVER (PARTITION BY h ORDER BY {order}) - 1 AS r "
+            f"FROM (SELECT *, dense_rank() OVER (ORDER BY {self._stratum()}) - 1 AS h FROM sized)"
+        )
+        for name in ("alike", "guessed", "sized"):
+            run(f"DROP TABLE {name}")
+        answers = "".join(f", NULL::{each.type} AS f{i}" for i, each in enumerate(self._functions))
+        run(f"CREATE TEMP TABLE labelled AS SELECT *{answers} FROM units LIMIT 0")
+
+    def _guess(self, i: int, call: CostlyCall) -> tuple[str, str]:
+        """Return SQL for what is guessed of an answer, and the join that it needs.
+
+        Without a proxy a yes is as likely as a no, and a number is 1. What is expected of a sum is then in
+        proportion to what a unit adds to it, and the slope λ makes that a ratio.
+        """
+        function = self._functions[i]
+        proxy, join = function.proxy, ""
+        if proxy is None:
+            return ("0.5" if function.returns is bool else "1.0"), ""
+        if isinstance(proxy, str):
+            names = dict(zip(function.parameters, call.arguments, strict=False))
+            sql = with_answers(proxy, names)
+        else:
+            rows = self._cursor.table(f"SELECT DISTINCT {', '.join(call.arguments)} FROM alike")
+            guesses = proxy(*(column.combine_chunks() for column in rows.columns))
+            guessed = rows.append_column(f"guess{i}", pa.array([float(g) for g in guesses], pa.float64()))
+            with self._cursor.registered(given=guessed):
+                self._cursor.run(f"CREATE TEMP TABLE proxy{i} AS SELECT * FROM given")
+            sql, join = f"guess{i}", f"JOIN proxy{i} ON {_same('alike', f'proxy{i}', call.arguments)}"
+        sql = f"coalesce(CAST(({sql}) AS DOUBLE), 0.0)"
+        return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
+
+    def _added(self, i: int, answers: Mapping[str, str], *, counts: bool = False) -> str:
+        """Return SQL for what a unit adds to a sum with these answers. counts: whatever the condition is."""
+        if not self._query.sums:
+            return "0.0"
+        value = f"m * ({with_answers(self._query.sums[i], answers)})"
+        condition = "TRUE" if counts else with_answers(self._query.condition, answers)
+        return value if condition == "TRUE" else f"CASE WHEN {condition} THEN {value} ELSE 0.0 END"
+
+    def _expected(self, i: int) -> str:
+        """Return SQL for what a unit is expected to add to a sum, 0 where nothing is expected."""
+        if self._query.asks_for_keys or any(function.returns is str for function in self._functions):
+            return "0.0"
+        choices = [
+            [(f"f{j}", "TRUE", f"g{j}"), (f"f{j}", "FALSE", f"(1.0 - g{j})")]
+            if function.returns is bool
+            else [(f"f{j}", f"g{j}", "1.0")]
+            for j, function in enumerate(self._functions)
+        ]
+        return " + ".join(
+            f"({' * '.join(chance for *_, chance in chosen)})"
+            f" * ({self._added(i, {name: value for name, value, _ in chosen})})"
+            for chosen in product(*choices)
+        )
+
+    def _most_added(self, i: int) -> str:
+        """Return SQL for the most that the answers of a unit may change a sum, NULL where it is not known."""
+        query = self._query
+        own = query.sums[i] if query.sums else ""
+        choices, is_open = [], query.asks_for_keys
+        for j, function in enumerate(self._functions):
+            name, ends = f"f{j}", function.ends
+            if ends is None and with_answers(own, {name: "0"}) != with_answers(own, {}):
+                return "NULL::DOUBLE"
+            is_open = is_open or ends is None  # its conditions may hold for any answer
+            choices.append([(name, end) for end in ends or ("NULL",)])
+        added = [self._added(i, dict(chosen), counts=is_open) for chosen in product(*choices)]
+        if is_open:
+            return f"greatest({', '.join(f'abs({each})' for each in added)})"
+        return f"greatest({', '.join(added)}) - least({', '.join(added)})"
+
+    def _stratum(self) -> str:
+        """Return SQL for the name of a unit's stratum, over what is known of it before it is asked."""
+        rows, query = self._cursor.rows, self._query
+        deciding = rows(
+            f"SELECT min(share) FROM (SELECT share FROM sized WHERE share > {2.0 / FIRST_UNITS} "
+            f"ORDER BY share DESC LIMIT {_MOST_DECIDING})"
+        )[0][0]
+        rest = "sized" if deciding is None else f"(SELECT * FROM sized WHERE share < {deciding!r})"
+        parts = []
+        uneven = rows(f"SELECT sqrt(avg(share * share)) > {_UNEVEN} * avg(share) FROM {rest}")[0][0]
+        if uneven:
+            parts.append(self._class_of("share", _SIZES, rest))
+        if query.keys and not query.asks_for_keys:
+            keys = ", ".join(query.keys)
+            groups = rows(
+                f"SELECT count(*) FROM (SELECT DISTINCT {keys} FROM sized LIMIT {_MOST_GROUPS + 1})"
+            )
+            if 1 < groups[0][0] <= _MOST_GROUPS:
+                parts += [f"coalesce(CAST(({key}) AS VARCHAR), '')" for key in query.keys]
+        guessed = [i for i, function in enumerate(self._functions) if function.proxy is not None]
+        if guessed:
+            parts.append(self._class_of(f"g{guessed[0]}", _FEW_GUESSES if parts else _GUESSES, rest))
+        name = f"concat_ws('|', {', '.join(parts)})" if parts else "''"
+        return name if deciding is None else f"CASE WHEN share >= {deciding!r} THEN ' ' ELSE {name} END"
+
+    def _class_of(self, column: str, shares: Sequence[float], table: str) -> str:
+        """Return SQL for the number of a column's quantiles that a unit is above."""
+        listed = ", ".join(map(str, shares))
+        ends = self._cursor.rows(f"SELECT quantile_disc({column}, [{listed}]) FROM {table}")[0][0] or []
+        return " + ".join(f"({column} > {float(end)!r})::INT" for end in dict.fromkeys(ends)) or "0"
+
+    def _make_groups(self) -> None:
+        """Make the table of groups, with what is expected of each, and of what its units may add."""
+        keys, each = self._keys(), range(self._width)
+        by = f"GROUP BY {', '.join(self._query.keys)}" if self._query.keys else ""
+        expected = ", ".join(f"sum(p{i}) AS p{i}" for i in each)
+        self._cursor.run(
+            f"CREATE TEMP TABLE groups AS SELECT *, {self._number()} AS gid "
+            f"FROM (SELECT {keys}{expected} FROM units {by})"
+        )
+        most = ", ".join(f"max(d{i}) AS d{i}" for i in each)
+        self._cursor.run(f"CREATE TEMP TABLE moves AS SELECT {keys}h, {most} FROM units GROUP BY ALL")
+
+    def _keys(self) -> str:
+        return "".join(f"{key} AS k{i}, " for i, key in enumerate(self._query.keys))
+
+    def _number(self) -> str:
+        names = ", ".join(self._key_names)
+        return f"row_number() OVER (ORDER BY {names}) - 1" if names else "0"
+
+    @property
+    def _key_names(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self._query.keys))]
+
+    # Then they are asked.
+
+    def next_questions(self, count: int) -> list[pa.Table]:
+        """Return the arguments of each call, for so many units or all that are left."""
+        units = self._strata.units
+        few = np.minimum(units, _FIRST_OF_EACH) if not self.asked else np.zeros_like(units)
+        few = few if few.sum() <= count else np.zeros_like(units)
+        counted = Strata(units, self._strata.asked + few)
+        self._new = few.astype(np.int64) + shares_of_calls(self._importance, counted, count - int(few.sum()))
+        return [
+            self._cursor.table(f"SELECT {', '.join(call.arguments)} FROM ({self._new_units()}) ORDER BY h, r")
+            for call in self._query.calls
+        ]
+
+    def _new_units(self) -> str:
+        ranges = [
+            f"(h = {h} AND r >= {int(before)} AND r < {int(before) + int(more)})"
+            for h, (before, more) in enumerate(zip(self._strata.asked, self._new, strict=True))
+            if more
+        ]
+        return f"SELECT * FROM units WHERE {' OR '.join(ranges) or 'FALSE'}"
+
+    def take(self, answers: Sequence[Sequence[object]]) -> None:
+        """Take the answers to the newest questions, one list a call."""
+        columns = {
+            f"f{i}": pa.array(list(values), _ARROW[function.returns])
+            for i, (values, function) in enumerate(zip(answers, self._functions, strict=True))
+        }
+        given = pa.table({"i": pa.array(range(len(answers[0])), pa.int64()), **columns})
+        names = ", ".join(f"given.{name}" for name in columns)
+        with self._cursor.registered(given=given):
+            self._cursor.run(
+                f"INSERT INTO labelled SELECT new.* EXCLUDE (i), {names} FROM "
+                f"(SELECT *, row_number() OVER (ORDER BY h, r) - 1 AS i FROM ({self._new_units()})) AS new "
+                "JOIN given USING (i)"
+            )
+        self._strata = Strata(self._strata.units, self._strata.asked + self._new)
+
+    def exact(self) -> pa.Table:
+        """Return the query's answer, once all units were asked."""
+        joins = []
+        for i, call in enumerate(self._query.calls):
+            names = ", ".join(call.arguments)
+            self._cursor.run(
+                f"CREATE OR REPLACE TEMP TABLE answers{i} AS "
+                f"SELECT {names}, any_value(f{i}) AS f{i} FROM labelled GROUP BY {names}"
+            )
+            joins.append(f"JOIN answers{i} ON {_same(FRAME, f'answers{i}', call.arguments)}")
+        answers = ", ".join(f"answers{i}.f{i}" for i in range(len(joins)))
+        self._cursor.run(
+            f"CREATE OR REPLACE TEMP VIEW {ROWS} AS "
+            f"SELECT {FRAME}.*, {answers} FROM {FRAME} {' '.join(joins)}"
+        )
+        return self._cursor.table(self._query.answer_sql)
+
+    # And what was answered says something of all.
+
+    def estimate(self, request: IntervalRequest) -> Estimate:
+        """Return the answer so far."""
+        groups, sample, expected, most = self._sums()
+        totals = estimated_totals(sample, self._strata, expected)
+        self._weigh(totals, sample)
+        widened = with_unmet_units(totals, most)
+        values, gradient, is_settled = self._evaluated(groups, widened)
+        rows = np.zeros(len(values))
+        np.add.at(rows, sample.group, sample.counts)
+        point, shown = self._shown(groups, totals.values, rows)
+        cells = self._cells(values, gradient, totals, widened, sample, rows, most, request, shown)
+        return present_estimate(
+            self._plan,
+            point,
+            cells,
+            {},
+            fraction=self._strata.fraction,
+            unseen_groups=None if self._query.asks_for_keys else 0,
+            certain_rows=is_settled[shown],
+            rows_are_settled=bool(is_settled.all()),
+            warnings=(),
+            group_rows=rows[shown],
+        )
+
+    def _sums(self) -> tuple[pa.Table, SampledSums, FloatArray, FloatArray]:
+        """Return the groups, sums over the units that were asked, what is expected, and `_most_moves`."""
+        query, run, width = self._query, self._cursor.run, self._width
+        whole = {f"f{i}": f"f{i}" for i in range(len(self._functions))}
+        values = [self._added(i, whole) for i in range(width)] + [f"p{i}" for i in range(width)]
+        named = ", ".join(f"{each} AS z{i}" for i, each in enumerate(values))
+        run(
+            f"CREATE OR REPLACE TEMP TABLE seen AS SELECT {self._keys()}h, {named}, "
+            f"coalesce(({query.condition}), FALSE) AS counted FROM labelled"
+        )
+        if query.asks_for_keys:
+            zeros = ", ".join(f"0.0 AS p{i}" for i in range(width))
+            run(
+                f"CREATE OR REPLACE TEMP TABLE groups AS SELECT *, {self._number()} AS gid "
+                f"FROM (SELECT DISTINCT {', '.join(self._key_names)}, {zeros} FROM seen WHERE counted)"
+            )
+        pairs = [(i, j) for i in range(2 * width) for j in range(i, 2 * width)]
+        sums = [f"sum(z{i})" for i in range(2 * width)] + [f"sum(z{i} * z{j})" for i, j in pairs]
+        same = _same("seen", "groups", self._key_names)
+        found = self._cursor.table(
+            f"SELECT gid, h, count_if(counted), {', '.join(sums)} FROM seen JOIN groups ON {same} "
+            "GROUP BY gid, h ORDER BY gid, h"
+        )
+        columns = [doubles(column) for column in found.columns]
+        products = np.zeros((found.num_rows, 2 * width, 2 * width))
+        for (i, j), column in zip(pairs, columns[3 + 2 * width :], strict=True):
+            products[:, i, j] = products[:, j, i] = column
+        group, stratum = (column.astype(np.int64) for column in columns[:2])
+        own = np.stack(columns[3 : 3 + 2 * width], axis=1)
+        groups = self._cursor.table("SELECT * FROM groups ORDER BY gid")
+        expected = np.stack([doubles(groups.column(f"p{i}")) for i in range(width)], axis=1)
+        sample = SampledSums(group, stratum, own, products, columns[2])
+        return groups, sample, expected, self._most_moves(len(expected))
+
+    def _most_moves(self, groups: int) -> FloatArray:
+        """Return how far one unit that was not asked may move each total, shape (G, sums). NaN: not known."""
+        is_open = self._strata.asked < self._strata.units
+        weights = np.where(is_open, np.where(self._strata.asked > 0, self._strata.weights, np.inf), 0.0)
+        if self._query.asks_for_keys:
+            return np.tile(_times(weights[:, None], self._most).max(axis=0), (groups, 1))
+        names = ", ".join(f"d{i}" for i in range(self._width))
+        same = _same("moves", "groups", self._key_names)
+        found = self._cursor.table(f"SELECT gid, h, {names} FROM moves JOIN groups ON {same}")
+        gid, h, *added = (doubles(column) for column in found.columns)
+        most = np.zeros((groups, self._width))
+        for i, each in enumerate(added):
+            np.maximum.at(most[:, i], gid.astype(np.int64), _times(weights[h.astype(np.int64)], each))
+        return most
+
+    def _weigh(self, totals: Totals, sample: SampledSums) -> None:
+        """Note what it is worth to ask in each stratum: Neyman's units times standard deviation.
+
+        Deviations are relative to the totals they are of, so that small groups count as much as large ones. A
+        stratum of few answers has the deviation as if one more had been met that differs as much as it may.
+        """
+        strata = self._strata
+        asked, units = strata.asked[sample.stratum], strata.units[sample.stratum]
+        of_total = np.diagonal(totals.by_stratum, axis1=1, axis2=2)
+        size = np.abs(totals.values)
+        relative = np.divide(
+            of_total, size[sample.group] ** 2, out=np.zeros_like(of_total), where=of_total > 0
+        )
+        of_unit = relative.sum(axis=1) * asked / np.maximum(1.0 - asked / units, 1e-9)
+        worth = np.zeros(len(strata.units))
+        np.add.at(worth, sample.stratum, np.nan_to_num(of_unit, posinf=0.0))
+        largest = size.max(axis=0, initial=0.0)
+        unmet = np.divide(
+            np.nan_to_num(self._mean_squares),
+            largest**2,
+            out=np.zeros_like(self._mean_squares),
+            where=largest > 0,
+        )
+        worth += strata.units**2 * unmet.sum(axis=1) / (strata.asked + 1.0)
+        self._importance = np.sqrt(worth)
+
+    def _evaluated(self, groups: pa.Table, totals: Totals) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Return the estimated outputs of all groups, their gradient by the sums, and what is settled.
+
+        Derivatives are differences over a standard error. A group is settled where HAVING says the same of it
+        two standard errors away, and no LIMIT leaves groups out.
+        """
+        count = len(totals.values)
+        step = np.sqrt(np.maximum(np.diagonal(totals.covariance, axis1=1, axis2=2), 0.0))
+        step = np.where(np.isfinite(step), step, np.abs(totals.values) + 1.0)
+        variants = [totals.values]
+        for k in range(self._width):
+            for side in (0.5, -0.5, 2.0, -2.0):
+                moved = totals.values.copy()
+                moved[:, k] += side * step[:, k]
+                variants.append(moved)
+        outputs = [f"TRY_CAST(({each.sql}) AS DOUBLE)" for each in self._query.outputs if not each.is_key]
+        keys = groups.select(self._key_names)
+        tables = [_with_sums(keys, each, i * count) for i, each in enumerate(variants)]
+        with self._cursor.registered(**{SUMS: pa.concat_tables(tables)}):
+            found = self._cursor.table(
+                f"SELECT coalesce(({self._query.having}), FALSE)::INT AS shown, {', '.join(outputs)} "
+                f"FROM {SUMS} ORDER BY gid"
+            )
+        having, *columns = (doubles(column).reshape(len(variants), count) for column in found.columns)
+        numbers = np.stack(columns, axis=2) if columns else np.empty((len(variants), count, 0))
+        rise = numbers[1::4] - numbers[2::4]  # (sums, groups, outputs)
+        run = step.T[:, :, None]
+        gradient = np.divide(rise, run, out=np.zeros_like(rise), where=run > 0.0).transpose(1, 2, 0)
+        is_settled = (having == having[0]).all(axis=0) & ("LIMIT" not in self._query.order)
+        return numbers[0], gradient, is_settled
+
+    def _shown(self, groups: pa.Table, values: FloatArray, rows: FloatArray) -> tuple[pa.Table, IntArray]:
+        """Return the query's own columns of the groups that are shown, in its order, and these groups."""
+        query = self._query
+        table = _with_sums(groups.select(self._key_names), values)
+        table = table.append_column("met", pa.array(rows > 0.0))
+        columns = ", ".join(
+            f"CAST({_rounded(each.sql, each.type)} AS {each.type}) AS o{i}"
+            for i, each in enumerate(query.outputs)
+        )
+        is_met = "met AND " if query.is_grouped else ""
+        with self._cursor.registered(**{SUMS: table}):
+            found = self._cursor.table(
+                f"SELECT {columns}, gid FROM {SUMS} WHERE {is_met}({query.having}) {query.order}"
+            )
+        return found.drop_columns(["gid"]), doubles(found.column("gid")).astype(np.int64)
+
+    def _cells(
+        self,
+        values: FloatArray,
+        gradient: FloatArray,
+        totals: Totals,
+        widened: Totals,
+        sample: SampledSums,
+        rows: FloatArray,
+        most: FloatArray,
+        request: IntervalRequest,
+        shown: IntArray,
+    ) -> CellIntervals:
+        """Return Student's intervals of the groups that are shown, by the gradient of each output."""
+        variance = np.einsum("gck,gkl,gcl->gc", gradient, widened.covariance, gradient)
+        freedom = np.maximum(degrees_of_freedom(gradient, totals, sample, self._strata), 1.0)
+        moved = _times(np.abs(gradient), most[:, None, :]).sum(axis=2)
+        fraction = self._strata.fraction
+        each = request.of_each(len(shown) * values.shape[1])
+        level = Level.of(each.confidence, anytime=each.anytime, fraction=fraction)
+        low, high = student_interval(values, variance, freedom, level)
+        doubt = np.full(values.shape, int(Reason.NONE))
+        doubt[np.isnan(moved)] = Reason.UNBOUNDED
+        doubt[~(np.isfinite(values) & np.isfinite(variance))] = Reason.NO_NUMBER
+        doubt[rows < MIN_ROWS] = Reason.FEW_ROWS
+        is_known = (moved == 0.0) & np.isfinite(values)
+        cells = CellIntervals(values, low, high, doubt, np.sqrt(variance)).or_known(is_known)
+        shown_cells = CellIntervals(
+            cells.value[shown],
+            cells.low[shown],
+            cells.high[shown],
+            cells.doubt[shown],
+            cells.standard_error[shown],
+        )
+        self._cut_at_what_was_seen(shown_cells, sample, shown, len(values))
+        return shown_cells
+
+    def _cut_at_what_was_seen(
+        self, cells: CellIntervals, sample: SampledSums, shown: IntArray, groups: int
+    ) -> None:
+        """Let no interval of a count begin below what was counted already."""
+        estimated = [each for each in self._query.outputs if not each.is_key]
+        for column, output in enumerate(estimated):
+            if output.total is not None:
+                seen = np.zeros(groups)
+                np.add.at(seen, sample.group, sample.sums[:, output.total])
+                cells.within(column, seen[shown], np.full(len(shown), np.inf))
+
+
+def _same(left: str, right: str, names: Sequence[str]) -> str:
+    """Return SQL that joins by columns of these names, NULL like NULL."""
+    return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in names) or "TRUE"
+
+
+def _rounded(sql: str, type_: str) -> str:
+    is_whole = type_.endswith(("INT", "INTEGER", ",0)"))
+    return f"round({sql})" if is_whole and "b" in sql else f"({sql})"
+
+
+def _with_sums(keys: pa.Table, values: FloatArray, first: int = 0) -> pa.Table:
+    """Return groups with keys and sums as SQL over sums names them, numbered from `first` on."""
+    columns = {"gid": pa.array(range(first, first + len(values)), pa.int64())}
+    columns |= dict(zip(keys.column_names, keys.columns, strict=True))
+    columns |= {f"b{k}": pa.array(values[:, k]) for k in range(values.shape[1])}
+    return pa.table(columns)
+
+
+def _times(weights: FloatArray, most: FloatArray) -> FloatArray:
+    """Return the products, 0 where either is 0, NaN where one is not known."""
+    with np.errstate(invalid="ignore"):
+        return np.where((weights == 0.0) | (most == 0.0), 0.0, weights * most)
