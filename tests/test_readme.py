@@ -149,3 +149,15 @@ def test_every_page_that_code_points_to_exists(folder: str) -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))
     pages = set(re.findall(r"docs/[\w/.-]+\.md", code))
     assert {page for page in pages if not (ROOT / page).exists()} == set()
+
+
+def test_the_moving_picture_sharpens_ends_exact_and_fetches_nothing() -> None:
+    """`python -m benchmarks.terminal_picture docs/terminal.svg` draws it anew."""
+    picture = (ROOT / "docs" / "terminal.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    read = [float(share) for share in re.findall(r"Estimate · ([\d.]+) % of rows", picture)]
+    errors = [float(error) for error in re.findall(r"rows · ± ([\d.]+) %", picture)]
+    assert len(read) >= 3
+    assert read == sorted(read)
+    assert errors == sorted(errors, reverse=True)
+    assert picture.count("Exact · ") == 1
+    assert not re.findall(r"url\((?!#)|https?://(?!www\.w3\.org/2000/svg)|<script", picture)
