@@ -24,6 +24,9 @@ decided. The n groups left share what the confidence leaves: with 95 % and 40 op
 by its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
 chance of 0.05/40. The groups that this leaves open share the confidence again, and are decided once more.
 
+**Likely.** A row that is judged for itself, at the confidence asked for, is likely to stay. This is said of
+the number of such rows, and certifies nothing.
+
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be
 anything. A total that cannot fall and was seen to pass HAVING passes it for sure, whatever its error. A
 total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
@@ -154,6 +157,10 @@ UNIT_FACTOR = 10.0
 MOST_RANKED = 2_000
 
 
+# Of more rows nothing is said to be likely: nobody reads where they stand, and it takes as long once more.
+MOST_LIKELY = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Groups that the answer may have: those that pass HAVING so far, in its order, then some that do not.
@@ -184,15 +191,19 @@ class Places:
         slack: by how many half-widths the deciding number could be lower still, shape (rows,). It is inf
             where no number decides.
         open: of how many groups, shown or not, it is uncertain whether they are in the answer.
+        likely: whether each row is likely to be in the answer: judged for itself, and not all together, shape
+            (rows,). Those that are certain are.
     """
 
     certain: BoolArray
     slack: FloatArray
     open: int
+    likely: BoolArray
 
     @classmethod
-    def alike(cls, count: int, *, certain: bool) -> Places:
-        return cls(np.full(count, certain), np.full(count, np.inf), 0 if certain else count)
+    def of_rows(cls, certain: BoolArray) -> Places:
+        """Return the places of rows that no number decides about."""
+        return cls(certain, np.full(len(certain), np.inf), int((~certain).sum()), certain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +258,12 @@ class Membership:
         fits = self.fits(candidates, fraction)[:count]
         by_number = rules.ranking is not None and not fits.all()
         if rules.is_opaque or (by_number and count > MOST_RANKED):
-            return Places.alike(count, certain=False)
+            return Places.of_rows(np.zeros(count, dtype=bool))
         if rules.rows_may_leave and not rules.has_limit and not rules.deciders:
             certain = candidates.rows[:count] >= MIN_ROWS  # some of these rows surely count
-            return Places(certain, np.full(count, np.inf), int((~certain).sum()))
+            return Places.of_rows(certain)
         if not count or not (by_number or rules.margins):
-            return Places(fits, np.full(count, np.inf), int((~fits).sum()))
+            return Places.of_rows(fits)
         usual = at(self._confidence)
         found = self._decided(candidates, usual, at(self._strict), fraction, count, by_number)
         for _ in range(MOST_ROUNDS):
@@ -262,7 +273,12 @@ class Membership:
             before, found = found, self._decided(candidates, usual, at(level), fraction, count, by_number)
             if found.open >= before.open:
                 break
-        return found if by_number else replace(found, certain=found.certain & fits)
+        if count <= MOST_LIKELY:
+            each = self._decided(candidates, usual, usual, fraction, count, by_number)
+            found = replace(found, likely=found.certain | each.certain)
+        if by_number:
+            return found
+        return replace(found, certain=found.certain & fits, likely=found.likely & fits)
 
     def fits(self, candidates: Candidates, fraction: float) -> BoolArray:
         """Return which groups LIMIT surely lets through by the keys of ORDER BY alone, shape (groups,)."""
@@ -313,7 +329,7 @@ class Membership:
             stays[:count] &= distance > 0
             slack[:count] = np.fmin(slack[:count], distance)
             out |= before >= (self._rules.shown_rows or 0)
-        return Places(stays[:count], slack[:count], int((~stays & ~out).sum()))
+        return Places(stays[:count], slack[:count], int((~stays & ~out).sum()), stays[:count])
 
     def certain_beyond(
         self, least: float, candidates: Candidates, at: IntervalsAt, fraction: float
@@ -553,11 +569,12 @@ def words_of(
     plan: MergePlan, places: Places, crowd: Crowd, scale: float, beyond: CertainBeyond
 ) -> Iterator[str]:
     """Yield what a reader should know about the rows shown. `crowd` is about all groups that were seen."""
-    shown, certain = len(places.certain), int(places.certain.sum())
+    shown, certain, likely = len(places.certain), int(places.certain.sum()), int(places.likely.sum())
     if certain == shown:
         return
     rows, are = "row" if shown == 1 else "rows", "is" if certain == 1 else "are"
-    yield f"{certain:,} of {shown:,} {rows} {are} certain to stay; no number of the others is certified"
+    more = f", {likely:,} likely" if likely > certain else ""
+    yield f"{certain:,} of {shown:,} {rows} {are} certain to stay{more}; no number of the others is certified"
     rules = plan.membership
     by_average = rules.ranking is not None and not rules.ranks_totals and not plan.groups_are_local
     if by_average and crowd.are_all_known:
