@@ -23,7 +23,7 @@ from relaqs_engine.arrow_arrays import integers
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import Layout, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
-from relaqs_engine.plans.schedule import mini_batches, partition_order
+from relaqs_engine.plans.plan import mini_batches, partition_order
 from relaqs_lab.cli.studies import console
 from rich.table import Table
 

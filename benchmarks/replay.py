@@ -35,10 +35,8 @@ from relaqs_engine.layouts.row_groups import MOST_DRAWN, RowGroupTable
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import BLOCK, MergePlan
-from relaqs_engine.plans.composite import RefinedPlan
-from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputKind
-from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN, SampledThenExact
-from relaqs_engine.plans.schedule import MiniBatch, spread_order
+from relaqs_engine.plans.composite import FIRST_DRAWN, RefinedPlan, SampledThenExact
+from relaqs_engine.plans.plan import IntervalRequest, Method, MiniBatch, OnlinePlan, OutputKind, spread_order
 from relaqs_engine.sql.binder import Binder
 
 from benchmarks.tally import FloatArray, Look

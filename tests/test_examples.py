@@ -62,7 +62,7 @@ ENGINE = (
     "layouts.sampled.shuffle",
     "layouts.build.add_static",
     "layouts.verification.verify",
-    "plans.schedule.mini_batches",
+    "plans.plan.mini_batches",
     "sql.statements.columns_written_out",
     "sql.parse.check_expansion",
     "sql.functions.guard_functions",

@@ -103,10 +103,10 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
 # feature may raise the first by its own files: costly functions did, by eight.
-MOST_FILES = 396
+MOST_FILES = 394
 MOST_SHORT_FILES = 11
-MOST_SHARED_FILE_NAMES = 15
-LONGEST_WALKS = {"query": 81, "plain": 40, "train": 68}
+MOST_SHARED_FILE_NAMES = 14
+LONGEST_WALKS = {"query": 80, "plain": 40, "train": 67}
 
 
 def test_files_do_not_become_more_or_shorter(tree: Tree) -> None:

@@ -40,7 +40,7 @@ from relaqs_engine.execution.state import (
 )
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.composite import AroundPlan, Range, RefinedPlan
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult

@@ -34,7 +34,7 @@ from relaqs_engine.execution.state import (
 )
 from relaqs_engine.layouts.manifest import TableRead
 from relaqs_engine.plans.aggregate import Basis, FoldedPlan, MergePlan, RowsPlan
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult

@@ -26,9 +26,8 @@ from relaqs_engine.execution.state import reads_outliers, scheduled_batches
 from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.layouts.manifest import PlainRead
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
-from relaqs_engine.plans.plan import IntervalRequest
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.composite import SampledThenExact
+from relaqs_engine.plans.plan import IntervalRequest, MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, TaskResult

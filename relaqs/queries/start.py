@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.aggregate import MergePlan
     from relaqs_engine.plans.composite import AroundPlan
     from relaqs_engine.plans.costly import CostlyPlan
-    from relaqs_engine.plans.plan import WholePlan
-    from relaqs_engine.plans.schedule import MiniBatch
+    from relaqs_engine.plans.plan import MiniBatch, WholePlan
 
     from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
     from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
@@ -459,8 +458,7 @@ def _estimating_job(
 ) -> EstimatingQueryJob:
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
     from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
-    from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
-    from relaqs_engine.plans.sampled_then_exact import SampledThenExact
+    from relaqs_engine.plans.composite import AroundPlan, RefinedPlan, SampledThenExact
 
     match plan:
         case MergePlan():

@@ -9,9 +9,8 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.planning.exact import RowGroupRules
-from relaqs_engine.plans.plan import IntervalRequest
-from relaqs_engine.plans.sampled_then_exact import FIRST_DRAWN
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.composite import FIRST_DRAWN
+from relaqs_engine.plans.plan import IntervalRequest, MiniBatch
 from relaqs_tpch.exact import difference
 
 import relaqs

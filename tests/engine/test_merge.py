@@ -20,8 +20,7 @@ from relaqs_engine.execution.state import GroupState
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition, StoredFile
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import BLOCK, STATE, MergePlan
-from relaqs_engine.plans.plan import IntervalRequest
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.plan import IntervalRequest, MiniBatch
 from relaqs_engine.sql.binder import Binder
 
 from tests.engine.world import difference, own_columns

@@ -24,8 +24,8 @@ from relaqs_engine.execution.row_groups import (
 )
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 from relaqs_engine.planning.exact import RowGroupRules
+from relaqs_engine.plans.composite import SampledThenExact
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 from relaqs_engine.rewrite.row_group_marks import Mark, unlike
 
 from relaqs.queries import sampled_then_exact

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from relaqs_engine.duck import quote_name
 from relaqs_engine.planning.exact import RowGroupRules
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
+from relaqs_engine.plans.composite import SampledThenExact
 
 import relaqs
 from benchmarks.server_process import serving

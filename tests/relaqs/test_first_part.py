@@ -12,8 +12,8 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.composite import SampledThenExact
 from relaqs_engine.plans.plan import WholePlan
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
 import relaqs
 from relaqs.queries import tables

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from relaqs_engine.errors import DataError
 from relaqs_engine.planning.exact import RowGroupRules
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
+from relaqs_engine.plans.composite import SampledThenExact
 
 from relaqs.queries import start
 from tests.engine.row_group_files import write_trips

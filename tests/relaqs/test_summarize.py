@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from relaqs_engine.layouts import shuffle
+from relaqs_engine.plans.composite import SampledThenExact
 from relaqs_engine.plans.plan import WholePlan
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact
 
 import relaqs
 from relaqs.cli import program

@@ -91,8 +91,7 @@ from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import BLOCK, ROWS, SCALE, SHARED, SHARED_SCALE, STATE
 from relaqs_engine.plans.composite import OuterRows, OverStages, Range, RefinedPlan, Stage
-from relaqs_engine.plans.plan import IntervalRequest, Method, OutputKind
-from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.plans.plan import IntervalRequest, Method, MiniBatch, OutputKind
 
 # A stage's one value decides and certifies nothing before it comes from this many rows. With fewer, its
 # standard error is too uncertain, and its expression is not yet near linear.

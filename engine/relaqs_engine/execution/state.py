@@ -64,14 +64,15 @@ from relaqs_engine.plans.aggregate import (
     StreamScan,
 )
 from relaqs_engine.plans.composite import OuterRows, Range
-from relaqs_engine.plans.plan import Method, Stream
-from relaqs_engine.plans.schedule import (
+from relaqs_engine.plans.plan import (
     BATCH_SHARE,
     BATCH_SHARE_OF_MANY_GROUPS,
     BLOCK_SHARE,
     BLOCKED_ROWS,
     MANY_GROUPS,
+    Method,
     MiniBatch,
+    Stream,
     mini_batches,
     partition_order,
 )

@@ -20,8 +20,8 @@ from relaqs_engine.duck import Cursor, quote_name
 from relaqs_engine.execution.estimate import Estimate, Reason, approximate_columns
 from relaqs_engine.layouts.manifest import is_number
 from relaqs_engine.plans.aggregate import STATE
+from relaqs_engine.plans.composite import SampledThenExact, SummarizedColumn
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, time_sql
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact, SummarizedColumn
 from relaqs_engine.sql.expressions import Sign
 
 SKETCH_ERROR = 0.033

@@ -26,8 +26,7 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.planning.exact import layout_reasons
 from relaqs_engine.plans.aggregate import MergePlan, MergeTexts, RowsPlan, StateColumns
-from relaqs_engine.plans.plan import OutputColumn
-from relaqs_engine.plans.schedule import MANY_GROUPS, mini_batches
+from relaqs_engine.plans.plan import MANY_GROUPS, OutputColumn, mini_batches
 from relaqs_engine.rewrite.draft import (
     Draft,
     NotOnlineError,

@@ -24,9 +24,8 @@ from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import FirstPart
-    from relaqs_engine.plans.composite import AroundPlan, PartPlan, RefinedPlan
+    from relaqs_engine.plans.composite import AroundPlan, PartPlan, RefinedPlan, SampledThenExact
     from relaqs_engine.plans.plan import WholePlan
-    from relaqs_engine.plans.sampled_then_exact import SampledThenExact
     from relaqs_engine.rewrite.split import PlanPart
 
 _P = TypeVar("_P", bound=OnlinePlan)

@@ -12,8 +12,8 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import FirstPart, Layout, first_part_of, is_number
 from relaqs_engine.planning.exact import summarized
 from relaqs_engine.plans.aggregate import Basis, MergePlan
+from relaqs_engine.plans.composite import SampledThenExact, SummarizedColumn
 from relaqs_engine.plans.plan import TIME_TYPES, OutputColumn, OutputKind, WholePlan, microseconds_sql
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact, SummarizedColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.sql.columns import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, parse_query

@@ -13,10 +13,16 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, RowsPlan
-from relaqs_engine.plans.composite import AroundPlan, OuterRows, OverStages, RefinedPlan
+from relaqs_engine.plans.composite import (
+    AroundPlan,
+    OuterRows,
+    OverStages,
+    RefinedPlan,
+    SampledThenExact,
+    what_is_missed,
+)
 from relaqs_engine.plans.costly import CostlyPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
-from relaqs_engine.plans.sampled_then_exact import SampledThenExact, what_is_missed
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import tree_of
 

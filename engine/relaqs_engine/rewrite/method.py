@@ -27,8 +27,7 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, GroupFacts
-from relaqs_engine.plans.plan import EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup
-from relaqs_engine.plans.schedule import MANY_GROUPS
+from relaqs_engine.plans.plan import MANY_GROUPS, EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete

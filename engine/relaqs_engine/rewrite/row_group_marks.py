@@ -45,7 +45,7 @@ from sqlglot import exp
 from relaqs_engine.layouts.footers import End, Zone
 from relaqs_engine.layouts.manifest import FLOATS, Layout
 from relaqs_engine.layouts.row_groups import RowGroup, is_sound, number
-from relaqs_engine.plans.schedule import spread_draws
+from relaqs_engine.plans.plan import spread_draws
 from relaqs_engine.sql.parse import DIALECT
 
 FAR_OUT = 3.0

@@ -42,8 +42,7 @@ from relaqs_engine.plans.aggregate import (
     MergeTexts,
 )
 from relaqs_engine.plans.composite import Belonging, OuterRows, OverStages, RefinedPlan, Threshold
-from relaqs_engine.plans.plan import Hoist, Method, OutputColumn, OutputKind, Stream
-from relaqs_engine.plans.schedule import MANY_GROUPS
+from relaqs_engine.plans.plan import MANY_GROUPS, Hoist, Method, OutputColumn, OutputKind, Stream
 from relaqs_engine.rewrite import AGGREGATING, SAMPLING
 from relaqs_engine.rewrite.draft import (
     Draft,

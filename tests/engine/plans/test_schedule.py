@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relaqs_engine.plans.schedule import (
+from relaqs_engine.plans.plan import (
     BATCH_RESULT_BYTES,
     TASK_BYTES,
     MiniBatch,
