@@ -163,7 +163,6 @@ def test_likely_rows_stay(zipf: World, sql: str, monkeypatch: pytest.MonkeyPatch
             if likely > places.certain.sum():
                 assert any(f"certain to stay, {likely} likely;" in each for each in estimate.warnings)
     assert len(stayed) > certain > 0
-    print("LIKELY", len(stayed), certain, np.mean(stayed))
     assert np.mean(stayed) >= 0.83
 
 
