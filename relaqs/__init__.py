@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from relaqs.policies import PolicyError
     from relaqs.prediction.ahead import Expected
     from relaqs.queries.online_query import OnlineQuery, QueryTimeoutError
-    from relaqs.queries.options import QueryOptions
-    from relaqs.queries.snapshot import Snapshot
+    from relaqs.queries.snapshot import QueryOptions, Snapshot
     from relaqs.queries.tables import LayoutProgress
     from relaqs.session import Session
     from relaqs.training import TrainingRun
@@ -127,7 +126,7 @@ _HOMES = {
     "Pacer": "relaqs.pacing",
     "PluginError": "relaqs.plugins",
     "PolicyError": "relaqs.policies",
-    "QueryOptions": "relaqs.queries.options",
+    "QueryOptions": "relaqs.queries.snapshot",
     "QueryPacer": "relaqs.pacing",
     "QueryTimeoutError": "relaqs.queries.online_query",
     "Session": "relaqs.session",

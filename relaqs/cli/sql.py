@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from relaqs_engine.execution.estimate import Weighting
     from relaqs_engine.sql.read import Statement
 
-    from relaqs.queries.options import Fallback
-    from relaqs.queries.snapshot import ConfidenceFor, Interval
+    from relaqs.queries.snapshot import ConfidenceFor, Fallback, Interval
 
 STANDARD_INPUT = "-"
 
@@ -190,7 +189,7 @@ def sql(
     from relaqs.cli.output import STANDARD_OUTPUT, format_by_name, output_to
     from relaqs.cli.reading import Doing, opening_shown
     from relaqs.opening import connect
-    from relaqs.queries.options import QueryOptions
+    from relaqs.queries.snapshot import QueryOptions
 
     if query is None and file is None:
         raise click.UsageError(
