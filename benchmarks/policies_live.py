@@ -25,7 +25,7 @@ from benchmarks.live_record import query_trace, schedule_run
 from benchmarks.record import circumstances, headline, write
 from relaqs.executors.threads import usable_cores
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.snapshot import QueryOptions
+from relaqs.queries.options import QueryOptions
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 

@@ -59,7 +59,7 @@ from benchmarks.sharded_live import (
 )
 from relaqs import shuffle
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.snapshot import QueryOptions
+from relaqs.queries.options import QueryOptions
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.training import TrainingRun

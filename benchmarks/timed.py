@@ -15,7 +15,8 @@ from relaqs_tpch.measuring import MeteredExecutor
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors import ThreadExecutor
 from relaqs.memory import machine_memory_bytes
-from relaqs.queries.snapshot import QueryOptions, Snapshot
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 
 CERTIFIED_FROM = 0.1  # of the rows scanned: where the share of certified cells is taken

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from relaqs.policies import PolicyError
     from relaqs.prediction.ahead import Expected
     from relaqs.queries.online_query import OnlineQuery, QueryTimeoutError
-    from relaqs.queries.snapshot import QueryOptions, Snapshot
+    from relaqs.queries.options import QueryOptions
+    from relaqs.queries.snapshot import Snapshot
     from relaqs.queries.tables import LayoutProgress
     from relaqs.session import Session
     from relaqs.training import TrainingRun
@@ -126,7 +127,7 @@ _HOMES = {
     "Pacer": "relaqs.pacing",
     "PluginError": "relaqs.plugins",
     "PolicyError": "relaqs.policies",
-    "QueryOptions": "relaqs.queries.snapshot",
+    "QueryOptions": "relaqs.queries.options",
     "QueryPacer": "relaqs.pacing",
     "QueryTimeoutError": "relaqs.queries.online_query",
     "Session": "relaqs.session",

@@ -29,7 +29,8 @@ from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
 from relaqs.queries.online_query import OnlineQuery, Witness
-from relaqs.queries.snapshot import ConfidenceFor, Fallback, Interval, QueryOptions, Snapshot, Watch, watched
+from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
+from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
 from relaqs.queries.start import Planner, assembled_query
 from relaqs.queries.tables import Databases, OpenTables, let_go
 

@@ -31,7 +31,7 @@ from benchmarks.grid.judge import same
 from benchmarks.grid.statements import Statement
 from benchmarks.grid.worlds import World
 from relaqs import Session, Snapshot
-from relaqs.jobs.runner import Feed
+from relaqs.jobs.handle import Feed
 
 Made = TypeVar("Made")
 AS_TEXT = ("csv", "jsonl")

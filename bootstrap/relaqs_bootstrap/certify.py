@@ -15,15 +15,8 @@ from math import log, log1p
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    gamma_upper,
-    log_normal_below,
-    misses_exceeded,
-    normal_quantile,
-)
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.quantiles import gamma_upper, log_normal_below, misses_exceeded, normal_quantile
 from relaqs_bootstrap.variance import Variance, check_fraction
 
 MIN_ROWS = 10

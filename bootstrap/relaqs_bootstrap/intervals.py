@@ -14,17 +14,15 @@ from math import exp, log, log1p, sqrt
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, Doubt, doubts
+from relaqs_bootstrap.quantiles import (
     gamma_lower,
     gamma_upper,
     normal_quantile,
     normal_tail,
     student_quantile,
 )
-from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, Doubt, doubts
 from relaqs_bootstrap.variance import Variance, check_fraction, linearised_variance
 
 EFFICIENT_FROM = 0.01

@@ -20,7 +20,8 @@ from typing import Protocol, TypeVar
 
 from relaqs import Layout, OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.jobs.executor import background_thread
-from relaqs.queries.snapshot import ConfidenceFor, Interval, QueryOptions, asked_by
+from relaqs.queries.options import QueryOptions, asked_by
+from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.settings import Params

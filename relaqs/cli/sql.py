@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from relaqs_engine.execution.estimate import Weighting
     from relaqs_engine.sql.read import Statement
 
-    from relaqs.queries.snapshot import ConfidenceFor, Fallback, Interval
+    from relaqs.queries.options import Fallback
+    from relaqs.queries.snapshot import ConfidenceFor, Interval
 
 STANDARD_INPUT = "-"
 
@@ -189,7 +190,7 @@ def sql(
     from relaqs.cli.output import STANDARD_OUTPUT, format_by_name, output_to
     from relaqs.cli.reading import Doing, opening_shown
     from relaqs.opening import connect
-    from relaqs.queries.snapshot import QueryOptions
+    from relaqs.queries.options import QueryOptions
 
     if query is None and file is None:
         raise click.UsageError(

@@ -44,7 +44,7 @@ from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.runner import RunningJobs
 from relaqs.queries.jobs import Asked, Reporter, arrow_of
 from relaqs.queries.online_query import OnlineQuery, Publisher
-from relaqs.queries.snapshot import QueryOptions, asking_user, watched_columns
+from relaqs.queries.options import QueryOptions, asking_user, watched_columns
 from relaqs.queries.start import query_description
 from relaqs.queries.tables import Databases
 

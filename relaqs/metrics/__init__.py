@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 from relaqs.queries.online_query import Asking, QueryRecord, Witness
-from relaqs.queries.snapshot import asked_by
+from relaqs.queries.options import asked_by
 
 if TYPE_CHECKING:
     from relaqs.metrics.prometheus import MetricsServer, metrics_of, serve_metrics

@@ -21,8 +21,9 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import check_priority
 from relaqs.jobs.executor import Executor, wait_pieces
+from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import JobDescription, Metered, Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.runner import Handle, JobRunner, RunListener, RunningJobs, RunState
+from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.progress import LossDelta, StopRules
 from relaqs.sharing.view import Kind
 

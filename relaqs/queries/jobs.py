@@ -48,7 +48,7 @@ from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress import ResultDelta, cells_of
-from relaqs.queries.snapshot import QueryOptions
+from relaqs.queries.options import QueryOptions
 
 if TYPE_CHECKING:
     from relaqs_engine.execution.state import EstimateBudget

@@ -36,22 +36,14 @@ from relaqs_engine.sql.binder import placed_in
 
 from relaqs.arguments import ArgumentError, check_seconds, relative_error
 from relaqs.jobs.executor import Executor, Stopwatch, client_name
+from relaqs.jobs.handle import End, Handle, RunListener, State
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.jobs.runner import (
-    End,
-    Handle,
-    JobRunner,
-    Joinable,
-    RunListener,
-    RunningJobs,
-    RunState,
-    State,
-    Successor,
-)
+from relaqs.jobs.runner import JobRunner, Joinable, RunningJobs, RunState, Successor
 from relaqs.prediction.ahead import KEPT, Course, Expected, Seen
 from relaqs.progress import PIXEL, StopReason, StopRules, UserDelta, answer_pixels
 from relaqs.queries.jobs import EstimatingJob, Keeper
-from relaqs.queries.snapshot import QueryOptions, Snapshot, asking_user, snapshot_of
+from relaqs.queries.options import QueryOptions, asking_user
+from relaqs.queries.snapshot import Snapshot, snapshot_of
 
 logger = logging.getLogger("relaqs.witness")
 

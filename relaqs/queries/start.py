@@ -65,7 +65,7 @@ from relaqs.queries.online_query import (
     Witness,
     unix_seconds_of,
 )
-from relaqs.queries.snapshot import AskingUser, QueryOptions, asking_user, watched_columns
+from relaqs.queries.options import AskingUser, QueryOptions, asking_user, watched_columns
 from relaqs.queries.tables import Databases, QueryDatabases
 from relaqs.sharing.view import Kind
 

@@ -47,7 +47,7 @@ from relaqs_engine.layouts.sources import TableSource
 from relaqs.executors import Executor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.executor import background_thread, user_name
-from relaqs.queries.snapshot import AskingUser
+from relaqs.queries.options import AskingUser
 
 
 class StateDatabase:

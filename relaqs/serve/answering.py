@@ -26,7 +26,8 @@ from relaqs_engine.sql.binder import parameter_count, with_values
 from relaqs_engine.sql.read import WrittenSql, check_text
 
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.snapshot import QueryOptions, Snapshot
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.view import doubts_said, not_judged_text
 from relaqs.serve.column_types import (
     BOOL,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relaqs_engine.errors import MemoryLimitError
 
-from relaqs.queries.snapshot import asked_by
+from relaqs.queries.options import asked_by
 from relaqs.serve.failures import TOO_MANY, RefusedError
 
 ANSWERS, STATEMENTS, VALUES = "answers", "prepared statements", "values of parameters"  # what is kept

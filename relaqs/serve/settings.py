@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from relaqs.arguments import ArgumentError, check_zone, relative_error, share_of_weight
-from relaqs.queries.snapshot import ConfidenceFor, QueryOptions
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import ConfidenceFor
 from relaqs.serve.failures import BAD_VALUE, FULL, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"

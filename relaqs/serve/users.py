@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 from relaqs.arguments import ArgumentError, check_count, check_priority
 from relaqs.memory import SMALLEST_BYTES, amount_bytes
-from relaqs.queries.snapshot import checked_cores
+from relaqs.queries.options import checked_cores
 from relaqs.serve.quotas import Limits
 
 ITERATIONS = 4096

@@ -29,8 +29,9 @@ from relaqs.arguments import (
     refusal,
 )
 from relaqs.jobs.executor import Executor, Stopwatch
+from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import Job, JobDescription, StepReport
-from relaqs.jobs.runner import Handle, JobRunner, RunListener, RunningJobs, RunState
+from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, AccuracySoFar, Goals, Kind, Stop
 from relaqs.training.protocol import MiniBatchTraining, TellsClasses, TrainingJob

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from relaqs_bootstrap.arrays import (
+from relaqs_bootstrap.quantiles import (
     gamma_exceeded,
     gamma_lower,
     gamma_reached,
@@ -87,7 +87,7 @@ def test_none_loads_scipy() -> None:
     """A quarter of a second of the first estimate, and 140 MB."""
     program = (
         "import sys, numpy as np\n"
-        "from relaqs_bootstrap.arrays import gamma_lower, gamma_upper, student_quantile\n"
+        "from relaqs_bootstrap.quantiles import gamma_lower, gamma_upper, student_quantile\n"
         "unknown = np.array([np.nan, np.inf, 1e4, 2.0])\n"
         "assert np.isnan(student_quantile(unknown, 0.975)[0])\n"
         "assert np.isnan(gamma_lower(unknown, 0.025)[0]) and np.isnan(gamma_upper(unknown, 0.025)[0])\n"

@@ -21,7 +21,7 @@ from relaqs.executors import ThreadExecutor
 from relaqs.jobs.executor import Stopwatch
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.online_query import OnlineQuery, Publisher
-from relaqs.queries.snapshot import QueryOptions, asking_user
+from relaqs.queries.options import QueryOptions, asking_user
 from relaqs.queries.start import query_description
 from tests.relaqs.sessions import Connect
 

@@ -42,21 +42,21 @@ ERRORS: tuple[Callable[[], Exception], ...] = (
 # Nothing of ours stands around these: what the asker's thread calls, where threads of ours begin and end, and
 # what says whose turn it is.
 BESIDE_QUERIES = (
-    "relaqs/executors/threads.py",
+    "relaqs/executors/places.py",
     "relaqs/executors/threads.py",
     "relaqs/jobs/executor.py",
     "relaqs/policies/",
     "relaqs/prediction/",
     "relaqs/scheduling/",
     "relaqs/sharing/",
-    "relaqs/jobs/runner.py",
-    "relaqs/jobs/runner.py:Handle.",
-    "relaqs/jobs/runner.py:_stop",
+    "relaqs/jobs/handle.py",
+    "relaqs/jobs/handle.py:Handle.",
+    "relaqs/jobs/handle.py:_stop",
     "relaqs/jobs/executor.py:is_set_in_time",
     "relaqs/jobs/executor.py:wait_pieces",
     "relaqs/arguments.py",
     "relaqs/queries/online_query.py",
-    "relaqs/queries/snapshot.py",
+    "relaqs/queries/options.py",
 )
 OUTERMOST = {
     "<module>",

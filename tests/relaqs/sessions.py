@@ -7,7 +7,7 @@ from collections.abc import Callable
 from unittest import mock
 
 import relaqs
-from relaqs.jobs.runner import End, Feed
+from relaqs.jobs.handle import End, Feed
 from tests.rows import rows_of
 
 Connect = Callable[..., relaqs.Session]

@@ -9,7 +9,7 @@ import pytest
 
 import relaqs
 from relaqs.arguments import ArgumentError, relative_error
-from relaqs.queries.snapshot import QueryOptions, watched
+from relaqs.queries.options import QueryOptions, watched
 
 
 @pytest.mark.parametrize(

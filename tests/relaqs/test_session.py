@@ -26,7 +26,8 @@ from relaqs.opening import connect
 from relaqs.policies import Fifo, PolicyError
 from relaqs.queries import start
 from relaqs.queries import start as planner_module
-from relaqs.queries.snapshot import QueryOptions, Snapshot
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job
 from relaqs.session import Session
 from tests.conftest import Oracle

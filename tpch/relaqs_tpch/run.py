@@ -11,7 +11,7 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_lab.records.query_run import QueryRun
 
 from relaqs.executors import ThreadExecutor
-from relaqs.queries.snapshot import QueryOptions
+from relaqs.queries.options import QueryOptions
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs_tpch.exact import ExactDuckDB, difference

@@ -25,7 +25,8 @@ from relaqs.jobs.executor import background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.policies import make_policy
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.snapshot import QueryOptions, Snapshot
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs_tpch.measuring import (

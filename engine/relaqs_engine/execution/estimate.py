@@ -45,8 +45,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap import Doubt
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, normal_quantile, normal_tail
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE
+from relaqs_bootstrap.quantiles import normal_quantile, normal_tail
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, TimeScale

@@ -47,13 +47,12 @@ from relaqs_engine.execution.estimate import (
 )
 from relaqs_engine.execution.intervals import (
     IntervalEstimator,
-    Scan,
-    VarianceEstimator,
     VarianceOfCells,
     estimate_as_asked,
     quantile_bounds,
 )
 from relaqs_engine.execution.state import GroupCount, GroupState, PartialRows, count_groups
+from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.assignment import hash_probe
 from relaqs_engine.layouts.manifest import DistinctCount, Layout
 from relaqs_engine.plans.aggregate import (

@@ -64,7 +64,7 @@ What is ugly. The rows that change sides come from a join of all kept rows with 
 more than 2 million cells times blocks there are no error bars. And the stage needs 30 rows before its own
 standard error is believed.
 
-The decision: docs/decisions/0006-refined-mode.md, point 5. `execution/intervals.py` has the simple case.
+The decision: docs/decisions/0006-refined-mode.md, point 5. `execution/variance.py` has the simple case.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ from relaqs_engine.errors import DataError
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, block_sums, own_columns, shown_groups
 from relaqs_engine.execution.estimate import CellIntervals, Estimate, present_estimate, present_exact
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
-from relaqs_engine.execution.intervals import Scan, differences, stepped
 from relaqs_engine.execution.state import GroupState, PartialRows
+from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.aggregate import BLOCK, ROWS, SCALE, SHARED, SHARED_SCALE, STATE
 from relaqs_engine.plans.composite import OuterRows, OverStages, Range, RefinedPlan, Stage

@@ -29,7 +29,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.duck import parquet_rows
 from relaqs_engine.execution.cells import ShownGroups, estimated_outputs, own_columns
-from relaqs_engine.execution.intervals import Scan, VarianceEstimator
+from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, MergePlan

@@ -37,7 +37,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_bootstrap.arrays import normal_quantile
+from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts, Read, plain_tables

@@ -7,19 +7,20 @@ no clock and no random number.
 Three of the tuples below list the rules of a plain aggregation, in the order in which they run. The fourth,
 LISTING, takes the place of AGGREGATING where a query has no aggregates. In the order of their use:
 
-    grouping           which query a column or an aggregate belongs to; names for outputs; ROLLUP, CUBE and
-                       GROUPING SETS; a query's groups, and what is computed from them
+    scopes             which query a column or an aggregate belongs to, and a name for each output
+    grouping           ROLLUP, CUBE and GROUPING SETS; a query's groups, and what is computed from them
     normalize          one flat SELECT of a known shape
     exists             EXISTS as a join key, a value or a set; deferred predicates
     sampling           which tables are sampled together, and what is read whole beside them
-    aggregates         partial aggregates that merge; `statistics` has those of several sums and
-                       those of all values
-    outputs            a key, an estimate, a bound, or nothing sound; how far to trust an estimate
+    aggregates         partial aggregates that merge; `statistics` has those of several sums, and
+                       `listed_values` those of all values
+    units              what a sampling unit adds to a group, where it is a cluster key
+    outputs            a key, an estimate, a bound, or nothing sound
     having_and_limit   the numbers that HAVING and LIMIT compare
     scans              what a task reads of streams and of static tables
     method             where error bars come from
     exact_rows         the outlier index and the index of heavy units
-    unbounded          what a unit that was not read may add, and what is never certified before the end
+    unbounded          what is never certified before the end; `smoothness` says how far to trust an estimate
     render             the SQL texts of a plan
     row_group_marks    which row groups of plain files are read
 

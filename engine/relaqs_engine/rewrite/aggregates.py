@@ -8,7 +8,7 @@ is made of:
     AVG(x)              sum / count
     MIN, MAX            min, max
     VAR, CORR           counts, means and products of deviations (`statistics.py`)
-    quantiles           all values (`statistics.py`)
+    quantiles           all values (`listed_values.py`)
 
 Some merge by themselves and have a value so far, but no estimate:
 
@@ -33,14 +33,12 @@ from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCAL
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
+from relaqs_engine.rewrite.listed_values import MergedValue, merged_value, of_values
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.scans import scan_of_tables
 from relaqs_engine.rewrite.statistics import (
     AveragedTime,
-    MergedValue,
     interval_to_average,
-    merged_value,
-    of_values,
     time_to_average,
     value_of_moments,
 )

@@ -28,7 +28,7 @@ from relaqs_engine.plans.plan import Method, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.having_and_limit import most_rows
 from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, with_moves, with_places
-from relaqs_engine.rewrite.outputs import Trust, Value
+from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
 from relaqs_engine.sql.expressions import Sign, Signs
 from relaqs_engine.sql.parse import DIALECT

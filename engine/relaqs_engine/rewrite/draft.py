@@ -12,7 +12,8 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.plans.aggregate import BasisColumn, GroupFacts, HeavyGroups, MembershipRules
 from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
-from relaqs_engine.rewrite.statistics import AveragedTime, MergedValue
+from relaqs_engine.rewrite.listed_values import MergedValue
+from relaqs_engine.rewrite.statistics import AveragedTime
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import DIALECT
 
@@ -80,7 +81,7 @@ class Source:
     key_columns: the columns of this source that hold the cluster key, none where it is not there.
     Of a derived table with a layout alone:
     block_alias: inside of it, the source whose blocks its groups have.
-    columns: what is known of its columns (see `rewrite/unbounded.py`).
+    columns: what is known of its columns (see `rewrite/units.py`).
     keys_beside: the keys by which it groups beside the cluster key.
     grouping_sets: how often it groups.
     """

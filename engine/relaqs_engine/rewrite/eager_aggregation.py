@@ -53,8 +53,9 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import aliases_in, conjuncts_of, own_nodes, relates_all_rows, tables_in
-from relaqs_engine.rewrite.grouping import group_keys, outer_columns
+from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.normalize import with_explicit_keys
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.aggregates import Merge, call_of, is_aggregate
 
 # What combines the values of groups below. The others have no such merge, or one of several columns.

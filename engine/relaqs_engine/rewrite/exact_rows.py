@@ -53,7 +53,7 @@ from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source, pairs_of, tables_in
 from relaqs_engine.rewrite.sampling import query_inside
 from relaqs_engine.rewrite.scans import streams_of
-from relaqs_engine.rewrite.unbounded import of_derived_table, rows_in_a_group, sums_of, unit_sum
+from relaqs_engine.rewrite.units import of_derived_table, rows_in_a_group, sums_of, unit_sum
 from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.expressions import Ranges, alternatives
 from relaqs_engine.sql.parse import DIALECT

@@ -30,7 +30,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, own_nodes
-from relaqs_engine.rewrite.grouping import outer_columns
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.parse import DIALECT
 
 # With one of these, the outputs may decide which rows there are, or how many.

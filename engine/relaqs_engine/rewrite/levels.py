@@ -1,7 +1,7 @@
 """What is known of a query over answers, while those answers are estimates: its rows and its columns.
 
 - A column that is taken over from an answer keeps its interval.
-- How far other columns can be trusted is in `rewrite/outputs.py`.
+- How far other columns can be trusted is in `rewrite/smoothness.py`.
 - A row of a join stands for one row of each of its tables. Its columns have intervals if the rows are
   matched by keys, so that no estimate decides which rows there are.
 - A row of an aggregation stands for its group keys, and a row of UNION ALL for a row of one side.
@@ -42,7 +42,7 @@ from relaqs_engine.plans.composite import Margin, PartPlan
 from relaqs_engine.plans.plan import Method, OutputKind
 from relaqs_engine.rewrite.draft import NotOnlineError
 from relaqs_engine.rewrite.grouping import group_keys
-from relaqs_engine.rewrite.outputs import (
+from relaqs_engine.rewrite.smoothness import (
     UNSURE,
     Names,
     Trust,

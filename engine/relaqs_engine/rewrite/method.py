@@ -31,7 +31,7 @@ from relaqs_engine.plans.plan import MANY_GROUPS, EndsByGroup, ErrorBars, Method
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete
-from relaqs_engine.rewrite.unbounded import rows_of_unit
+from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.expressions import Ranges, Sign, cast_step
 from relaqs_engine.sql.parse import DIALECT

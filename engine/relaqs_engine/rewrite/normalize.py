@@ -35,16 +35,18 @@ from sqlglot.optimizer.qualify import qualify
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of, own_nodes, revive_rows, said
 from relaqs_engine.rewrite.grouping import (
-    check_columns_are_where_they_are_named,
     check_each_key_has_one_name,
+    with_groups_below,
+    with_written_keys,
+    write_out_order_by_all,
+)
+from relaqs_engine.rewrite.scopes import (
+    check_columns_are_where_they_are_named,
     has_star_over_query,
     outer_columns,
     with_columns_told_apart,
-    with_groups_below,
     with_named_outputs,
     with_one_name_each,
-    with_written_keys,
-    write_out_order_by_all,
 )
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.functions import is_array_of_query, volatile_function

@@ -44,8 +44,8 @@ from relaqs_engine.plans.aggregate import (
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source
+from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, over_hoists, scan_of_tables, scan_sql, scans_of
-from relaqs_engine.rewrite.statistics import with_functions_of_values
 from relaqs_engine.rewrite.unbounded import place_columns, with_places
 from relaqs_engine.sql.parse import DIALECT
 

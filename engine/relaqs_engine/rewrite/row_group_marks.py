@@ -38,7 +38,8 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, student_quantile
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.quantiles import student_quantile
 from sqlglot import exp
 
 from relaqs_engine.layouts.footers import End, Zone

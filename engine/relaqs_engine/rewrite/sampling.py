@@ -60,8 +60,9 @@ from relaqs_engine.rewrite.draft import (
     said_derived,
     tables_in,
 )
-from relaqs_engine.rewrite.grouping import group_keys, outer_columns
-from relaqs_engine.rewrite.unbounded import keys_beside, of_derived_table
+from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.rewrite.units import keys_beside, of_derived_table
 from relaqs_engine.sql.parse import DIALECT
 
 _OUTER = ("LEFT", "RIGHT", "FULL")

@@ -101,7 +101,8 @@ from relaqs_engine.rewrite.draft import (
     tables_in,
     without_brackets,
 )
-from relaqs_engine.rewrite.grouping import group_keys, is_before_groups, outer_columns
+from relaqs_engine.rewrite.grouping import group_keys, is_before_groups
+from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.aggregates import call_of, is_aggregate
 from relaqs_engine.sql.parse import DIALECT
 

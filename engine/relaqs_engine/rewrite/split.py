@@ -34,9 +34,10 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.eager_aggregation import before_it_is_decided, below_union, without_distinct
 from relaqs_engine.rewrite.exists import ROWS, as_aggregate, keys_for_exists, listing_of
-from relaqs_engine.rewrite.grouping import asks_after_groups, is_of_window, outer_columns, split_at_groups
+from relaqs_engine.rewrite.grouping import asks_after_groups, split_at_groups
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.sampling import members_and_asking
+from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.statements import Describe
 

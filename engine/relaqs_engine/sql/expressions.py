@@ -12,7 +12,7 @@ Each question about an expression is answered from its columns up, by an element
 
 `Question` is the one visitor: it asks a column itself, and for any other node the row of its function in
 `TABLE`. What is one of several values (CASE, IF, COALESCE, GREATEST) is the join of theirs. The last three
-are of estimates, and are in `rewrite/outputs.py`.
+are of estimates, and are in `rewrite/smoothness.py`.
 
 **Where a new function is added**: one row in `TABLE`. It says how the value moves, between which ends it
 lies, its sign, whether it vanishes, where it bends and how far it rounds. What a row leaves out is not known.

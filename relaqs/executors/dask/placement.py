@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from relaqs.executors.dask.messages import job_of
-from relaqs.executors.threads import LIGHT_CORE_SECONDS, Held, Need, Places
+from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
 from relaqs.jobs.job import JobDescription
 from relaqs.sharing.view import Kind
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from relaqs.jobs.runner import Feed, Reader
+from relaqs.jobs.handle import Feed, Reader
 
 
 def reader_of(feed: Feed[int]) -> Reader[int]:

@@ -20,7 +20,8 @@ from relaqs import RelaqsError
 from relaqs.opening import connect
 from relaqs.queries.jobs import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, SavedState, query_identity
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.snapshot import QueryOptions, Snapshot
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from tests.conftest import Oracle
 from tests.rows import rows_of
@@ -172,7 +173,7 @@ import relaqs.queries.jobs, sys, threading
 relaqs.queries.jobs.SECONDS_BETWEEN = 0.0
 relaqs.queries.jobs.LARGEST_SHARE = 1.0
 from relaqs.opening import connect
-from relaqs.queries.snapshot import QueryOptions
+from relaqs.queries.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)
 query = db.start(db.plan({FLAGS!r}), QueryOptions(batches=10), checkpoint={str(path)!r})
 for snapshot in query:

@@ -13,7 +13,7 @@ from relaqs.cli import program
 from relaqs.jobs.job import JobDescription
 from relaqs.prediction.ahead import REACHED, Expected
 from relaqs.queries.online_query import promise
-from relaqs.queries.snapshot import AskingUser, QueryOptions
+from relaqs.queries.options import AskingUser, QueryOptions
 from relaqs.queries.start import query_description
 from relaqs.scheduling import Allocator
 from relaqs.sharing.view import Kind
