@@ -34,7 +34,16 @@ FOLDERS = {
     "relaqs_dashboards": "dashboards",
 }
 # What runs a job for a user: between them, an event should have one listener with named methods.
-RUNS_A_JOB = {"Session", "OnlineQuery", "Publisher", "JobRunner", "RunningJobs", "Handle", "RunListener"}
+RUNS_A_JOB = {
+    "Session",
+    "OnlineQuery",
+    "Publisher",
+    "JobRunner",
+    "RunningJobs",
+    "Handle",
+    "Listener",
+    "RunListener",
+}
 KIND_FIELDS = {"around", "refinement", "returns_rows"}
 PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs.dbapi", "relaqs_bootstrap")
 PLAN_TYPES = {

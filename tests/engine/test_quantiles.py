@@ -105,10 +105,13 @@ def test_where_one_partition_is_too_much_to_keep_it_runs_as_a_whole(
     tpch: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     largest = max(part.row_count for part in tpch.catalog.table("lineitem").partitions)
-    monkeypatch.setattr(unbounded, "MOST_VALUES", largest - 1)
-    plan = tpch.plan("SELECT median(l_tax) AS m FROM lineitem")
+    sql = "SELECT median(l_tax) AS m, median(l_discount) AS d, quantile_disc(l_tax, 0.9) AS q FROM lineitem"
+    monkeypatch.setattr(unbounded, "MOST_VALUES", 2 * largest)  # two lists for three quantiles
+    assert tpch.plan(sql).mode is Mode.MERGEABLE
+    monkeypatch.setattr(unbounded, "MOST_VALUES", 2 * largest - 1)
+    plan = tpch.plan(sql)
     assert plan.mode is Mode.EXACT
-    assert plan.reasons == (f"it would keep {largest:,} values; up to {largest - 1:,} are kept",)
+    assert plan.reasons == (f"it would keep {2 * largest:,} values; up to {2 * largest - 1:,} are kept",)
 
 
 def test_without_intervals_only_the_value_is_shown(tpch: World) -> None:

@@ -478,6 +478,7 @@ def test_dates_that_python_has_not_are_no_ends(tmp_path: Path) -> None:
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     plan = world.check("SELECT sum(x) AS s FROM t WHERE d > DATE '1980-01-01'")
     assert isinstance(plan, SampledThenExact)
+    assert plan.groups
 
 
 @pytest.mark.parametrize("mean_found", [17, 18, 19, 20])

@@ -89,6 +89,7 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
     plan = db.plan(MEANS)
     assert isinstance(plan, SampledThenExact)
     assert plan.sample_may_go
+    assert not plan.summarized
     assert plan.plain_tables == ("trips",)
     first, *_, last = snapshots = every_snapshot(lambda: db.online_sql(MEANS))
     share = len(table.first_part.partitions) / 30  # about equal partitions, of 10,000 rows each
@@ -121,7 +122,9 @@ def test_numbers_of_values_are_known_when_the_layout_is_there(
 
 
 def test_a_summary_is_estimated_from_the_first_part(db: relaqs.Session, tmp_path: Path, held: Held) -> None:
-    assert isinstance(db.plan("SUMMARIZE trips"), SampledThenExact)
+    plan = db.plan("SUMMARIZE trips")
+    assert isinstance(plan, SampledThenExact)
+    assert plan.summarized
     first, *_, last = every_snapshot(lambda: db.online_sql("SUMMARIZE trips"))
     assert not first.is_exact
     fare = next(row for row in first.table.to_pylist() if row["column_name"] == "fare")
@@ -203,7 +206,10 @@ def test_the_first_part_never_stands_for_the_table(db: relaqs.Session, tmp_path:
     ],
 )
 def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
-    assert isinstance(db.plan(sql), SampledThenExact)
+    plan = db.plan(sql)
+    assert isinstance(plan, SampledThenExact)
+    assert plan.sample_may_go
+    assert not plan.summarized
     *sampled, last = every_snapshot(lambda: db.online_sql(sql))
     assert sampled
     assert all(snapshot.fraction < 0.1 for snapshot in sampled)

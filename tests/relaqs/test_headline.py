@@ -71,6 +71,8 @@ def test_every_way_to_judge_is_there(flights: Session) -> None:
         {"judged_by": "max"},
     )
     rows, most, cells, worst = (first(flights, seed=1, **judged).error for judged in options)
+    text = flights.online_sql(BY_PLACE, share="50%", seed=1, batches=2, target=1.0).result()
+    assert text.error == most
     assert most < rows < worst
     assert most < cells < worst
 

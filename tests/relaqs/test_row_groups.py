@@ -33,7 +33,9 @@ def trips(tmp_path: Path) -> Path:
 
 def test_the_last_snapshot_is_exact_and_no_layout(connect: Connect, trips: Path, tmp_path: Path) -> None:
     db = connect(trips)
-    assert isinstance(db.plan(BY_ZONE), SampledThenExact)
+    plan = db.plan(BY_ZONE)
+    assert isinstance(plan, SampledThenExact)
+    assert plan.groups
     snapshots = list(db.online_sql(BY_ZONE))
     assert snapshots[-1].is_exact
     assert sum(snapshots[-1].estimate.column("n").to_pylist()) == 50_000

@@ -85,7 +85,9 @@ def holds(cell: dict[str, Any], last: dict[str, Any], measure: str) -> bool:
 def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
     session: relaqs.Session, rows: pa.Table
 ) -> None:
-    assert isinstance(session.plan("SUMMARIZE trips"), SampledThenExact)
+    plan = session.plan("SUMMARIZE trips")
+    assert isinstance(plan, SampledThenExact)
+    assert plan.summarized
     first, *between, last = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     with duckdb.connect() as connection:
         give_trips(connection, rows)
@@ -180,7 +182,9 @@ def test_intervals_hold_what_the_end_says(session: relaqs.Session, seed: int) ->
 def test_a_summary_of_a_query_is_estimated_as_the_query_is(session: relaqs.Session) -> None:
     sql = "SUMMARIZE SELECT fare * 2 AS twice, day, moved FROM trips WHERE flag"
     with_all = "SUMMARIZE SELECT *, fare * 2 AS twice FROM trips WHERE flag"
-    assert isinstance(session.plan(with_all), SampledThenExact)
+    plan = session.plan(with_all)
+    assert isinstance(plan, SampledThenExact)
+    assert plan.summarized
     whole = session.plan(sql)  # three columns of so few rows are read at once
     assert isinstance(whole, WholePlan)
     assert whole.reasons == ("so few values are summarized at once",)
@@ -241,7 +245,9 @@ def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: 
     with duckdb.connect() as connection:
         shuffle(connection.sql(f"{sql} FROM range({ROWS}) AS t(i)"), tmp_path / "trips", partitions=32)
     with relaqs.connect(tmp_path, threads=1) as session:
-        assert isinstance(session.plan("SUMMARIZE trips"), SampledThenExact)
+        plan = session.plan("SUMMARIZE trips")
+        assert isinstance(plan, SampledThenExact)
+        assert plan.summarized
         first, *_, last = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     so_far, end = by_column(first)["at"], by_column(last)["at"]
     assert end["approx_unique"] > 800
@@ -259,7 +265,9 @@ def test_infinite_dates_leave_the_other_columns_estimated(tmp_path: Path) -> Non
         shuffle(connection.sql(f"{sql} FROM range({ROWS}) AS t(i)"), tmp_path / "trips", partitions=32)
         wanted = connection.sql(f"SUMMARIZE {sql} FROM range({ROWS}) AS t(i)").to_arrow_table()
     with relaqs.connect(tmp_path, threads=1) as session:
-        assert isinstance(session.plan("SUMMARIZE trips"), SampledThenExact)
+        plan = session.plan("SUMMARIZE trips")
+        assert isinstance(plan, SampledThenExact)
+        assert plan.summarized
         first, *_, last = session.online_sql("SUMMARIZE trips")
     assert rows_of(last.estimate.select(EXACT)) == rows_of(wanted.select(EXACT))
     so_far = by_column(first)

@@ -42,6 +42,7 @@ from tests.relaqs.executors.clusters import (
 )
 from tests.relaqs.executors.toy_jobs import (
     DATABASE,
+    LONG_SQL,
     Fails,
     FailsUnpicklably,
     GivesALock,
@@ -401,3 +402,14 @@ def test_a_task_knows_that_another_waits_behind_it(executor: DaskExecutor, clien
         executor.submit([Task(TaskKey("waited-for", 0, index), work, place=worker)], results.put)
     assert [results.get(timeout=LONG_SECONDS).value for _ in range(2)] == [True, 7]
     executor.cancel("waited-for")
+
+
+def test_a_client_that_is_closed_fails_its_jobs(cluster: str) -> None:
+    client = Client(cluster, set_as_default=False)
+    executor = DaskExecutor(client)
+    runner = JobRunner(ToyJob("long", [[query_work(LONG_SQL)] * 2]), executor)
+    runner.start()
+    eventually(lambda: any(job.used_cores for job in executor.status().jobs))
+    client.close()
+    assert runner.wait(LONG_SECONDS)
+    assert isinstance(runner.error, ClusterError)

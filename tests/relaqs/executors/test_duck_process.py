@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from relaqs_engine.duck import (
@@ -289,3 +290,18 @@ def test_the_account_is_of_each_owner_the_largest() -> None:
         config = DatabaseConfig((), memory << 20, account_bytes=account << 20, owner=owner)
         runtime.query(QueryWork(config, (), "SELECT 1"), "job")
     assert runtime._account_bytes() == (100 + 64) << 20
+
+
+@pytest.mark.parametrize(("account_mib", "is_given"), [(400, True), (600, False)])
+def test_freed_memory_goes_back_once_statements_are_over(
+    monkeypatch: pytest.MonkeyPatch, account_mib: int, is_given: bool
+) -> None:
+    """A process of 501 MiB gives memory back where that is beyond its account, and else keeps it."""
+    for name, seconds in (("TICK_SECONDS", 0.001), ("QUIET_SECONDS", 0.01), ("ASLEEP_SECONDS", 0.2)):
+        monkeypatch.setattr(worker, name, seconds)
+    monkeypatch.setattr(worker, "resident_bytes", lambda: 501 << 20)
+    given: list[float] = []
+    watch = worker.MemoryWatch(worker.Statements(), lambda: account_mib << 20, lambda cursors: None)
+    monkeypatch.setattr(watch, "_gives_back", SimpleNamespace(now=given.append))
+    watch._look_while_statements_run()
+    assert bool(given) is is_given
