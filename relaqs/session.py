@@ -739,13 +739,15 @@ class Session:
     def at_once(self, plan: OnlinePlan, below_seconds: float) -> OnlinePlan:
         """Return how a query is answered of which only one answer is seen: exactly, where that takes little.
 
+        A session that was opened without `exact_below_seconds` runs none for that reason.
+
         Args:
             plan: how it is answered with estimates.
             below_seconds: what one core is predicted to take less for is read as a whole.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
+        >>> db = relaqs.connect("data", threads=1, exact_below_seconds=0.3)
         >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
         >>> db.at_once(plan, 0.3).mode.value, db.at_once(plan, 0.0).mode.value
         ('exact', 'mergeable')

@@ -48,6 +48,8 @@ KEYS = {
         "version",
         "not_judged",
         "reasons",
+        "calls",
+        "cost",
     ),
 }
 

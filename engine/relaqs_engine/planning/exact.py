@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cached_files import is_cached
@@ -37,6 +37,7 @@ from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, measures, names_in, whole_table
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
+from relaqs_engine.sql.read import tree_of
 
 if TYPE_CHECKING:
     from relaqs_engine.rewrite.draft import Draft
@@ -247,8 +248,10 @@ def costly_calls(sql: str) -> int:
     2
     >>> costly_calls("SELECT year(day), regexp_split_to_array(page, '/') FROM t")
     1
+    >>> costly_calls("SELECT corr(DISTINCT x, y) FROM t")
+    0
     """
-    calls = parse_one(sql, dialect=DIALECT).find_all(*_COSTLY, exp.Anonymous)
+    calls = tree_of(sql).find_all(*_COSTLY, exp.Anonymous)
     return sum(not isinstance(each, exp.Anonymous) or bool(_COSTLY_NAMES.match(each.name)) for each in calls)
 
 
