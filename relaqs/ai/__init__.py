@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -88,7 +89,7 @@ def register(
         "rate": rate,
         "cache": cache,
         "retries": 1,
-        "version": f"{model}/{base_url or ''}/{_PROMPT_VERSION}",
+        "version": f"{model}/{urlsplit(base_url or '').hostname or ''}/{_PROMPT_VERSION}",
     }
     session.function("ai_filter", asker.filter, returns=bool, proxy=proxy, **common)
     session.function("ai_classify", asker.classify, returns=str, **common)

@@ -219,6 +219,7 @@ class CostlyFunctions:
         function = costly_function(name, fn, cache=path, **given)
         if name in allowed_functions():
             raise refusal("name", name, f"a name that SQL does not have already, such as my_{name}")
+        path = function.cache
         answers = self._answers.setdefault(path, AnswerCache(path))
         self._known[name] = Registered(function, answers, Pace(function.rate))
         return function

@@ -26,10 +26,12 @@ import re
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,8 @@ class CostlyFunction:
 def costly_function(name: str, fn: AnswerFunction, **given: Any) -> CostlyFunction:
     """Return the function, with its version and the names of its arguments read from `fn` itself."""
     version = given.pop("version", None) or _version_of(fn)
+    if version is None:  # it may be another function tomorrow, so its answers are those of this session
+        version, given["cache"] = uuid.uuid4().hex, None
     rate = given.pop("rate", None)
     return CostlyFunction(
         name,
@@ -148,13 +152,33 @@ def _are_ends(bounds: Sequence[float]) -> bool:
     return len(bounds) == 2 and all(map(is_number, bounds)) and bounds[0] < bounds[1]
 
 
-def _version_of(fn: AnswerFunction) -> str:
-    """Return a digest of the function's own code. What it calls may change without its knowing."""
-    try:
-        text = inspect.getsource(fn)
-    except (OSError, TypeError):
-        text = getattr(fn, "__qualname__", type(fn).__qualname__)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _version_of(fn: AnswerFunction) -> str | None:
+    """Return a digest of the function's own code and of the plain values that it has kept; None without one.
+
+    What it calls may change without its knowing.
+    """
+    code = getattr(fn, "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    kept = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or ()]
+    kept += [*(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__kwdefaults__", None) or {}]
+    if not all(map(_is_plain, kept)):
+        return None
+    said = (fn.__module__, fn.__qualname__, _of_code(code), repr(kept))
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value, *value.values())))
+    return value is None or isinstance(value, bool | int | float | str | bytes)
+
+
+def _of_code(code: CodeType) -> object:
+    constants = [_of_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames
 
 
 def _parameters_of(fn: AnswerFunction) -> tuple[str, ...]:
@@ -211,6 +235,7 @@ class AnswerCache:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = sqlite3.connect(self._path, timeout=30.0, check_same_thread=False)
+                self._path.chmod(0o600)  # texts that were asked are in it
                 self._file.execute("PRAGMA journal_mode=WAL")
                 self._file.execute(_SCHEMA)
                 self._file.commit()

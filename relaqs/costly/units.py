@@ -41,7 +41,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import CellIntervals, Estimate, Reason, present_estimate
 from relaqs_engine.plans.costly import FRAME, ROWS, SUMS, CostlyCall, CostlyPlan
 from relaqs_engine.plans.plan import IntervalRequest
-from relaqs_engine.rewrite.costly_calls import with_answers
+from relaqs_engine.rewrite.costly_calls import names_one, of_counted, with_answers
 
 from relaqs.costly.functions import Registered
 
@@ -165,12 +165,12 @@ class Units:
         sql = f"coalesce(CAST(({sql}) AS DOUBLE), 0.0)"
         return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
 
-    def _added(self, i: int, answers: Mapping[str, str], *, counts: bool = False) -> str:
-        """Return SQL for what a unit adds to a sum with these answers. counts: whatever the condition is."""
+    def _added(self, i: int, answers: Mapping[str, str]) -> str:
+        """Return SQL for what a unit adds to a sum with these answers."""
         if not self._query.sums:
             return "0.0"
         value = f"m * ({with_answers(self._query.sums[i], answers)})"
-        condition = "TRUE" if counts else with_answers(self._query.condition, answers)
+        condition = with_answers(self._query.condition, answers)
         return value if condition == "TRUE" else f"CASE WHEN {condition} THEN {value} ELSE 0.0 END"
 
     def _expected(self, i: int) -> str:
@@ -192,17 +192,26 @@ class Units:
     def _most_added(self, i: int) -> str:
         """Return SQL for the most that the answers of a unit may change a sum, NULL where it is not known."""
         query = self._query
-        own = query.sums[i] if query.sums else ""
-        choices, is_open = [], query.asks_for_keys
-        for j, function in enumerate(self._functions):
-            name, ends = f"f{j}", function.ends
-            if ends is None and with_answers(own, {name: "0"}) != with_answers(own, {}):
-                return "NULL::DOUBLE"
-            is_open = is_open or ends is None  # its conditions may hold for any answer
-            choices.append([(name, end) for end in ends or ("NULL",)])
-        added = [self._added(i, dict(chosen), counts=is_open) for chosen in product(*choices)]
+        names = {f"f{j}": function for j, function in enumerate(self._functions)}
+        # All answers of a bool are tried. Of others the ends are, where what is between lies between.
+        others = {name for name, function in names.items() if function.returns is not bool}
+        own, is_open = (query.sums[i] if query.sums else "0.0"), query.asks_for_keys
+        is_open = is_open or names_one(query.condition, others) or names_one(own, others)
         if is_open:
-            return f"greatest({', '.join(f'abs({each})' for each in added)})"
+            counted = of_counted(own, others)
+            open_ends = {name for name in others if names[name].ends is None}
+            if counted is None or names_one(counted, open_ends):
+                return "NULL::DOUBLE"
+            own = counted
+        tried = [
+            [(name, value) for value in (*(function.ends or ()), "NULL")] for name, function in names.items()
+        ]
+        if is_open:
+            added = [
+                f"abs(coalesce(m * ({with_answers(own, dict(chosen))}), 0.0))" for chosen in product(*tried)
+            ]
+            return f"greatest({', '.join(added)})"
+        added = [f"coalesce({self._added(i, dict(chosen))}, 0.0)" for chosen in product(*tried)]
         return f"greatest({', '.join(added)}) - least({', '.join(added)})"
 
     def _stratum(self) -> str:
@@ -386,7 +395,8 @@ class Units:
         gid, h, *added = (doubles(column) for column in found.columns)
         most = np.zeros((groups, self._width))
         for i, each in enumerate(added):
-            np.maximum.at(most[:, i], gid.astype(np.int64), _times(weights[h.astype(np.int64)], each))
+            with np.errstate(invalid="ignore"):  # NaN is not known, and stays
+                np.maximum.at(most[:, i], gid.astype(np.int64), _times(weights[h.astype(np.int64)], each))
         return most
 
     def _weigh(self, totals: Totals, sample: SampledSums) -> None:
@@ -443,7 +453,7 @@ class Units:
         rise = numbers[1::4] - numbers[2::4]  # (sums, groups, outputs)
         run = step.T[:, :, None]
         gradient = np.divide(rise, run, out=np.zeros_like(rise), where=run > 0.0).transpose(1, 2, 0)
-        is_settled = (having == having[0]).all(axis=0) & ("LIMIT" not in self._query.order)
+        is_settled = (having == having[0]).all(axis=0) & (not self._query.cuts)
         return numbers[0], gradient, is_settled
 
     def _shown(self, groups: pa.Table, values: FloatArray, rows: FloatArray) -> tuple[pa.Table, IntArray]:
@@ -486,7 +496,7 @@ class Units:
         doubt[np.isnan(moved)] = Reason.UNBOUNDED
         doubt[~(np.isfinite(values) & np.isfinite(variance))] = Reason.NO_NUMBER
         doubt[rows < MIN_ROWS] = Reason.FEW_ROWS
-        is_known = (moved == 0.0) & np.isfinite(values)
+        is_known = (moved == 0.0) & (variance == 0.0) & np.isfinite(values)
         cells = CellIntervals(values, low, high, doubt, np.sqrt(variance)).or_known(is_known)
         shown_cells = CellIntervals(
             cells.value[shown],

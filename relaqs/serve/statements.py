@@ -201,7 +201,7 @@ _EXPLAIN_WORDS = {
     *("analyze", "verbose", "costs", "settings", "generic_plan", "buffers", "serialize", "wal", "timing"),
     *("summary", "memory", "format"),
 }
-_PREPARE = re.compile(rf"prepare\s+({_NAME})\s*(\(.*?\))?\s+as\s+(.*)", re.I | re.S)
+_PREPARE = re.compile(rf"prepare\s++({_NAME})\s*+(\((?:[^()]|\([^()]*+\))*+\))?\s*+as\s++(.*)", re.I | re.S)
 _PERFORM = re.compile(rf"execute\s+({_NAME})\s*(\(.*\))?", re.I | re.S)
 _DECLARE = re.compile(
     rf"declare\s+({_NAME})\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+"
@@ -209,7 +209,7 @@ _DECLARE = re.compile(
     re.I | re.S,
 )
 _FETCH = re.compile(
-    rf"(?:fetch|move)\s+(?:(?:(forward|next|relative)\b\s*)?(?:\(?(\d+)\)?|(all))?\s*(?:(?:from|in)\s+)?)?"
+    rf"(?:fetch|move)\s++(?:(?:(forward|next|relative)\b\s*+)?(?:\(?(\d+)\)?|(all))?\s*+(?:(?:from|in)\s++)?)?"
     rf"({_NAME})",
     re.I,
 )

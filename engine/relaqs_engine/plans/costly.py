@@ -89,7 +89,12 @@ class CostlyQuery:
     @property
     def chooses_groups(self) -> bool:
         """Whether HAVING or LIMIT leaves groups out."""
-        return self.having != "TRUE" or "LIMIT" in self.order
+        return self.having != "TRUE" or self.cuts
+
+    @property
+    def cuts(self) -> bool:
+        """Whether LIMIT or OFFSET leaves groups out."""
+        return any(word in self.order.upper() for word in ("LIMIT", "OFFSET"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

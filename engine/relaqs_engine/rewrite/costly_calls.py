@@ -24,7 +24,7 @@ predictions take the place of answers, and say what is to be expected of rows th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -368,6 +368,63 @@ def _no_estimate(call: exp.Expr) -> UnsupportedError:
         f"{_said(call)} cannot be estimated from costly calls; "
         "count, count_if, sum and avg can, with FILTER, and arithmetic of them"
     )
+
+
+def is_monotone(sql: str, answers: Container[str]) -> bool:
+    """Whether an expression is largest, and least, at the ends of its numeric answers.
+
+    It is where they are only added, multiplied by what is no answer, and cast.
+
+    >>> is_monotone("coalesce(CAST((c0 * f0 + 1) AS DOUBLE), 0.0)", ["f0"])
+    True
+    >>> is_monotone("f0 * (1 - f0)", ["f0"]), is_monotone("abs(f0 - 0.5)", ["f0"])
+    (False, False)
+    """
+    return _is_monotone(exp.maybe_parse(sql, dialect=DIALECT), answers)
+
+
+def _is_monotone(node: exp.Expr, answers: Container[str]) -> bool:
+    if not _names_one(node, answers) or isinstance(node, exp.Column):
+        return True
+    if isinstance(node, exp.Paren | exp.Neg | exp.Cast):
+        return _is_monotone(node.this, answers)
+    if isinstance(node, exp.Coalesce):
+        return _is_monotone(node.this, answers) and all(isinstance(e, exp.Literal) for e in node.expressions)
+    if isinstance(node, exp.Add | exp.Sub):
+        return _is_monotone(node.this, answers) and _is_monotone(node.expression, answers)
+    if isinstance(node, exp.Mul):
+        sides = node.this, node.expression
+        return any(not _names_one(a, answers) and _is_monotone(b, answers) for a, b in (sides, sides[::-1]))
+    return False
+
+
+def _names_one(node: exp.Expr, answers: Container[str]) -> bool:
+    return any(column.name in answers for column in node.find_all(exp.Column))
+
+
+def of_counted(sql: str, answers: Container[str]) -> str | None:
+    """Return what a row adds to a sum where its answers let it count; None where nothing bounds that.
+
+    A FILTER or an IS NOT NULL over numeric or textual answers is taken to hold.
+
+    >>> of_counted("CASE WHEN (f0 > 0.5) THEN CAST((c0) AS DOUBLE) ELSE 0.0 END", ["f0"])
+    'CAST((c0) AS DOUBLE)'
+    >>> of_counted("CAST((f0) IS NOT NULL AS DOUBLE)", ["f0"])
+    '1.0'
+    """
+    node: exp.Expr = exp.maybe_parse(sql, dialect=DIALECT)
+    if isinstance(node, exp.Case) and len(node.args["ifs"]) == 1 and not node.this:
+        default = node.args.get("default")
+        if isinstance(default, exp.Literal) and float(default.name) == 0.0:
+            node = node.args["ifs"][0].args["true"]
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Not) and isinstance(node.this.this, exp.Is):
+        return "1.0"
+    return str(node.sql(DIALECT)) if _is_monotone(node, answers) else None
+
+
+def names_one(sql: str, answers: Container[str]) -> bool:
+    """Whether an expression names one of the answers."""
+    return _names_one(exp.maybe_parse(sql, dialect=DIALECT), answers)
 
 
 def columns_of(expression: str) -> tuple[str, ...]:

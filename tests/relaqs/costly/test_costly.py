@@ -347,3 +347,49 @@ def test_a_good_proxy_saves_calls(reviews: pa.Table) -> None:
         return total
 
     assert calls("guess") < 0.8 * calls(None)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) AS n FROM reviews WHERE score(guess) BETWEEN 0.3 AND 0.7",
+        "SELECT sum(score(guess) * (1 - score(guess))) AS n FROM reviews",
+        "SELECT avg(abs(score(guess) - 0.5)) AS n FROM reviews",
+        "SELECT count(maybe(text)) AS n FROM reviews",
+        "SELECT count(*) AS n FROM reviews WHERE maybe(text) IS NULL",
+        "SELECT avg(CASE WHEN score(guess) > 0.2 AND score(guess) < 0.9 THEN 1 ELSE 0 END) AS n FROM reviews",
+        "SELECT count(*) FILTER (WHERE score(guess) > 0.5) AS n FROM reviews",
+    ],
+)
+def test_no_number_is_known_before_all_were_asked(reviews: pa.Table, sql: str) -> None:
+    """What lies between the ends of an answer, and NULL, may move a sum as well."""
+    with relaqs.connect(tables={"reviews": reviews}, threads=1) as db:
+        db.function("score", lambda guess: guess, returns=float, bounds=(0.0, 1.0), cache=False)
+        db.function(
+            "maybe", lambda text: [None if "7" in each else True for each in text.to_pylist()], cache=False
+        )
+        first, *_, last = every_snapshot(lambda: db.online_sql(sql))
+    (row,), (truth,) = first.table.to_pylist(), last.fetchall()[0]
+    assert last.is_exact
+    if row["n_certified"]:
+        assert row["n_high"] - row["n_low"] > 0.0
+        assert row["n_low"] <= truth <= row["n_high"]
+
+
+def test_offset_leaves_groups_out(db: relaqs.Session) -> None:
+    sql = "SELECT stars, count(*) AS n FROM reviews WHERE complains(text) GROUP BY stars ORDER BY n OFFSET 2"
+    found = db.online_sql(sql, budget=600).result()
+    assert not any(found.certain_rows.to_pylist())
+
+
+def test_functions_that_keep_other_values_have_other_answers(reviews: pa.Table, tmp_path: Path) -> None:
+    def made(least: int) -> Callable[..., object]:
+        return lambda stars: [each > least for each in stars.to_pylist()]
+
+    counts = []
+    for least in (1, 4):
+        with relaqs.connect(tables={"reviews": reviews}, threads=1) as db:
+            db.function("many", made(least), cache=tmp_path / "a.sqlite")
+            counts.append(db.sql("SELECT count(*) AS n FROM reviews WHERE many(stars)").fetchall()[0][0])
+    assert counts[0] > counts[1]
+    assert (tmp_path / "a.sqlite").stat().st_mode & 0o077 == 0
