@@ -53,6 +53,8 @@ _MOST_DECIDING = 64  # units that would decide alone
 _SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
 _GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
 _FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
+# Where answers vary less by luck, less is asked: of 120 orders errors were up to 1.36 times what strata say.
+_SEQUENTIAL = 1.4
 _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
@@ -485,7 +487,7 @@ class Units:
         shown: IntArray,
     ) -> CellIntervals:
         """Return Student's intervals of the groups that are shown, by the gradient of each output."""
-        variance = np.einsum("gck,gkl,gcl->gc", gradient, widened.covariance, gradient)
+        variance = _SEQUENTIAL**2 * np.einsum("gck,gkl,gcl->gc", gradient, widened.covariance, gradient)
         freedom = np.maximum(degrees_of_freedom(gradient, totals, sample, self._strata), 1.0)
         moved = _times(np.abs(gradient), most[:, None, :]).sum(axis=2)
         fraction = self._strata.fraction
