@@ -53,8 +53,8 @@ _MOST_DECIDING = 64  # units that would decide alone
 _SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
 _GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
 _FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
-# Where answers vary less by luck, less is asked: of 120 orders errors were up to 1.36 times what strata say.
-_SEQUENTIAL = 1.4
+# Where answers vary less by luck, less is asked: of 120 orders errors were up to 1.5 times what strata say.
+_SEQUENTIAL = 1.6
 _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
