@@ -53,8 +53,6 @@ _MOST_DECIDING = 64  # units that would decide alone
 _SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
 _GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
 _FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
-# Where answers vary less by luck, less is asked: of 120 orders errors were up to 1.5 times what strata say.
-_SEQUENTIAL = 1.6
 _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
@@ -133,7 +131,8 @@ class Units:
             f"CREATE TEMP TABLE sized AS SELECT *, greatest(0, {shares}) AS share "
             f"FROM (SELECT *{added} FROM guessed)"
         )
-        order = f"hash({', '.join([*columns, 'm'])}, {int(seed)})"
+        # Mixed once more: else another seed would only turn bits of the same order.
+        order = f"hash(xor(hash({', '.join([*columns, 'm'])}), hash({int(seed)})))"
         run(
             "CREATE TEMP TABLE units AS "
             f"SELECT *, row_number() OVER (PARTITION BY h ORDER BY {order}) - 1 AS r "
@@ -487,7 +486,7 @@ class Units:
         shown: IntArray,
     ) -> CellIntervals:
         """Return Student's intervals of the groups that are shown, by the gradient of each output."""
-        variance = _SEQUENTIAL**2 * np.einsum("gck,gkl,gcl->gc", gradient, widened.covariance, gradient)
+        variance = np.einsum("gck,gkl,gcl->gc", gradient, widened.covariance, gradient)
         freedom = np.maximum(degrees_of_freedom(gradient, totals, sample, self._strata), 1.0)
         moved = _times(np.abs(gradient), most[:, None, :]).sum(axis=2)
         fraction = self._strata.fraction
