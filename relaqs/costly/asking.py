@@ -269,7 +269,7 @@ def costly_query(
         Asked(own.tasks, request, options.seed, watch=watch, judge=options.judge),
         own.state_cursor(),
         own.whole,
-        calls_of(options.budget, cost),
+        calls_of(options.budget, cost, len(plan.query.calls)),
     )
     publisher = Publisher(
         job, plan, options, stopwatch, executor, running=running, asked_sql=asked_sql or plan.sql

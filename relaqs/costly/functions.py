@@ -188,13 +188,16 @@ def _parameters_of(fn: AnswerFunction) -> tuple[str, ...]:
         return ()
 
 
-def calls_of(budget: float | str | None, cost: float) -> float:
-    """Return how many rows may be asked: of a number of rows, or of money such as "$3"; inf for None.
+def calls_of(budget: float | str | None, cost: float, functions: int = 1) -> float:
+    """Return how many calls a budget pays: a number of calls, or money such as "$3"; inf for None.
 
-    cost: of one row of all functions of the query.
+    Args:
+        budget: as `Session.online_sql` takes it.
+        cost: of one row, asked of all functions of the query.
+        functions: how many these are. Each is a call.
 
-    >>> calls_of(500, 0.002), calls_of("$3", 0.002), calls_of(None, 0.0)
-    (500.0, 1500.0, inf)
+    >>> calls_of(500, 0.002), calls_of("$3", 0.002), calls_of("$3", 0.003, functions=2), calls_of(None, 0.0)
+    (500.0, 1500.0, 2000.0, inf)
     """
     number = check_budget(budget)
     if number is None:
@@ -206,7 +209,7 @@ def calls_of(budget: float | str | None, cost: float) -> float:
             f"budget is {budget!r}, but no function of the query says what a row costs; "
             "give cost= to db.function, or a number of calls as the budget"
         )
-    return float(math.floor(number / cost + 1e-9))
+    return float(functions * math.floor(number / cost + 1e-9))
 
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -458,12 +461,26 @@ class _Asking:
                 f"{function.name} returned a {type(value).__name__}, and it was registered with "
                 f"returns={function.returns.__name__}"
             )
+        if not _is_kept(value):
+            raise CostlyCallError(
+                f"{function.name} returned a {type(value).__name__} that a table cannot have: a whole number "
+                "has 64 bits, another is finite, and a text is Unicode; return None where there is no answer"
+            )
         if function.bounds is not None and not function.bounds[0] <= value <= function.bounds[1]:
             raise CostlyCallError(
                 f"{function.name} returned {value!r}, which is outside of its bounds {function.bounds}; "
                 "intervals rely on these"
             )
         return value
+
+
+def _is_kept(value: object) -> bool:
+    """Whether a table can have the value. A file of answers would keep it, and later queries fail by it."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return not isinstance(value, str) or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _called(fn: Any, arrays: Sequence[pa.Array]) -> Any:

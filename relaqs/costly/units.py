@@ -126,7 +126,8 @@ class Units:
         run(f"CREATE TEMP TABLE guessed AS SELECT alike.*{guessed} FROM alike {joins}")
         each = range(self._width)
         added = "".join(f", {self._most_added(i)} AS d{i}, {self._expected(i)} AS p{i}" for i in each)
-        shares = ", ".join(f"coalesce(d{i} / nullif(sum(d{i}) OVER (), 0), 0)" for i in each)
+        finite = [f"CASE WHEN isfinite(d{i}) THEN d{i} ELSE 0.0 END" for i in each]
+        shares = ", ".join(f"coalesce({d} / nullif(sum({d}) OVER (), 0), 0)" for d in finite)
         run(
             f"CREATE TEMP TABLE sized AS SELECT *, greatest(0, {shares}) AS share "
             f"FROM (SELECT *{added} FROM guessed)"
@@ -163,7 +164,8 @@ class Units:
             with self._cursor.registered(given=guessed):
                 self._cursor.run(f"CREATE TEMP TABLE proxy{i} AS SELECT * FROM given")
             sql, join = f"guess{i}", f"JOIN proxy{i} ON {_same('alike', f'proxy{i}', call.arguments)}"
-        sql = f"coalesce(CAST(({sql}) AS DOUBLE), 0.0)"
+        sql = f"CAST(({sql}) AS DOUBLE)"
+        sql = f"CASE WHEN isfinite({sql}) THEN {sql} ELSE 0.0 END"
         return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
 
     def _added(self, i: int, answers: Mapping[str, str]) -> str:

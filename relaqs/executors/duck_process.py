@@ -527,7 +527,6 @@ class Runtime:
 
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
-        self.memory.wake()
         while True:
             try:
                 return self._query(work, owner)
@@ -548,10 +547,21 @@ class Runtime:
             if ROW_GROUP_PROTOCOL in sql:
                 database.serve_row_groups()
             cursor = database.cursor(config.civil_time)
-            interruptible = partial(self.statements.running, owner, cursor)
+            interruptible = partial(self._watched, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check, still_wanted)
             with held, unchanged(work.reads), interruptible():
                 return cursor.table(sql)
+
+    @contextmanager
+    def _watched(self, owner: str, cursor: Cursor) -> Iterator[None]:
+        """Register the statement run inside the block, and watch memory from then on.
+
+        A watch that began before would end while files are still fetched and checked, which may take longer
+        than it looks for statements.
+        """
+        with self.statements.running(owner, cursor):
+            self.memory.wake()
+            yield
 
     def _fetch(self, read: Read) -> None:
         with self._stores.in_use((read,)):

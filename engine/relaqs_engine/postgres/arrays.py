@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -74,13 +75,35 @@ def called(name: str, *given: exp.Expr) -> exp.Expr:
 
 
 def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
-    """Return an expression with values in the place of its columns."""
-    (tree,) = read_statements(f"SELECT ({text})", Effort())
-    found: exp.Expr = tree.expressions[0]
+    """Return an expression with values in the place of its columns.
+
+    A long value that it names more than once is written once, and has a name of its own there. Else a call in
+    a call in a call would be written 8 · 8 · 8 times.
+    """
+    found = _read(text)
+    for name, value in values.items():
+        named = [column for column in found.find_all(exp.Column) if column.name == name]
+        if len(named) > 1 and _is_long(value):
+            for column in named:
+                column.replace(exp.column(f"__{name}"))
+            found = _read(f"list_transform([{name}], lambda __{name} : {found.sql(DIALECT)})[1]")
     for column in list(found.find_all(exp.Column)):
         if column.name in values:
             column.replace(exp.paren(values[column.name].copy(), copy=False))
     return found.copy()
+
+
+def _read(text: str) -> exp.Expr:
+    (tree,) = read_statements(f"SELECT ({text})", Effort())
+    found: exp.Expr = tree.expressions[0]
+    return found
+
+
+_MOST_COPIED = 32  # nodes of a value that is written more than once
+
+
+def _is_long(value: exp.Expr) -> bool:
+    return next(islice(value.walk(), _MOST_COPIED, None), None) is not None
 
 
 def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:

@@ -112,7 +112,8 @@ def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[TextEdit]
 def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], Token | None]:
     """Return the commas between the arguments of a call, and the bracket that closes it."""
     depth, commas = 0, list[Token]()
-    for token in tokens[opened:]:
+    for i in range(opened, len(tokens)):  # a slice would be a copy for each call
+        token = tokens[i]
         depth += _DEPTHS.get(token.token_type, 0)
         if not depth:
             return commas, token

@@ -105,8 +105,12 @@ class Question(ABC, Generic[T]):
         """Return the answer for a function, a number or NULL."""
 
     def join(self, answers: Iterable[T]) -> T:
-        """Return the answer for a value that is one of those with these answers."""
-        raise NotImplementedError
+        """Return the answer for a value that is one of those with these answers.
+
+        A question that looks at CASE and its like by itself, and not by their row of the table, has no such
+        answer.
+        """
+        raise NotImplementedError(f"{type(self).__name__} looks at choices by itself")
 
 
 class Ranges(Question[Bounds]):

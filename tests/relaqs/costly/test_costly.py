@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 import time
@@ -277,6 +278,7 @@ def test_a_function_is_checked(db: relaqs.Session, given: dict[str, object], sai
     [
         (lambda text: [True], "returned 1 answers for a batch of"),
         (lambda text: ["yes"] * len(text), "returned a str"),
+        (lambda text: [float("nan")] * len(text), "returned a float"),
     ],
 )
 def test_an_answer_is_checked(reviews: pa.Table, fn: Callable[..., object], said: str) -> None:
@@ -418,3 +420,40 @@ def test_another_seed_asks_first_what_another_asks_late(reviews: pa.Table) -> No
     for i, one in enumerate(halves):
         for other in halves[:i]:
             assert abs(len(one & other) - ROWS // 4) < 5 * sqrt(ROWS / 16)
+
+
+@pytest.mark.parametrize(("returns", "answer"), [(int, 2**63), (str, "\ud800"), (float, math.inf)])
+def test_an_answer_that_no_table_can_have_is_not_kept(
+    reviews: pa.Table, tmp_path: Path, returns: type, answer: object
+) -> None:
+    file = tmp_path / "answers.sqlite"
+    with relaqs.connect(tables={"reviews": reviews}, threads=1) as db:
+        db.function("asked", lambda text: [answer] * len(text), returns=returns, cache=file)
+        with pytest.raises(CostlyCallError, match="that a table cannot have"):
+            db.online_sql("SELECT count(asked(text)) AS n FROM reviews").result()
+    with sqlite3.connect(file) as answers:
+        assert answers.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+
+
+def test_numbers_that_are_not_finite_are_no_sizes(asked: Asked) -> None:
+    rows = pa.table({"text": ["one bad", "two", "three bad"], "amount": [math.nan, math.inf, 2.0]})
+    with relaqs.connect(tables={"reviews": rows}, threads=1) as db:
+        db.function("complains", asked.complains, cache=False)
+        sql = "SELECT count(*) AS n, max(1) FILTER (WHERE complains(text)) AS x FROM reviews"
+        with pytest.raises(relaqs.UnsupportedError, match="cannot be estimated from costly calls"):
+            db.online_sql(sql)
+        found = db.sql("SELECT sum(amount) AS paid, count(*) AS n FROM reviews WHERE complains(text)")
+    (row,) = found.fetchall()
+    assert math.isnan(row[0])
+    assert row[1] == 2
+
+
+def test_money_pays_for_each_function(reviews: pa.Table) -> None:
+    first, second = Asked(), Asked()
+    with relaqs.connect(tables={"reviews": reviews}, threads=1) as db:
+        db.function("one", first.complains, cache=False, cost=0.5)
+        db.function("other", second.complains, cache=False, cost=1.5)
+        sql = "SELECT count(*) AS n FROM reviews WHERE one(text) AND other(text)"
+        found = db.online_sql(sql, budget="$600").result()
+    assert first.rows == second.rows == 300
+    assert (found.calls, found.cost) == (600, 600.0)

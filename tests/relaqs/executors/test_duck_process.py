@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -305,3 +306,27 @@ def test_freed_memory_goes_back_once_statements_are_over(
     monkeypatch.setattr(watch, "_gives_back", SimpleNamespace(now=given.append))
     watch._look_while_statements_run()
     assert bool(given) is is_given
+
+
+def test_memory_is_watched_while_a_statement_runs_however_long_its_files_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files are checked for longer than the watch looks for statements: it is there for this one too."""
+    monkeypatch.setattr(worker, "ASLEEP_SECONDS", 0.05)
+    runtime = worker._RUNTIME
+    seen: list[bool] = []
+    run = worker.Statements.running
+
+    @contextmanager
+    def slow(self: worker.Statements, owner: str, cursor: Cursor) -> Iterator[None]:
+        with run(self, owner, cursor):
+            yield
+            seen.append(runtime.memory._thread is not None)
+
+    check = runtime._files.check
+    monkeypatch.setattr(
+        runtime._files, "check", lambda *given, **more: (time.sleep(0.2), check(*given, **more))
+    )
+    monkeypatch.setattr(worker.Statements, "running", slow)
+    query_work("SELECT 7 AS x").run("watched")
+    assert seen == [True]

@@ -40,6 +40,16 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         ("justify_interval",),
         [("29 days 23:00:00",)],
     ),
+    (
+        f"SELECT x{2 * '::text::float8'}::text FROM (VALUES (1.5e20::float8), (NULL)) v(x) ORDER BY x",
+        ("x",),
+        [("1.5e+20",), (None,)],
+    ),
+    (
+        f"SELECT ({4 * 'justify_interval('}x{4 * ')'})::text FROM (VALUES (interval '1 mon -1 hour')) v(x)",
+        ("justify_interval",),
+        [("29 days 23:00:00",)],
+    ),
     ("SELECT interval '-1 month 3 days'::text", ("text",), [("-1 mons +3 days",)]),
     ("SELECT json_agg(x ORDER BY x DESC) FROM (VALUES (1), (2)) v(x)", ("json_agg",), [([2, 1],)]),
     ("SELECT '{\"a\": [1, 2]}'::jsonb #>> '{a,1}'", ("?column?",), [("2",)]),
@@ -232,3 +242,9 @@ def test_what_is_asked_about_an_answer_stands_in_its_outermost_list(
     with pytest.raises(psycopg.Error) as refused:
         connection.execute(sql.encode())
     assert refused.value.sqlstate == code
+
+
+def test_a_cast_in_a_cast_is_not_written_for_each_other_again() -> None:
+    """Each writes its value eight times, so that six would be 2 MB; a long value is written once."""
+    sql = f"SELECT x{6 * '::text::float8'}::text FROM (VALUES (1.5::float8)) v(x)"
+    assert len(meaning_of(sql, {}).sql) < 20_000
