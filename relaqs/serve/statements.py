@@ -14,6 +14,7 @@ the statement is planned each gives its place to what it is about, so that all o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -23,6 +24,7 @@ from relaqs_engine.postgres.wording import (
     TextEdit,
     between_commas,
     edited,
+    names_used,
     schema_calls,
     sorted_by,
 )
@@ -516,7 +518,7 @@ def steered(sql: str, *, is_exact: bool) -> AboutAnswer:
     if _MAY_ASK.search(sql) is None:
         return AboutAnswer(sql)
     calls = schema_calls(sql, _SCHEMA)
-    by_name = sorted_by(sql) if calls and not is_exact else ()
+    by_name, used = ((), Counter[str]()) if is_exact or not calls else (sorted_by(sql), names_used(sql))
     edits: list[TextEdit] = []
     for call in calls:
         begin, end = call.arguments
@@ -526,6 +528,12 @@ def steered(sql: str, *, is_exact: bool) -> AboutAnswer:
             raise RefusedError(
                 NOT_SUPPORTED,
                 f"rows cannot be sorted by an estimate's relaqs.{call.name}; sort by {argument}",
+            )
+        if call.name in ENDS and (used[call.alias.lower()] > 1 or "all" in by_name):
+            raise RefusedError(
+                NOT_SUPPORTED,
+                f"{call.alias or call.name} is known when the answer is there, so that nothing else of the "
+                f"statement can use it; write {argument} there, or no ORDER BY ALL",
             )
         instead = f"({argument})" if call.name in ENDS else _OF_ANSWER[call.name][0]
         edits.append((call.begin, call.end, instead))

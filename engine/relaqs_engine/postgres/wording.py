@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -201,6 +202,22 @@ def schema_calls(sql: str, schema: str) -> tuple[SchemaCall, ...]:
 def words_of(sql: str) -> frozenset[str]:
     """Return the names and words of a text, in lower case."""
     return frozenset(token.text.lower() for token in tokens_or_none(sql))
+
+
+def names_used(sql: str) -> Counter[str]:
+    """Return how often each name or word stands in a text, in lower case; not those behind a point.
+
+    >>> found = names_used("SELECT s.low(x) AS low FROM t HAVING low > t.low")
+    >>> found["low"], found["x"]
+    (2, 1)
+    """
+    tokens = tokens_or_none(sql)
+    behind = (None, *(token.token_type for token in tokens))
+    return Counter(
+        token.text.lower()
+        for token, before in zip(tokens, behind, strict=False)
+        if before is not TokenType.DOT
+    )
 
 
 def sorted_by(sql: str) -> tuple[str, ...]:
