@@ -446,8 +446,7 @@ def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) ->
         tokens = dialect().tokenize(sql)
         check_tokens(tokens)
         parser = _ArrowsParser if dialect.ARROW_BINDS_AS_CONCATENATION else _CountingParser
-        parsed = parser(effort, len(tokens), dialect).parse(tokens, sql)
-        trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
+        trees = _statements(parser(effort, len(tokens), dialect).parse(tokens, sql))
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, sql) from None
     except RecursionError:
@@ -466,9 +465,13 @@ def tree_of(sql: str) -> exp.Expr:
     >>> tree_of("SELECT corr(DISTINCT x, y) FROM t").sql(Relaqs)
     'SELECT CORR(DISTINCT x, y) FROM t'
     """
-    (tree,) = _Parser(dialect=Relaqs).parse(tokens_of(sql), sql)
-    assert tree is not None, "a plan has no empty statement"
+    (tree,) = _statements(_Parser(dialect=Relaqs).parse(tokens_of(sql), sql))
     return tree
+
+
+def _statements(parsed: Iterable[exp.Expr | None]) -> list[exp.Expr]:
+    """Return the statements of a text without what only stands between them: semicolons, and comments after one."""
+    return [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
 def _syntax_error(error: Exception, sql: str) -> SqlError:
