@@ -1,19 +1,18 @@
-"""Questions about texts, answered by a language model: ready functions for SQL.
+"""Questions about texts, answered by a language model: ready functions for SQL::
 
     import relaqs.ai
 
     relaqs.ai.register(db, model="small-model", base_url="http://localhost:8000/v1", cost=0.0004)
     db.online_sql(
         "SELECT product, avg(ai_filter(text, 'is a complaint')::INT) FROM reviews GROUP BY product",
-        target="5%", budget="$3",
+        target="5%",
+        budget="$3",
     )
 
-| in SQL | answer |
-|---|---|
-| `ai_filter(text, 'is a complaint')` | whether the text is what the question says |
-| `ai_classify(text, ['price', 'quality'])` | which of the labels fits best |
-| `ai_score(text, 'how angry the author is')` | a number from 0 to 1 |
-| `ai_extract(text, 'the name of the product')` | a short text, NULL where there is none |
+- `ai_filter(text, 'is a complaint')`: whether the text is what the question says.
+- `ai_classify(text, ['price', 'quality'])`: which of the labels fits best.
+- `ai_score(text, 'how angry the author is')`: a number from 0 to 1.
+- `ai_extract(text, 'the name of the product')`: a short text, NULL where there is none.
 
 Any server works that speaks the protocol of OpenAI's chat completions with structured output. A text is sent
 as data, in JSON, with the order to follow nothing that it says. The key is that of the client: from
