@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import early_picture
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -161,3 +163,10 @@ def test_the_moving_picture_sharpens_ends_exact_and_fetches_nothing() -> None:
     assert errors == sorted(errors, reverse=True)
     assert picture.count("Exact · ") == 1
     assert not re.findall(r"url\((?!#)|https?://(?!www\.w3\.org/2000/svg)|<script", picture)
+
+
+def test_the_chart_of_early_answers_shows_the_table_of_the_benchmarks() -> None:
+    """`python -m benchmarks.early_picture docs/early.svg` draws it anew."""
+    queries = early_picture.timed(early_picture.PAGE.read_text(encoding="utf-8"))
+    assert len(queries) >= 15
+    assert (ROOT / "docs" / "early.svg").read_text(encoding="utf-8") == early_picture.drawn(queries)
