@@ -470,7 +470,7 @@ def tree_of(sql: str) -> exp.Expr:
 
 
 def _statements(parsed: Iterable[exp.Expr | None]) -> list[exp.Expr]:
-    """Return the statements of a text without what only stands between them: semicolons, and comments after one."""
+    """Return the statements of a text, without the semicolons and comments between them."""
     return [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
