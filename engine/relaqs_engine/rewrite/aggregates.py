@@ -31,7 +31,7 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column, is_number, range_of
 from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, without_brackets
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, said, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.listed_values import MergedValue, merged_value, of_values
 from relaqs_engine.rewrite.sampling import groups_are_complete
@@ -279,15 +279,14 @@ class _Splitter:
         for column in own_nodes(result, exp.Column):
             # Only columns of the FROM clause are qualified. Keys, basis and output names are not.
             if column.args.get("table"):
-                shown = expression.sql(DIALECT)
-                raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
+                raise NotOnlineError(f"{said(column)} is neither a group key nor part of an aggregate")
         return result
 
     def _final(self, node: exp.Expr) -> _Final:
         """Return the value of one aggregate. Raises NotOnlineError where it has no law."""
         self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
         if (call := call_of(node)) is None:
-            raise NotOnlineError(f"nothing is known of how {node.sql(DIALECT)} merges")
+            raise NotOnlineError(f"{said(node)} of the whole table cannot be made of those of its parts")
         if call.order and call.law.merge in (Merge.TOTAL, Merge.MEAN) and self._adds_exactly(call):
             call = replace(call, order=())  # the order is about what floats lose
         return _MERGES[call.merge](self, call)

@@ -498,7 +498,7 @@ def merged(tree: exp.Query) -> exp.Query:
     try:
         tree = merge_subqueries(tree)
     except (KeyError, OptimizeError) as error:  # it takes a scalar subquery of ON for a table that is joined
-        raise NotOnlineError(f"its derived tables could not be merged ({error})") from None
+        raise NotOnlineError("its subqueries in FROM could not be read as one query") from error
     assert isinstance(tree, exp.Query)
     return tree
 
@@ -514,7 +514,9 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     try:
         qualified = qualify(tree, schema=draft.binder.schema, dialect=DIALECT, quote_identifiers=True)
     except (OptimizeError, AssertionError) as error:  # it asserts that 1 in ORDER BY 1 is no column of a *
-        raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
+        # The error's line and column are those of the text that is being rewritten, which nobody wrote.
+        found = str(error).partition(". Line:")[0]
+        raise NotOnlineError(f"not all of its names could be resolved{f' ({found})' if found else ''}") from error
     assert isinstance(qualified, exp.Query)
     _forget_positions(qualified)
     return with_columns_told_apart(qualified, has_star_over_query=has_star)
@@ -538,7 +540,7 @@ def _check_parts(tree: exp.Query) -> None:
 
 
 def _quoted(node: exp.Expr) -> str:
-    text = node.sql(DIALECT).strip()
+    text = said(node).strip()
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
@@ -792,7 +794,7 @@ def _check_group(select: exp.Select) -> None:
         raise NotOnlineError("a group key is a subquery")
     names = (each for key in group.expressions for each in own_nodes(key, exp.Column))
     if name := next((each.name for each in names if isinstance(each, exp.Column) and not each.table), None):
-        raise NotOnlineError(f"a group key computes with the output {name}")
+        raise NotOnlineError(f"a group key computes with the output {name}; write out what that stands for")
 
 
 def _check_order_and_limit(select: exp.Select) -> None:

@@ -43,7 +43,7 @@ from relaqs_engine.plans.aggregate import (
 )
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, said
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, over_hoists, scan_of_tables, scan_sql, scans_of
 from relaqs_engine.rewrite.unbounded import place_columns, with_places
@@ -495,8 +495,10 @@ def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
         value = ordered.this
         if isinstance(value, exp.Column) and not value.table and value.name in by_name:
             value = by_name[value.name]
-        elif any(not column.table for column in value.find_all(exp.Column)):
-            raise NotOnlineError(f"ORDER BY {value.sql(DIALECT)} computes with the name of an output")
+        elif output := next((each for each in value.find_all(exp.Column) if not each.table), None):
+            raise NotOnlineError(
+                f"ORDER BY {said(value)} computes with the output {said(output)}; write out what that stands for"
+            )
         found.append((value, ordered))
     return found
 
