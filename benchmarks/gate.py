@@ -45,7 +45,7 @@ from benchmarks.gate_lines import (
 )
 from benchmarks.gate_queries import Asks, Query, queries_of, questions_of
 from benchmarks.gate_runs import Counted, Run, carry_out
-from benchmarks.gate_storage import WAYS, source_of, storages_of, stored
+from benchmarks.gate_storage import WAYS, Storage, source_of, storages_of, stored
 from relaqs.executors.threads import usable_cores
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.65, 0.90)
@@ -57,19 +57,26 @@ WIDTH = 170  # columns of the table where no terminal says how many there are
 
 def plan_runs(sources: Mapping[Table, Path], options: argparse.Namespace) -> list[Run]:
     """Return the runs to make, after making the tables they need. The orders differ between layouts."""
-    orders = ceil(options.seeds / options.layouts)
     runs = []
     for table, source in sources.items():
         queries = _queries(table, options)
         for storage in storages_of(table, options.stored):
             asked = [query for query in queries if query.asks != "stops" or not storage.row_groups]
-            layouts = 1 if storage.row_groups else options.layouts
+            layouts = _drawn_anew(table, storage, options)
             for seed in range(layouts):
                 print(f"{table.name}, {storage.name}, {seed}", file=sys.stderr, flush=True)
                 found = stored(table, storage, seed, source, options.data / "gate")
-                seeds = range(seed * orders, (seed + 1) * orders) if layouts > 1 else range(options.seeds)
+                orders = ceil(options.seeds / layouts)
+                seeds = range(seed * orders, (seed + 1) * orders)
                 runs += [Run(query, found, tuple(seeds), options.fractions) for query in asked]
     return runs
+
+
+def _drawn_anew(table: Table, storage: Storage, options: argparse.Namespace) -> int:
+    """Return how many layouts of a table are made, or files of row groups. Public rows are one file."""
+    if not storage.row_groups:
+        return int(options.layouts)
+    return int(options.files) if table.rows else 1
 
 
 def _queries(table: Table, options: argparse.Namespace) -> list[Query]:
@@ -100,6 +107,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=200, help="orders of partitions, over all layouts")
     parser.add_argument("--layouts", type=int, default=2, help="layouts of each kind")
+    parser.add_argument("--files", type=int, default=10, help="of row groups, of each kind that is made up")
     parser.add_argument(
         "--public",
         type=Path,
@@ -125,7 +133,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     options.stored = _of("--stored", "way of storing", options.stored, WAYS)
     options.asks = _of("--asks", "question", options.asks, get_args(Asks))
     if options.quick:
-        options.core, options.layouts, options.seeds = True, 1, 40
+        options.core, options.layouts, options.files, options.seeds = True, 1, 1, 40
         options.only, options.fractions = options.only or ",".join(QUICK_TABLES), QUICK_FRACTIONS
     return options
 
@@ -172,8 +180,7 @@ def write_page(files: Sequence[Path], page: Path) -> bool:
     lines: dict[str, list[Line]] = {}
     for each in found:
         for line in lines_of_record(each["lines"]):
-            layouts = 1 if line.stored.endswith("row groups") else each["layouts"]
-            lines.setdefault(f"{each['seeds']} over {layouts}", []).append(line)
+            lines.setdefault(f"{each['seeds']} over {line.layouts}", []).append(line)
     shown = [with_nan(line) for each in found for line in each["headlines"]]
     headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for line in shown]
     facts = found[0] | {

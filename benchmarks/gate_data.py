@@ -40,7 +40,7 @@ class Table:
 
     value, other: two numeric columns. condition: what about a third of the rows meet. day: a date. keys: what
     is grouped by, the one with the most groups first. cluster_key: of its other layout.
-    file: its name in the folder of public files; "" where `rows` makes it up.
+    file: its name in the folder of public files; "" where `rows` makes it up, from a seed.
     stored: the ways of `benchmarks.gate_storage` in which it is read. where: conditions that choose rows.
     order: what the rows of a public file are sorted by where it is read by row groups.
     row_groups: how many a file has. joined: behind its name in FROM. beside: the tables that names.
@@ -54,7 +54,7 @@ class Table:
     keys: tuple[str, ...]
     cluster_key: str
     file: str = ""
-    rows: Callable[[], pa.Table] | None = None
+    rows: Callable[..., pa.Table] | None = None
     stored: tuple[str, ...] = ("rows", "clusters")
     where: tuple[str, ...] = ()
     order: str = ""
@@ -87,6 +87,7 @@ def made_up(
     draw: Callable[[np.random.Generator, int], FloatArray],
     count: int = ROWS,
     clusters: Callable[[np.random.Generator, int], IntArray] = unequal_clusters,
+    seed: int = 0,
 ) -> pa.Table:
     """Return a table whose column x is drawn, in groups and clusters of very unequal size.
 
@@ -94,7 +95,7 @@ def made_up(
     cluster, each within one group. w: one of four kinds, in every cluster. y: a tame column beside x. day: of
     one year.
     """
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(7 + seed)
     cluster = clusters(random, count)
     share = 1.0 / np.arange(1, GROUPS + 1) ** 1.3
     group_of = random.choice(GROUPS, count, p=share / share.sum())
@@ -154,16 +155,19 @@ def plans() -> pa.Table:
     return pa.table({"u": cluster, "plan": random.choice(5, ROWS).astype(np.int32), "age": age})
 
 
-def in_order(x: str, k: str = "hash(i, 2) % 6", u: str = "i // 100", count: int = FEWER_ROWS) -> pa.Table:
-    """Return rows in an order, made by SQL of i, the place of a row, and u, whose rows they are.
+def in_order(
+    x: str, k: str = "hash(i, s + 2) % 6", u: str = "i // 100", count: int = FEWER_ROWS, seed: int = 0
+) -> pa.Table:
+    """Return rows in an order, made by SQL of i, the place of a row, u, whose rows they are, and s.
 
-    x: a value. k: one of a few kinds. y: a number from 0 to 9. day: of one year, which goes with the order.
+    s: goes with the seed. x: a value. k: one of a few kinds. y: a number from 0 to 9. day: of one year, which
+    goes with the order.
     """
     with duckdb.connect() as connection:
         return connection.sql(
-            f"SELECT ({k})::INTEGER AS k, ({x})::DECIMAL(18, 3) AS x, (hash(i, 3) % 10)::INTEGER AS y, u, "
-            f"DATE '2024-01-01' + (i * 366 // {count})::INTEGER AS day "
-            f"FROM (SELECT i, ({u})::BIGINT AS u FROM range({count}) AS r(i)) ORDER BY i"
+            f"SELECT ({k})::INTEGER AS k, ({x})::DECIMAL(18, 3) AS x, (hash(i, s + 3) % 10)::INTEGER AS y, "
+            f"u, DATE '2024-01-01' + (i * 366 // {count})::INTEGER AS day "
+            f"FROM (SELECT i, ({u})::BIGINT AS u, {10 * seed} AS s FROM range({count}) AS r(i)) ORDER BY i"
         ).to_arrow_table()
 
 
@@ -196,8 +200,8 @@ def _joined(name: str, key: str, stored: tuple[str, ...], other: str, beside: Be
     )  # fmt: skip
 
 
-_CALM, _LEVEL = "40 + hash(i, 1) % 21", "hash(i, 1) % 21 + if(i > {from_}, 60, 40)"
-_RUN = "hash(i // 750)"  # of rows that go together: 0.5 to 6 row groups
+_CALM, _LEVEL = "40 + hash(i, s + 1) % 21", "hash(i, s + 1) % 21 + if(i > {from_}, 60, 40)"
+_RUN = "hash(i // 750, s)"  # of rows that go together: 0.5 to 6 row groups
 
 TABLES: tuple[Table, ...] = (
     Table(
@@ -232,19 +236,19 @@ TABLES: tuple[Table, ...] = (
     _in_order("half_odd", f"({_CALM}) * if(i // 250 = 150, 2.9, 1)", row_groups=(200,)),
     _in_order("last_fifth", _LEVEL.format(from_=80_000)),
     _in_order("last_twentieth", _LEVEL.format(from_=95_000)),
-    _in_order("rises", "i // 250 + hash(i, 1) % 100"),
-    _in_order("seasons", "100 + 50 * sin(i / 5000) + hash(i, 1) % 40"),
-    _in_order("null_runs", f"if({_RUN} % 10 < 6, NULL, 40 + hash(i // 750, 1) % 21)"),
+    _in_order("rises", "i // 250 + hash(i, s + 1) % 100"),
+    _in_order("seasons", "100 + 50 * sin(i / 5000) + hash(i, s + 1) % 40"),
+    _in_order("null_runs", f"if({_RUN} % 10 < 6, NULL, 40 + hash(i // 750, s + 1) % 21)"),
     _in_order("few_nulls", f"if({_RUN} % 20 = 0, NULL, {_CALM})"),
     _in_order("few_values", f"if({_RUN} % 20 > 0, NULL, {_CALM})"),
     _in_order("words", "1 + 1000000 // (i + 10)"),
     _in_order(
-        "zipf_runs", "(hash(i, 7) % 1000) / 10 * (1 + i / 100000)",
-        k="1000 ** ((hash(u) % 1000003) / 1000003)", u="i // 50",
+        "zipf_runs", "(hash(i, s + 7) % 1000) / 10 * (1 + i / 100000)",
+        k="1000 ** ((hash(u, s) % 1000003) / 1000003)", u="i // 50",
     ),
-    _in_order("users", "1 + hash(u, 1) % 20 * (hash(i, 1) % 10)", k="hash(u, 2) % 12"),
+    _in_order("users", "1 + hash(u, s + 1) % 20 * (hash(i, s + 1) % 10)", k="hash(u, s + 2) % 12"),
     _in_order(
-        "unlike_users", "1 + hash(u, 1) % 20 * (hash(i, 1) % 10)", k="hash(u, 2) % 6",
+        "unlike_users", "1 + hash(u, s + 1) % 20 * (hash(i, s + 1) % 10)", k="hash(u, s + 2) % 6",
         u="floor(500 * (i / 100000) ** 2)",
     ),
 )  # fmt: skip

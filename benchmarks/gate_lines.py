@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from benchmarks.coverage_cases import PARTITIONS
 from benchmarks.gate_runs import Counted
 from benchmarks.gate_tally import MANY, Judged, judged
 from benchmarks.tally import NOMINAL, Coverage
@@ -26,13 +27,14 @@ TWENTIETH, TENTH = 0.05, 0.10
 class Line:
     """One line. path: how the data are read, of rows, clusters, row groups, …, alone or in a join.
 
-    stored: the same, with the number of row groups. key: what is grouped by, and which rows count. fraction:
-    of the table.
+    stored: the same, with the number of row groups. layouts: or files, over which the orders are. key: what
+    is grouped by, and which rows count. fraction: of the table.
     """
 
     data: str
     path: str
     stored: str
+    layouts: int
     key: str
     expression: str
     fraction: float
@@ -60,7 +62,8 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
         for fraction in layouts[0].counts:
             for i, place in enumerate(layouts[0].columns):
                 found = _judged(layouts, fraction, i, has_spike=data == "spike")
-                lines.append(Line(data, path, stored, key, expressions[place], fraction, found))
+                of = (data, path, stored, len(layouts), key, expressions[place])
+                lines.append(Line(*of, fraction, found))
     return sorted(lines, key=lambda line: line.place)
 
 
@@ -73,9 +76,12 @@ def path_of(found: Counted) -> str:
 def _judged(layouts: Sequence[Counted], fraction: float, i: int, *, has_spike: bool) -> Judged:
     counts = np.concatenate([found.counts[fraction][:, i : i + 1] for found in layouts])
     spreads = [found.spreads[fraction].column(i) for found in layouts]
-    # Row groups of a file are what there is: no other layout of the same rows is promised anything.
-    drawn_anew = len(counts) if layouts[0].run.stored.storage.row_groups else len(layouts)
-    return judged(counts, spreads, drawn_anew, has_spike=has_spike)
+    row_groups = layouts[0].run.stored.storage.row_groups
+    # Of pairs of neighbours one is drawn where half of a file is. A file that was not made up is what there
+    # is: no other one is promised anything.
+    drawn_anew = len(counts) if row_groups and len(layouts) == 1 else len(layouts)
+    partitions = row_groups // 2 or PARTITIONS
+    return judged(counts, spreads, drawn_anew, has_spike=has_spike, partitions=partitions)
 
 
 def table_of(lines: Sequence[Line]) -> Table:
@@ -212,7 +218,7 @@ def lines_of_record(lines: Iterable[Mapping[str, Any]]) -> list[Line]:
 def _line_of_record(line: Mapping[str, Any]) -> Line:
     found = with_nan(line["judged"])
     coverage = Coverage(**with_nan(found.pop("coverage")))
-    names = ("data", "path", "stored", "key", "expression", "fraction")
+    names = ("data", "path", "stored", "layouts", "key", "expression", "fraction")
     return Line(**{name: line[name] for name in names}, judged=Judged(coverage=coverage, **found))
 
 

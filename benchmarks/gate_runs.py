@@ -101,7 +101,10 @@ def _replayed(run: Run, catalog: Catalog) -> tuple[Replay | RowGroupReplay | Non
     if len(places) > 1:
         refused = dict(_refused_alone(run, catalog))
     answered = [i for i in places if i not in refused]
-    return _replay(run, catalog, answered) if answered else None, refused
+    try:
+        return _replay(run, catalog, answered) if answered else None, refused
+    except SystemExit as error:  # no share of few row groups is near a number that can be drawn
+        return None, refused | dict.fromkeys(answered, _why(error))
 
 
 def _refused_alone(run: Run, catalog: Catalog) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,10 @@
 
 - *rows*, *clusters*: a layout, its sampling units each row, or all rows with the same key.
 - *appended*, *compacted*: a layout by rows that came in fifty parts in their order, and the same made one.
-- *row groups*: a plain Parquet file, in the order that the rows have.
+- *row groups*: a plain Parquet file, in the order that the rows have. Made-up rows are written into several
+  files: neighbours are drawn from in turn, so how much a number varies over the draws of one file is that
+  file's luck, as it is a layout's. Of 24 row groups half were drawn: a share of each of 20 files held in 78
+  to 100 % of the draws, 94.6 % together.
 """
 
 from __future__ import annotations
@@ -84,14 +87,18 @@ def source_of(table: Table, public: Path | None, made: Path) -> Path | None:
 
 
 def stored(table: Table, storage: Storage, seed: int, source: Path, into: Path) -> Stored:
-    """Return a table as it is stored, made below `into` if it is not there. seed: of a layout."""
+    """Return a table as it is stored, made below `into` if it is not there.
+
+    seed: of a layout, or of the rows of a file that is made up.
+    """
     files = {table.name: source}
     for each in table.beside:
         files[each.name] = _written_once(each.rows, into / "files" / f"{each.name}.parquet")
     if storage.row_groups:
-        file = into / "files" / f"{table.name}-{storage.row_groups}-row-groups.parquet"
+        file = into / "files" / f"{table.name}-{storage.row_groups}-row-groups-{seed}.parquet"
         if not file.exists():
-            _write_row_groups(_in_order(table, source), storage.row_groups, file)
+            rows = table.rows(seed=seed) if table.rows else _in_order(table, source)
+            _write_row_groups(rows, storage.row_groups, file)
         return Stored(storage, file, files | {table.name: file})
     folder = into / f"{table.name}-by-{storage.name}-{seed}"
     once(folder / table.name, lambda path: _lay_out(table, storage, seed, source, path, into))
@@ -136,7 +143,7 @@ def _written_once(rows: Callable[[], pa.Table], file: Path) -> Path:
 
 
 def _in_order(table: Table, source: Path) -> pa.Table:
-    """Return the rows in the order in which a file has them."""
+    """Return the rows of a public file in the order in which one of row groups has them."""
     order = f" ORDER BY {table.order}" if table.order else ""
     with duckdb.connect() as connection:
         return connection.sql(f"FROM read_parquet('{source}'){order}").to_arrow_table()

@@ -119,16 +119,24 @@ class Judged:
 
 
 def judged(
-    counts: FloatArray, spreads: Iterable[dict[str, FloatArray]], layouts: int, *, has_spike: bool
+    counts: FloatArray,
+    spreads: Iterable[dict[str, FloatArray]],
+    layouts: int,
+    *,
+    has_spike: bool,
+    partitions: int = 100,
 ) -> Judged:
-    """Return the judgement of one column. counts: shape (orders, 1, FIELDS). spreads: one of each layout."""
+    """Return the judgement of one column.
+
+    counts: shape (orders, 1, FIELDS). spreads: one of each layout. partitions: of each layout.
+    """
     pieces = list(spreads)
     total = {name: np.sum([piece[name] for piece in pieces], axis=0) for name in SUMS}
     certified, held = total["certified"], total["held"]
     chance = binom.sf(certified - held - 1, certified, 1.0 - LOWEST)
     worst = int(np.argmin(chance))
     return Judged(
-        coverage=coverage_of(counts, layouts),
+        coverage=coverage_of(counts, layouts, partitions),
         certified=int(certified.sum()),
         width=_width(total),
         worst=float(held[worst] / certified[worst]) if certified[worst] else float("nan"),

@@ -516,7 +516,8 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     except (OptimizeError, AssertionError) as error:  # it asserts that 1 in ORDER BY 1 is no column of a *
         # The error's line and column are those of the text that is being rewritten, which nobody wrote.
         found = str(error).partition(". Line:")[0]
-        raise NotOnlineError(f"not all of its names could be resolved{f' ({found})' if found else ''}") from error
+        name = f" ({found})" if found else ""
+        raise NotOnlineError(f"not all of its names could be resolved{name}") from error
     assert isinstance(qualified, exp.Query)
     _forget_positions(qualified)
     return with_columns_told_apart(qualified, has_star_over_query=has_star)

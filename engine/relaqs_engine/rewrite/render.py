@@ -496,9 +496,8 @@ def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
         if isinstance(value, exp.Column) and not value.table and value.name in by_name:
             value = by_name[value.name]
         elif output := next((each for each in value.find_all(exp.Column) if not each.table), None):
-            raise NotOnlineError(
-                f"ORDER BY {said(value)} computes with the output {said(output)}; write out what that stands for"
-            )
+            names = f"ORDER BY {said(value)} computes with the output {said(output)}"
+            raise NotOnlineError(f"{names}; write out what that stands for")
         found.append((value, ordered))
     return found
 
