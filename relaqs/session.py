@@ -359,7 +359,7 @@ class Session:
         >>> db.sql("SELECT max(x) FROM numbers WHERE x < ?", [500]).fetchall()
         [(499,)]
         """
-        with self.online_sql(query, params) as running:
+        with self.submit(query, QueryOptions(), params=params, shows_estimates=False) as running:
             return running.result()
 
     def submit(
@@ -371,6 +371,7 @@ class Session:
         intervals: bool = True,
         timezone: str | None = None,
         plan: OnlinePlan | None = None,
+        shows_estimates: bool = True,
     ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
@@ -381,6 +382,8 @@ class Session:
             intervals: False leaves error bars out, so that their cost can be measured.
             timezone: by which this query reads and shows moments. The default is that of the session.
             plan: what `plan` has returned for the same. None: it is planned.
+            shows_estimates: whether anybody sees them. If so, a query that runs as a whole, and takes twice
+                as long as was predicted, begins to give estimates.
 
         Raises:
             SqlError: the SQL is wrong.
@@ -402,7 +405,9 @@ class Session:
                     'Give fallback="exact" to run it as a whole'
                 )
             plan = self._planner.chosen(plan, options, self.exact_below_seconds)
-        return self.start(plan, options, submitted_at=submitted_at, asked_sql=sql)
+        return self.start(
+            plan, options, submitted_at=submitted_at, asked_sql=sql, shows_estimates=shows_estimates
+        )
 
     def plan(
         self,
@@ -447,6 +452,7 @@ class Session:
         resume: bool = True,
         submitted_at: float | None = None,
         asked_sql: str | None = None,
+        shows_estimates: bool = True,
     ) -> OnlineQuery:
         """Start answering what was planned.
 
@@ -460,6 +466,7 @@ class Session:
             resume: False begins anew although the checkpoint has a state.
             submitted_at: when the query was submitted, on `time.perf_counter`.
             asked_sql: as it was written, for `witnesses`.
+            shows_estimates: see `submit`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -490,6 +497,7 @@ class Session:
                 witnesses=self.witnesses,
                 asked_sql=asked_sql,
                 may_end_soon=self.exact_below_seconds != 0,
+                shows_estimates=shows_estimates,
             )
             query.start()
             return query

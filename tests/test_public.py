@@ -39,8 +39,8 @@ PROMISES = (
 
 # Errors that users do not meet as such: they catch the class above, or what the task is told instead.
 INTERNAL_ERRORS = {
-    *("Interrupted", "MissingObjectError", "NoRangesError", "RefusedError", "UnseenFileError"),
-    "WholeIsSoonerError",
+    *("Interrupted", "MissingObjectError", "NoRangesError", "OverdueError", "RefusedError"),
+    *("UnseenFileError", "WholeIsSoonerError"),
 }
 
 

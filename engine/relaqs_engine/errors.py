@@ -156,14 +156,29 @@ class TooManyGroupsError(UnsupportedError):
 
 
 class WholeIsSoonerError(UnsupportedError):
-    """More estimates of a query are not worth their cost: the whole is answered sooner. reason: why."""
+    """More estimates of a query are not worth their cost: the whole is answered sooner.
 
-    def __init__(self, reason: str) -> None:
+    reason: why. core_seconds: what the whole is predicted to take, if that is the reason.
+    """
+
+    def __init__(self, reason: str, core_seconds: float | None = None) -> None:
         self.reason = reason
+        self.core_seconds = core_seconds
         super().__init__(f'{reason}; give fallback="exact" to run it as a whole')
 
     def __reduce__(self) -> tuple[type[WholeIsSoonerError], tuple[object, ...]]:
-        return type(self), (self.reason,)
+        return type(self), (self.reason, self.core_seconds)
+
+
+class OverdueError(RelaqsError):
+    """A statement was stopped, since it was not over after twice its predicted time. seconds: that it had."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"a query was not over after {seconds:.2g} s")
+
+    def __reduce__(self) -> tuple[type[OverdueError], tuple[object, ...]]:
+        return type(self), (self.seconds,)
 
 
 class LayoutError(RelaqsError):

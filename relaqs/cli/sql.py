@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,15 +230,17 @@ def sql(
         session = connect(
             data, cluster=cluster, security=security, exact_below_seconds=at_once, timezone=timezone
         )
+    shows_estimates = not (shows_the_last_only and options.wants_the_end_only)
+    submit = partial(session.submit, options=options, params=params, shows_estimates=shows_estimates)
     with session, output_to(destination, output, every=every) as write:
         if statements is None:
             assert query is not None
-            with session.submit(query, options, params=params) as running:
+            with submit(query) as running:
                 write(running, None, Doing(running, session))
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
-            with which, session.submit(statement.sql, options, params=params) as running:
+            with which, submit(statement.sql) as running:
                 write(running, number, Doing(running, session))
 
 

@@ -34,6 +34,7 @@ from relaqs.dbapi.pep249 import (
 from relaqs.opening import connect as open_session
 from relaqs.python_values import python_values
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 
@@ -180,8 +181,12 @@ class Cursor:
         self._is_closed = True
 
     def _started(self, operation: str, parameters: Parameters | None) -> OnlineQuery:
-        return self.connection.session.online_sql(
-            operation, params=parameters or None, target=self._target, timeout=self._within
+        options = QueryOptions(target=self._target, timeout=self._within)
+        return self.connection.session.submit(
+            operation,
+            options,
+            params=parameters or None,
+            shows_estimates=not options.wants_the_end_only,
         )
 
     def _take(self, snapshot: Snapshot) -> None:

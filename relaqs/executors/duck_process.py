@@ -7,6 +7,7 @@ All of it belongs to the process and is shared by every job that runs here. A ta
 from __future__ import annotations
 
 import atexit
+import math
 import re
 import threading
 import time
@@ -30,7 +31,14 @@ from relaqs_engine.duck import (
     quote_name,
     written_bytes,
 )
-from relaqs_engine.errors import BrokenDatabaseError, DataError, MemoryLimitError, naming
+from relaqs_engine.errors import (
+    BrokenDatabaseError,
+    DataError,
+    MemoryLimitError,
+    OverdueError,
+    RelaqsError,
+    naming,
+)
 from relaqs_engine.layouts.manifest import PlainRead, Read
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND
 from relaqs_engine.plans.plan import Hoist
@@ -42,7 +50,7 @@ from relaqs.executors.files import (
     UnseenFileError,
     check_unchanged,
 )
-from relaqs.jobs.executor import background_thread
+from relaqs.jobs.executor import background_thread, busy_seconds
 from relaqs.memory import GivesBack, resident_bytes, resident_bytes_of_duckdb
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
@@ -69,15 +77,29 @@ class Running:
 
     Attributes:
         cursor: that runs it.
+        longest_seconds: that it may take. Time in which the machine ran something else does not count.
         taken_bytes: of memory, while it ran, shared with what ran beside it.
-        stopped_because: what it is told instead of an answer; "": it was not stopped.
+        stopped_by: the error that it is told instead of an answer; None: it was not stopped.
         stopped_at: in seconds, on `time.monotonic`.
+        thread: that runs it.
+        begun_seconds: when it began, by the clock of that thread.
     """
 
     cursor: Cursor
+    longest_seconds: float = math.inf
     taken_bytes: float = 0.0
-    stopped_because: str = ""
+    stopped_by: RelaqsError | None = None
     stopped_at: float = 0.0
+    thread: int = field(default_factory=threading.get_native_id)
+    begun_seconds: float = field(default_factory=lambda: _seconds_of(threading.get_native_id()))
+
+    def seconds(self) -> float:
+        """Return for how long it has run."""
+        return _seconds_of(self.thread) - self.begun_seconds
+
+
+def _seconds_of(thread: int) -> float:
+    return busy_seconds(thread) or time.monotonic()
 
 
 class Statements:
@@ -97,17 +119,20 @@ class Statements:
             raise Interrupted(f"{owner} was interrupted before this statement started")
 
     @contextmanager
-    def running(self, owner: str, cursor: Cursor) -> Iterator[None]:
-        """Register the statement run inside the block. Raises Interrupted if its owner already was."""
-        running = Running(cursor)
+    def running(self, owner: str, cursor: Cursor, longest_seconds: float = math.inf) -> Iterator[None]:
+        """Register the statement run inside the block. Raises Interrupted if its owner already was.
+
+        longest_seconds: that it may take; after that, who watches statements stops it.
+        """
+        running = Running(cursor, longest_seconds)
         with self._changed:
             self.check(owner)
             self._running.setdefault(owner, []).append(running)
         try:
             yield
         except Interrupted:
-            if running.stopped_because:
-                raise MemoryLimitError(running.stopped_because) from None
+            if running.stopped_by is not None:
+                raise running.stopped_by from None
             raise
         finally:
             with self._changed:
@@ -139,11 +164,11 @@ class Statements:
         with self._changed:
             return [each for running in self._running.values() for each in running]
 
-    def stop(self, statement: Running, why: str) -> None:
-        """Let one statement fail with a MemoryLimitError. As an interruption, it is repeated."""
+    def stop(self, statement: Running, error: RelaqsError) -> None:
+        """Let one statement fail with an error. As an interruption, it is repeated."""
         with self._changed:
-            if not statement.stopped_because:
-                statement.stopped_because, statement.stopped_at = why, time.monotonic()
+            if statement.stopped_by is None:
+                statement.stopped_by, statement.stopped_at = error, time.monotonic()
             if any(statement in running for running in self._running.values()):
                 statement.cursor.interrupt()
 
@@ -357,7 +382,8 @@ class MemoryWatch:
     it has freed, and some functions take memory that it does not count. So a thread looks at what DuckDB's
     allocator has. Beyond a part of the account it gives back what was freed. Near the whole it lowers the
     limits of the databases, so that they spill, until there is room again. And beyond the whole it stops
-    the statement during which most was taken. It has a thread while statements run.
+    the statement during which most was taken. It has a thread while statements run, which stops those too
+    that take longer than they may.
 
     What the process takes outside of DuckDB while they run is counted too, since partial results and answers
     are there, down to half the account. What it had when they began, of a notebook's own tables for example,
@@ -413,12 +439,26 @@ class MemoryWatch:
         while not self._ends.wait(TICK_SECONDS) and time.monotonic() < last_at + ASLEEP_SECONDS:
             if running := self._statements.now():
                 last_at, is_clean = time.monotonic(), False
+                self._stop_overdue(running)
                 self.look(running)
             elif not is_clean and time.monotonic() > last_at + QUIET_SECONDS:
                 is_clean = True
                 self._bound_less()
                 if resident_bytes() > min(begun_bytes + _NOTABLE_BYTES, self._account()):
                     self._gives_back.now(_HURRY)
+
+    def _stop_overdue(self, running: Collection[Running]) -> None:
+        """Stop what has run for longer than it may, and again what went on."""
+        for each in running:
+            if each.stopped_by is not None:
+                self._stop_again(each, each.stopped_by)
+            elif each.longest_seconds < math.inf and (seconds := each.seconds()) > each.longest_seconds:
+                self._statements.stop(each, OverdueError(seconds))
+
+    def _stop_again(self, statement: Running, error: RelaqsError) -> None:
+        self._statements.stop(statement, error)
+        if time.monotonic() - statement.stopped_at > DEAF_SECONDS:
+            self._give_up([statement.cursor])
 
     def _of_others(self) -> int:
         """Return what of DuckDB's memory was there before and is not of databases of queries."""
@@ -478,20 +518,15 @@ class MemoryWatch:
 
     def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int) -> None:
         """Stop a statement where there is too little room in two looks, one after the other."""
-        stopped = [each for each in running if each.stopped_because]
         was_over = self._is_over
         self._is_over = own_bytes > account_bytes + _USUAL_BYTES and self._gives_back.now(share=1.0)
-        if self._is_over and was_over and not stopped:
-            stopped = [max(running, key=lambda each: each.taken_bytes)]
-        for each in stopped:
-            self._statements.stop(
-                each,
+        if self._is_over and was_over and all(each.stopped_by is None for each in running):
+            error = MemoryLimitError(
                 f"the query was stopped: queries have {own_bytes >> 20} MiB of memory together, and "
                 f"memory_limit is {account_bytes >> 20} MiB; raise memory_limit, read fewer columns or rows, "
-                "group by fewer values, or keep no lists or long texts of whole groups",
+                "group by fewer values, or keep no lists or long texts of whole groups"
             )
-            if time.monotonic() - each.stopped_at > DEAF_SECONDS:
-                self._give_up([each.cursor])
+            self._statements.stop(max(running, key=lambda each: each.taken_bytes), error)
 
 
 def _held_bytes() -> int:
@@ -549,17 +584,17 @@ class Runtime:
             cursor = database.cursor(config.civil_time)
             interruptible = partial(self._watched, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check, still_wanted)
-            with held, unchanged(work.reads), interruptible():
+            with held, unchanged(work.reads), interruptible(longest_seconds=work.longest_seconds):
                 return cursor.table(sql)
 
     @contextmanager
-    def _watched(self, owner: str, cursor: Cursor) -> Iterator[None]:
+    def _watched(self, owner: str, cursor: Cursor, longest_seconds: float = math.inf) -> Iterator[None]:
         """Register the statement run inside the block, and watch memory from then on.
 
         A watch that began before would end while files are still fetched and checked, which may take longer
         than it looks for statements.
         """
-        with self.statements.running(owner, cursor):
+        with self.statements.running(owner, cursor, longest_seconds):
             self.memory.wake()
             yield
 
@@ -645,6 +680,7 @@ class QueryWork:
         sql: the SELECT.
         reads: the files, and what it can read of them. Their bytes are checked.
         ahead: what later tasks will read. It may be fetched from an object store meanwhile.
+        longest_seconds: that the SELECT may take.
     """
 
     config: DatabaseConfig
@@ -652,12 +688,13 @@ class QueryWork:
     sql: str
     reads: tuple[Read, ...] = ()
     ahead: tuple[Read, ...] = ()
+    longest_seconds: float = math.inf
 
     def run(self, owner: str) -> pa.Table:
         """Return the result.
 
-        Raises UnseenFileError where a file is not there, DataError where one is damaged, Interrupted on
-        request.
+        Raises UnseenFileError where a file is not there, DataError where one is damaged, OverdueError where
+        it takes too long, Interrupted on request.
         """
         try:
             with naming("computing a part of the answer", self.sql):

@@ -254,15 +254,18 @@ def without_frames(error: BaseException) -> BaseException:
     return error
 
 
-def busy_seconds() -> float:
-    """Return how long the calling thread computed or waited, by a clock of its own. 0.0 where none exists.
+def busy_seconds(thread: int | None = None) -> float:
+    """Return how long a thread computed or waited, by a clock of its own. 0.0 where none exists.
 
     This excludes the time in which the thread could have run but the machine ran something else. So jobs are
     not charged for other load on the machine. Linux has that time, in nanoseconds, as the second number of
     the thread's schedstat.
+
+    thread: of this process, by its native number. None: the calling one.
     """
+    of_thread = "thread-self" if thread is None else f"self/task/{thread}"
     try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+        with open(f"/proc/{of_thread}/schedstat", encoding="ascii") as file:
             ready_nanoseconds = int(file.read().split()[1])
     except OSError:
         return 0.0

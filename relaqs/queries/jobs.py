@@ -166,8 +166,17 @@ class EstimatingJob(Job, Protocol):
         ...
 
 
+LEAST_OVERDUE_SECONDS = 0.5
+OVERDUE = 2.0
+"""So many times as long as predicted a query may run as a whole, and for the least time, before estimates."""
+
+
 class WholeQueryJob:
-    """Runs the query once, whole, as one task: for queries without a sound approximation."""
+    """Runs the query once, whole, as one task: for queries without a sound approximation.
+
+    Where its plan says how it would be estimated otherwise, it ends with an OverdueError if it takes much
+    longer than predicted.
+    """
 
     batch_count = 1
     fractions = (1.0,)
@@ -205,9 +214,20 @@ class WholeQueryJob:
         if self._is_issued:
             return None
         self._is_issued = True
-        work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
+        work = QueryWork(
+            self._config,
+            (),
+            self._plan.exact_sql,
+            self._plan.exact_reads,
+            longest_seconds=self._longest_seconds(),
+        )
         key, cores = TaskKey(self.id, index, 0), self._config.threads
         return Step(index, (Task(key, work, cores, whole_seconds=self._core_seconds),))
+
+    def _longest_seconds(self) -> float:
+        if self._plan.otherwise is None:
+            return math.inf
+        return max(LEAST_OVERDUE_SECONDS, OVERDUE * self._core_seconds)
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)
@@ -293,7 +313,7 @@ class WorthwhileJob:
     def _why_not(self, report: StepReport) -> WholeIsSoonerError | None:
         """Return why no more is estimated; None where it goes on."""
         if report.step == self._last:
-            return WholeIsSoonerError(_SOON.format(self._core_seconds))
+            return WholeIsSoonerError(_SOON.format(self._core_seconds), self._core_seconds)
         newest = self.latest if self._has_intervals else None
         if newest is None or not self._budget.is_hopeless(int(newest.certified.sum()), newest.fraction):
             return None

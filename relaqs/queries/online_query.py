@@ -211,11 +211,13 @@ class Resort:
         job: under an id of its own.
         plan: how it answers the query.
         description: what the scheduler learns of the job.
+        fallback: knows the way to go after this one; None: there is none.
     """
 
     job: EstimatingJob
     plan: OnlinePlan
     description: JobDescription
+    fallback: OtherWay | None = None
 
 
 class OtherWay(Protocol):
@@ -267,6 +269,7 @@ class Publisher(RunListener[Snapshot]):
         self._job = job
         self._plan = plan
         self._folded_before = 0  # mini-batches of a job that this one took the place of
+        self._shown_fraction = 0.0  # of the rows that its newest answer was from
         self._options = options
         self._stopwatch = stopwatch
         self._executor = executor
@@ -329,13 +332,17 @@ class Publisher(RunListener[Snapshot]):
 
     def _published(self, report: StepReport) -> StepReport:
         estimate = self._job.latest
-        if estimate is None:
+        if estimate is None or not self._tells_more(estimate):
             self._unseen_core_seconds.append(report.core_seconds)
             return report
         snapshot = self._judged or self._snapshot(estimate, report.step + 1, report.quality)
         self._judged = None
         snapshot = self._publish(snapshot, report.core_seconds)
         return self._watched(report, snapshot) if callable(self._options.watch) else report
+
+    def _tells_more(self, estimate: Estimate) -> bool:
+        """Return whether it is from more rows than the answers of a job that this one took the place of."""
+        return self._stops or estimate.is_exact or estimate.fraction > self._shown_fraction
 
     def failed(self, error: Exception) -> Successor | None:
         """Go on another way, where there is one, with the snapshots of the job that failed.
@@ -350,8 +357,10 @@ class Publisher(RunListener[Snapshot]):
                 raise placed_in(error, self._asked_sql) from error.__cause__
             return None
         self._job.close()
-        self._fallback = None  # if the other way fails too, the query does
+        self._fallback = resort.fallback
         self._judged = None
+        latest = self.feed.latest
+        self._shown_fraction = 0.0 if latest is None else latest.fraction
         self._folded_before += self._job.folded
         self._job, self._plan = resort.job, resort.plan
         return Successor(resort.job, resort.description)

@@ -28,6 +28,7 @@ from relaqs_engine.duck import CivilTime, Cursor, DatabaseConfig
 from relaqs_engine.errors import (
     BrokenDatabaseError,
     MemoryLimitError,
+    OverdueError,
     RelaqsError,
     SqlError,
     TooManyGroupsError,
@@ -255,7 +256,8 @@ class Planner:
         if seconds >= below_seconds:
             return plan
         if (kept := self._at_once.get((plan.sql, plan.civil_time))) is None:
-            kept = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            whole = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            kept = replace(whole, otherwise=plan)
             self._at_once[plan.sql, plan.civil_time] = kept
             while len(self._at_once) > PLANS_KEPT:
                 self._at_once.popitem(last=False)
@@ -359,43 +361,77 @@ _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory l
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFallback:
+class QueryFallback:
     """Runs a query as a whole after it ran out of memory for its state, or lost the first part it sampled.
 
-    So does one that is computed from too many groups, or whose estimates are not worth their cost.
+    So does one that is computed from too many groups, or whose estimates are not worth their cost. And one
+    that runs as a whole, since that was predicted to be soon, gives estimates where it is not. A query goes
+    each of the two ways once for such a reason.
 
     A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
 
     Attributes:
         planner: makes the other plan.
-        plan: how the query was answered at first.
+        catalog: the tables.
+        plan: how the query is answered now.
         options: of the query; with fallback="error" there is no other way.
         asker: who asks.
         job_id: of the job that failed.
-        database_config: of the database that runs it as a whole.
+        databases: that its jobs run on.
+        shows_estimates: whether anybody sees estimates. Where not, a query that runs as a whole goes on.
+        is_second: whether it was found out already that the whole takes longer than predicted.
     """
 
     planner: Planner
+    catalog: Catalog
     plan: OnlinePlan
     options: QueryOptions
     asker: AskingUser
     job_id: str
-    database_config: DatabaseConfig
+    databases: QueryDatabases
+    shows_estimates: bool = True
+    is_second: bool = False
 
     def after(self, error: Exception, *, has_answered: bool) -> Resort | None:
         """Return how the query goes on, None where it cannot.
 
         If it goes on as a whole before its first snapshot, it begins so when it is asked again.
         """
+        if isinstance(error, OverdueError):
+            return self._estimated()
         if not (why := self._why_whole(error)):
             return None
-        whole, job_id = self.planner.plan_as_whole(self.plan, why), f"{self.job_id}-whole"
+        whole = self.planner.plan_as_whole(self.plan, why)
         if isinstance(error, TooManyGroupsError) and not has_answered:
             self.planner.note_whole(self.plan, self.options, whole)
-        job = WholeQueryJob(job_id, whole, database_config=self.database_config)
-        cores = self.database_config.threads
-        description = query_description(job_id, whole, self.options, self.asker, exact_cores=cores)
-        return Resort(job, whole, description)
+        seconds = error.core_seconds if isinstance(error, WholeIsSoonerError) else None
+        if seconds is not None and self.shows_estimates and not self.is_second:
+            whole = replace(whole, otherwise=self.plan)
+        job_id, config = f"{self.job_id}-whole", self.databases.whole
+        return self._resort(
+            WholeQueryJob(
+                job_id,
+                whole,
+                database_config=config,
+                core_seconds=math.inf if seconds is None else seconds,
+            ),
+            whole,
+        )
+
+    def _estimated(self) -> Resort | None:
+        if (plan := self.plan.if_overdue) is None:
+            return None
+        names = watched_columns(plan, self.options.watch)
+        job = _job(f"{self.job_id}-estimated", plan, self.options, names, self.catalog, self.databases)
+        worthwhile = _while_worthwhile(job, plan, self.catalog, self.options, ends_soon=False)
+        return self._resort(worthwhile, plan, is_second=True)
+
+    def _resort(self, job: EstimatingJob, plan: OnlinePlan, *, is_second: bool = False) -> Resort:
+        cores = self.databases.whole.threads
+        description = query_description(job.id, plan, self.options, self.asker, exact_cores=cores)
+        is_last = not plan.is_estimated and plan.if_overdue is None
+        fallback = None if is_last else replace(self, plan=plan, is_second=self.is_second or is_second)
+        return Resort(job, plan, description, fallback)
 
     def _why_whole(self, error: Exception) -> str:
         if isinstance(error, UnseenFileError) and self.plan.sample_may_go:
@@ -554,6 +590,7 @@ def assembled_query(
     witnesses: Sequence[Witness] = (),
     asked_sql: str | None = None,
     may_end_soon: bool = False,
+    shows_estimates: bool = True,
 ) -> OnlineQuery:
     """Return the query that answers a plan, not started.
 
@@ -571,11 +608,14 @@ def assembled_query(
         witnesses: hear of it.
         asked_sql: as it was written, if it had parameters.
         may_end_soon: whether it may run as a whole after few estimates, where it is then there soon.
+        shows_estimates: see `QueryFallback`.
     """
+    if not shows_estimates:
+        plan = plan.without_estimates()
     asker = asking_user()
     own = databases.of(asker, plan.civil_time)
     names = watched_columns(plan, options.watch)
-    job = _job(plan, options, names, catalog, own)
+    job = _job(uuid.uuid4().hex[:12], plan, options, names, catalog, own)
     keeper = Keeper.of(job, plan, catalog, options, checkpoint)
     if resume:
         stopwatch.earlier_seconds = keeper.resume()
@@ -593,7 +633,9 @@ def assembled_query(
         stopwatch,
         executor,
         keeper=keeper,
-        fallback=WholeFallback(planner, plan, options, asker, job.id, own.whole),
+        fallback=QueryFallback(
+            planner, catalog, plan, options, asker, job.id, own, shows_estimates=shows_estimates
+        ),
         running=running,
         telling=Telling(witnesses, asking, stopwatch.seconds),
         asked_sql=asked_sql or plan.sql,
@@ -621,6 +663,7 @@ def _may_run_whole(options: QueryOptions) -> bool:
 
 
 def _job(
+    id: str,
     plan: OnlinePlan,
     options: QueryOptions,
     watch: tuple[str, ...] | None,
@@ -629,7 +672,7 @@ def _job(
 ) -> QueryJob:
     """Return the job of a plan. watch: the columns whose error counts, None for all."""
     return query_job(
-        uuid.uuid4().hex[:12],
+        id,
         plan,
         catalog,
         Asked(

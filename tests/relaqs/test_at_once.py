@@ -14,6 +14,7 @@ from relaqs_engine.execution import state
 
 import relaqs
 from relaqs.cli import program
+from relaqs.queries import jobs
 
 ROWS = 40_000
 SQL = "SELECT zone, avg(fare) AS mean, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
@@ -180,3 +181,64 @@ def test_the_program_estimates_where_estimates_are_printed(warehouse: Path) -> N
     assert json.loads(lines[0])["mode"] == "mergeable"
     assert run("--data", warehouse).startswith("Exact · ")  # of so short a run nothing more is said
     assert run("--data", warehouse, "--every").count("Estimate") > 1
+
+
+SLOW = (
+    "list_sum(list_transform(range(60), lambda i: (i * fare) % 7))"  # 2 µs a row, and read as if it took none
+)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("overdue")
+    rows = "SELECT i % 5 AS zone, i * 7919 % 1000 AS fare FROM range(400_000) AS t(i)"
+    relaqs.shuffle(duckdb.sql(rows), folder / "trips", partitions=100)
+    return folder
+
+
+OVERDUE = {
+    "merged": f"SELECT zone, sum({SLOW}) AS total FROM trips GROUP BY zone ORDER BY zone",
+    "around": f"SELECT zone, total, rank() OVER (ORDER BY total) AS place FROM (SELECT zone, sum({SLOW}) "
+    "AS total FROM trips GROUP BY zone) ORDER BY zone",
+    "rows": f"SELECT fare FROM trips WHERE {SLOW} % 100 = 3 ORDER BY ALL",
+}
+
+
+@pytest.mark.parametrize("kind", OVERDUE)
+def test_a_query_that_takes_longer_than_predicted_gives_estimates_after_all(
+    wide: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(jobs, "LEAST_OVERDUE_SECONDS", 0.05)
+    sql = OVERDUE[kind]
+    with relaqs.connect(wide, threads=1, exact_below_seconds=SMALL) as session:
+        assert session.explain(sql).startswith("mode: exact")
+        *so_far, last = (query := session.online_sql(sql))
+        alone = session.sql(sql)
+    assert len(so_far) > 2
+    assert not any(each.is_exact for each in so_far)
+    assert (last.is_exact, query.plan.mode != "exact") == (True, True)
+    assert (alone.batches, alone.mode) == (1, "exact")  # nobody would have seen estimates
+    with relaqs.connect(wide, threads=1, exact_below_seconds=0) as estimating:
+        usual = {each.fraction: each.table for each in estimating.online_sql(sql)}
+    common = [each for each in so_far if each.fraction in usual]  # who looks late misses some
+    assert common
+    assert all(each.table.equals(usual[each.fraction]) for each in common)
+    plain = duckdb.sql(sql.replace("FROM trips", f"FROM '{wide}/trips/*/*.parquet'")).fetchall()
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == plain
+
+
+@pytest.mark.usefixtures("no_table_is_too_small")
+def test_so_does_one_that_went_over_to_the_whole_and_its_answers_never_go_back(
+    wide: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LEAST_OVERDUE_SECONDS", 0.05)
+    sql = f"SELECT zone, count(*) AS n FROM trips WHERE {SLOW} % 2 = 0 GROUP BY zone ORDER BY zone"
+    with relaqs.connect(wide, threads=1) as session:
+        *so_far, last = (query := session.online_sql(sql))
+        assert len(so_far) > 2
+        fractions = [each.fraction for each in (*so_far, last)]
+        assert fractions == sorted(set(fractions))
+        batches = [each.batch for each in (*so_far, last)]
+        assert batches == sorted(set(batches))
+        assert (last.batch, last.is_exact, query.plan.mode) == (last.batches, True, "mergeable")
+        assert last.estimate == session.online_sql(sql, batches=3).result().estimate

@@ -16,6 +16,7 @@ from distributed import Client, LocalCluster
 from relaqs.cli import program
 from relaqs.executors.dask import DaskExecutor
 from relaqs.opening import connect
+from relaqs.queries import jobs
 from relaqs.queries.snapshot import Snapshot
 from tests.relaqs.sessions import every_snapshot
 
@@ -70,6 +71,21 @@ def test_data_in_memory_are_laid_out_for_a_cluster(cluster: LocalCluster, tmp_pa
         answer = db.online_sql("SELECT sum(fare) AS fare FROM trips").result()
     assert (answer.mode, answer.estimate["fare"].to_pylist()) == ("mergeable", [20_000 * 19_999 // 2])
     assert list((tmp_path / "cache" / "sessions").iterdir()) == []
+
+
+def test_a_query_that_takes_longer_than_predicted_gives_estimates_after_all(
+    cluster: LocalCluster, tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LEAST_OVERDUE_SECONDS", 0.05)
+    slow = "list_sum(list_transform(range(200), lambda i: (i * l_partkey) % 7))"
+    sql = f"SELECT l_returnflag, count(*) AS n FROM lineitem WHERE {slow} % 2 = 0 GROUP BY ALL ORDER BY ALL"
+    with connect(tpch_warehouse, cluster=cluster.scheduler_address, exact_below_seconds=60.0) as db:
+        assert db.explain(sql).startswith("mode: exact")
+        *so_far, last = (query := db.online_sql(sql))
+        alone = db.sql(sql)
+    assert len(so_far) > 2
+    assert (last.is_exact, query.plan.mode, alone.batches) == (True, "mergeable", 1)
+    assert last.estimate == alone.estimate
 
 
 def test_a_query_that_runs_as_a_whole(cluster: LocalCluster, tpch_warehouse: Path) -> None:

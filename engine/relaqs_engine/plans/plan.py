@@ -454,6 +454,15 @@ class OnlinePlan:
         return ()
 
     @property
+    def if_overdue(self) -> OnlinePlan | None:
+        """Return how it goes on where it takes much longer than predicted. None: as before."""
+        return None
+
+    def without_estimates(self) -> OnlinePlan:
+        """Return how it is answered where nobody sees estimates: what runs as a whole goes on then."""
+        return self
+
+    @property
     def sample_may_go(self) -> bool:
         """Whether the files that it samples may go while it runs, and its tables stay."""
         return False
@@ -541,6 +550,7 @@ class WholePlan(OnlinePlan):
     Attributes:
         exact_sql: the query itself, over the files of whole tables.
         exact_reads: those files.
+        otherwise: how it gives estimates if it takes much longer than predicted. None: it goes on then.
     """
 
     mode = Mode.EXACT
@@ -550,6 +560,7 @@ class WholePlan(OnlinePlan):
 
     exact_sql: str
     exact_reads: tuple[Read, ...]
+    otherwise: OnlinePlan | None = None
 
     @property
     def whole_reads(self) -> tuple[Read, ...]:
@@ -562,6 +573,13 @@ class WholePlan(OnlinePlan):
     @property
     def why_whole(self) -> tuple[str, ...]:
         return self.reasons
+
+    @property
+    def if_overdue(self) -> OnlinePlan | None:
+        return self.otherwise
+
+    def without_estimates(self) -> OnlinePlan:
+        return replace(self, otherwise=None)
 
 
 # Compressed bytes a task reads: 70 to 450 ms of one core for TPC-H at scale 10. Each task hashes the static

@@ -20,7 +20,7 @@ from relaqs_engine.duck import (
     Interrupted,
     open_databases,
 )
-from relaqs_engine.errors import DataError, MemoryLimitError, SqlError
+from relaqs_engine.errors import DataError, MemoryLimitError, OverdueError, SqlError
 from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import duck_process as worker
@@ -258,6 +258,15 @@ def test_a_statement_that_takes_uncounted_memory_is_stopped_and_told() -> None:
     assert runtime.query(QueryWork(config, (), "SELECT 1 AS one"), "next").to_pydict() == {"one": [1]}
 
 
+def test_a_statement_that_takes_longer_than_it_may_is_stopped_and_told() -> None:
+    runtime = Runtime()
+    with pytest.raises(OverdueError, match=r"not over after 0\.\d+ s") as told:
+        runtime.query(QueryWork(DATABASE, (), LONG_SQL, longest_seconds=0.1), "slow")
+    assert pickle.loads(pickle.dumps(told.value)).seconds == told.value.seconds > 0.1
+    quick = QueryWork(DATABASE, (), "SELECT 1 AS one", longest_seconds=60.0)
+    assert runtime.query(quick, "slow").to_pydict() == {"one": [1]}  # its owner was not interrupted
+
+
 def test_two_databases_spill_within_one_account(tmp_path: Path) -> None:
     runtime = Runtime()
     numbers = "SELECT hash(x + {}) AS y FROM range(6000000) AS t(x)"
@@ -318,8 +327,8 @@ def test_memory_is_watched_while_a_statement_runs_however_long_its_files_took(
     run = worker.Statements.running
 
     @contextmanager
-    def slow(self: worker.Statements, owner: str, cursor: Cursor) -> Iterator[None]:
-        with run(self, owner, cursor):
+    def slow(self: worker.Statements, owner: str, cursor: Cursor, longest: float) -> Iterator[None]:
+        with run(self, owner, cursor, longest):
             yield
             seen.append(runtime.memory._thread is not None)
 
