@@ -45,7 +45,7 @@ def test_any_query_is_answered_once_and_exactly(connect: Connect, trips: Path, s
         snapshots = list(db.online_sql(sql))
     assert [(each.is_exact, each.mode) for each in snapshots] == [(True, "exact")]
     assert rows_of(snapshots[0].estimate) == oracle(sql, trips=trips)
-    assert snapshots[0].warnings == ("run as a whole: trips is read whole, as it lies",)
+    assert snapshots[0].warnings == ("run as a whole: trips is read whole, in place",)
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_a_join_of_plain_files_names_them_all(connect: Connect, trips: Path) -> 
         answer = db.online_sql(sql).result()
         text = db.explain(sql)
     assert rows_of(answer.estimate) == [(20_000,)]
-    assert "why: trips and zones are read whole, as they lie\n" in text
+    assert "why: trips and zones are read whole, in place\n" in text
 
 
 def test_what_a_layout_would_bring_is_said_of_large_files(connect: Connect, tmp_path: Path) -> None:
     path = write_trips(tmp_path / "trips.parquet", rows=16_000_000)
     with connect(path) as db:
-        assert "whole, as it lies: lay trips out (`relaqs shuffle`) for estimates" in db.explain(BY_ZONE)
+        assert "whole, in place: lay trips out (`relaqs shuffle`) for estimates" in db.explain(BY_ZONE)
         (command,) = db.advise(BY_ZONE).commands
     assert command == f"relaqs shuffle {path} --into warehouse/trips --partitions 100 --seed 0"
 
 
 def test_no_estimate_is_an_error_where_that_is_asked_for(connect: Connect, trips: Path) -> None:
-    with connect(trips) as db, pytest.raises(relaqs.UnsupportedError, match="read whole, as it lies"):
+    with connect(trips) as db, pytest.raises(relaqs.UnsupportedError, match="read whole, in place"):
         db.online_sql(BY_ZONE, fallback="error")
 
 

@@ -276,7 +276,7 @@ def test_plain_files_are_answered_as_they_lie(tmp_path: Path, capfd: pytest.Capt
         with connect(tables={"trips": tmp_path / "*.parquet"}, cache_directory=cache, threads=2) as db:
             assert list(db.tables) == ["trips"]
             answers.append(db.online_sql("SELECT avg(fare) AS fare FROM trips").result())
-            assert answers[-1].warnings == ("run as a whole: trips is read whole, as it lies",)
+            assert answers[-1].warnings == ("run as a whole: trips is read whole, in place",)
     assert [answer.table["fare"][0].as_py() for answer in answers] == [(rows - 1) / 2] * 2
     assert capfd.readouterr().err == ""
     assert not cache.exists()

@@ -76,8 +76,8 @@ def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:
     if not plain or any(map(catalog.is_sampled, read)):
         return ""
     *others, last = plain
-    why = f"{', '.join(others)} and {last} are read" if others else f"{last} is read"
-    why += " whole, as they lie" if others else " whole, as it lies"
+    why = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    why += " read whole, in place"
     large = [name for name, table in plain.items() if table.scan_core_seconds > NOTABLE_SECONDS]
     if large:
         why += f": lay {', '.join(large)} out (`relaqs shuffle`) for estimates before the end"

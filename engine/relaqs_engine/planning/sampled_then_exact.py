@@ -260,6 +260,6 @@ def _completed(
         reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
     if table.least_drawn is None:
         reasons.append(f"nothing is certified: {UNLIKE}")
-    reasons.append("at the end it is read whole, as it lies")
+    reasons.append("at the end it is read whole, in place")
     sample = replace(sample, warnings=(*sample.warnings, what_is_missed(sizes[-1], count)))
     return replace(SampledThenExact.of(sample, whole, table, *reasons), sizes=sizes)
