@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,6 +57,7 @@ _EXPLAINED = "QUERY PLAN"
 _OPEN = {0, UNKNOWN.oid}
 _TEXTS_KEPT = 256  # whose meaning is known, and the types of parameters: clients ask one text again and again
 SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
+_FEW_ROWS = 10_000  # that are made ready in some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,18 @@ class Answering:
             SqlError: the text is too long, or a quote is not closed.
             RefusedError: a statement is one that this server has not.
         """
-        if len(sql) <= SHORT_CHARACTERS:
-            return requests(sql)
-        return await self.in_turn(asker, _checked_requests, sql)
+        return await self._read(asker, requests if len(sql) <= SHORT_CHARACTERS else _checked_requests, sql)
+
+    async def parameter_count(self, select: Select, asker: Asker) -> int:
+        """Return how many values the parameters of a query need."""
+        return await self._read(asker, parameter_count, select.sql)
+
+    async def _read(self, asker: Asker, function: Callable[[str], _T], sql: str) -> _T:
+        """Return what a function finds in a text. A long one waits for its turn: it is read for too long."""
+        return function(sql) if len(sql) <= SHORT_CHARACTERS else await self.in_turn(asker, function, sql)
+
+    async def _steered(self, select: Select, asker: Asker) -> AboutAnswer:
+        return await self._read(asker, partial(steered, is_exact=asker.settings.is_exact), select.sql)
 
     async def in_turn(self, asker: Asker, function: Callable[..., _T], *arguments: Any) -> _T:
         """Return what a function returns that takes a while, once it was the asker's turn."""
@@ -142,7 +152,7 @@ class Answering:
 
         given: OIDs, 0 or UNKNOWN where the client leaves one open. There may be fewer than parameters.
         """
-        count = parameter_count(select.sql)
+        count = await self.parameter_count(select, asker)
         oids = [*given[:count], *(0,) * (count - len(given))]
         if all(oid not in _OPEN for oid in oids):
             return tuple(oids)
@@ -168,7 +178,7 @@ class Answering:
         rewritten = await self._rewritten(select, values, asker)
         if rewritten is not None:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
-        asked = steered(select.sql, is_exact=asker.settings.is_exact)
+        asked = await self._steered(select, asker)
         select = replace(select, sql=asked.sql)
         meaning, plan = await self.in_turn(asker, self._plan, select, values, asker)
         return _columns(meaning, plan, asker.settings, asked)
@@ -226,7 +236,7 @@ class Answering:
 
     async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         options = asker.settings.options(asker.quota.weight)
-        asked = steered(select.sql, is_exact=asker.settings.is_exact)
+        asked = await self._steered(select, asker)
         select = replace(select, sql=asked.sql)
         meaning, plan, query = await self._planning.run(
             asker.name, self._planned, select, values, options, asker, undo=_stop_planned
@@ -246,14 +256,28 @@ class Answering:
             raise RelaqsError("the query was stopped before its answer was there; run it again")
         asker.quota.check_size(snapshot.table.nbytes)
         holding = asker.quota.hold(ANSWERS, snapshot.table.nbytes)
-        table = _table(
-            snapshot, plan, columns, asker.settings, asked, self._rows_read(select, plan, snapshot)
-        )
-        return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)), holding)
+        told = partial(self._told, select, plan, snapshot, columns, asker.settings, asked)
+        is_short = snapshot.table.num_rows <= _FEW_ROWS and len(select.sql) <= SHORT_CHARACTERS
+        table, notices = told() if is_short else await self.in_turn(asker, told)
+        return Reply(columns, table, notices, holding)
+
+    def _told(
+        self,
+        select: Select,
+        plan: OnlinePlan,
+        snapshot: Snapshot,
+        columns: tuple[ReplyColumn, ...],
+        settings: Settings,
+        asked: AboutAnswer,
+    ) -> tuple[pa.Table, tuple[str, ...]]:
+        """Return the rows of an answer as they were announced, and what its reader should know."""
+        rows_read = self._rows_read(select, plan, snapshot) if "rows_read" in asked.asked.values() else 0
+        table = _table(snapshot, plan, columns, settings, asked, rows_read)
+        return table, tuple(_notices(snapshot, plan, settings))
 
     def _rows_read(self, select: Select, plan: OnlinePlan, snapshot: Snapshot) -> int:
         """Return how many rows of its tables an answer is of."""
-        named = words_of(select.sql)
+        named = frozenset[str]() if plan.measured_by else words_of(select.sql)
         names = plan.measured_by or [name for name in self._session.tables if name.lower() in named]
         rows = sum(self._session.tables[name].row_count for name in names)
         return round(rows * (1.0 if snapshot.is_exact else snapshot.fraction))

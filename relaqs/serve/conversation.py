@@ -41,7 +41,6 @@ from pygwire.messages import (
     Terminate,
 )
 from relaqs_engine.errors import ExpressionError, SqlError
-from relaqs_engine.sql.binder import parameter_count
 
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, TEXT, VOID, type_oid
@@ -252,7 +251,7 @@ class Conversation:
 
     async def _simple_request(self, request: Request) -> None:
         try:
-            if isinstance(request, Select) and request.sql and parameter_count(request.sql):
+            if isinstance(request, Select) and await self._answering.parameter_count(request, self._asker):
                 raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
             portal = Portal(Prepared(request), _NO_VALUES, ())
             await self._execute(portal, 0, is_described=False)

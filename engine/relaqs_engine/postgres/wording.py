@@ -101,8 +101,9 @@ def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[TextEdit]
         opened = tokens[i + 1]
         if not _is_name(token, {"date_trunc"}) or opened.token_type is not TokenType.L_PAREN:
             continue
-        commas, closed = _commas(tokens, i + 1)
-        if len(commas) == 2 and closed is not None:
+        commas, end = _commas(tokens, i + 1)
+        if len(commas) == 2 and end is not None:
+            closed = tokens[end]
             zone = sql[commas[1].end + 1 : closed.start].strip()
             yield token.start, opened.end + 1, f"timezone({zone}, date_trunc("
             after = commas[0].end + 1 + (sql[commas[0].end + 1] == " ")
@@ -110,14 +111,14 @@ def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[TextEdit]
             yield commas[1].start, closed.end + 1, " AS TIMESTAMPTZ))))"
 
 
-def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], Token | None]:
-    """Return the commas between the arguments of a call, and the bracket that closes it."""
+def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], int | None]:
+    """Return the commas between the arguments of a call, and the place of the bracket that closes it."""
     depth, commas = 0, list[Token]()
     for i in range(opened, len(tokens)):  # a slice would be a copy for each call
         token = tokens[i]
         depth += _DEPTHS.get(token.token_type, 0)
         if not depth:
-            return commas, token
+            return commas, i
         if depth == 1 and token.token_type is TokenType.COMMA:
             commas.append(token)
     return commas, None
@@ -131,10 +132,11 @@ def between_commas(brackets: str | None) -> tuple[str, ...]:
     """
     if brackets is None or not brackets.strip()[1:-1].strip():
         return ()
-    commas, closed = _commas(tokens_of(brackets), 0)
+    tokens = tokens_of(brackets)
+    commas, closed = _commas(tokens, 0)
     if closed is None:
         return ()
-    ends = [*(each.start for each in commas), closed.start]
+    ends = [*(each.start for each in commas), tokens[closed].start]
     begins = [brackets.index("(") + 1, *(each.end + 1 for each in commas)]
     return tuple(brackets[begin:end].strip() for begin, end in zip(begins, ends, strict=True))
 
@@ -174,7 +176,7 @@ def schema_calls(sql: str, schema: str) -> tuple[SchemaCall, ...]:
     star = next(
         (n for n, (_, end) in enumerate(outputs) if tokens[end - 1].token_type is TokenType.STAR), None
     )
-    outputs = outputs[:star]
+    numbered = {begin: (number, end) for number, (begin, end) in enumerate(outputs[:star])}
     found = []
     for i, token in enumerate(tokens[:-3]):
         is_call = tokens[i + 1].token_type is TokenType.DOT and tokens[i + 3].token_type is TokenType.L_PAREN
@@ -183,18 +185,17 @@ def schema_calls(sql: str, schema: str) -> tuple[SchemaCall, ...]:
         _, closed = _commas(tokens, i + 3)
         if closed is None:
             continue
-        behind = next(place for place, each in enumerate(tokens) if each is closed) + 1
-        place, alias = next(
-            (
-                (number, _alias(tokens[behind:end]))
-                for number, (begin, end) in enumerate(outputs)
-                if begin == i and _alias(tokens[behind:end]) is not None
-            ),
-            (None, None),
-        )
-        arguments = (tokens[i + 3].end + 1, closed.start)
+        number, end = numbered.get(i, (None, closed))
+        alias = None if number is None else _alias(tokens[closed + 1 : end])
         found.append(
-            SchemaCall(tokens[i + 2].text.lower(), token.start, arguments, closed.end + 1, place, alias or "")
+            SchemaCall(
+                tokens[i + 2].text.lower(),
+                token.start,
+                (tokens[i + 3].end + 1, tokens[closed].start),
+                tokens[closed].end + 1,
+                None if alias is None else number,
+                alias or "",
+            )
         )
     return tuple(found)
 

@@ -429,6 +429,32 @@ def test_a_question_about_the_server_has_its_time_from_its_turn_on(
     assert all("took more than 0.3 s" in str(outcome[0]) for outcome in outcomes), outcomes
 
 
+def test_no_long_text_is_read_on_the_loop(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: dict[str, set[str]] = {}
+
+    def noted(name: str) -> None:
+        function = getattr(answering, name)
+
+        def wrapped(*given: Any, **named: Any) -> Any:
+            read.setdefault(name, set()).add(threading.current_thread().name)
+            return function(*given, **named)
+
+        monkeypatch.setattr(answering, name, wrapped)
+
+    for name in ("requests", "parameter_count", "may_ask_metadata", "steered", "_table"):
+        noted(name)
+    ends = ", ".join(f"relaqs.low(sum(fare + {number})) AS l{number}" for number in range(200))
+    sql = f"/*+ relaqs target=50% exact_below=off */ SELECT {ends}, relaqs.rows_read(), '?' AS q FROM trips"
+    with inside.connect() as connection:
+        row = connection.execute(sql).fetchone()
+        assert row is not None
+        assert row[-2] > 0
+        row = connection.execute(f"{sql.replace('%', '%%')} WHERE zone <> %s", (-1,)).fetchone()
+        assert row is not None
+    assert all(thread.startswith("relaqs-planning") for threads in read.values() for thread in threads), read
+    assert len(read) == 5
+
+
 def test_a_query_that_is_submitted_after_its_timeout_is_stopped(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
