@@ -437,15 +437,16 @@ class MemoryWatch:
         self._last_bytes, begun_bytes = 0, resident_bytes()
         last_at, is_clean = time.monotonic(), False
         while not self._ends.wait(TICK_SECONDS) and time.monotonic() < last_at + ASLEEP_SECONDS:
+            begun_bytes = min(begun_bytes, resident_bytes())  # what was freed since is none of it
+            self._outside_bytes = min(self._outside_bytes, _outside_bytes())
             if running := self._statements.now():
                 last_at, is_clean = time.monotonic(), False
                 self._stop_overdue(running)
                 self.look(running)
             elif not is_clean and time.monotonic() > last_at + QUIET_SECONDS:
-                is_clean = True
                 self._bound_less()
-                if resident_bytes() > min(begun_bytes + _NOTABLE_BYTES, self._account()):
-                    self._gives_back.now(_HURRY)
+                is_clean = resident_bytes() <= min(begun_bytes + _NOTABLE_BYTES, self._account())
+                is_clean = is_clean or self._gives_back.now(_HURRY)
 
     def _stop_overdue(self, running: Collection[Running]) -> None:
         """Stop what has run for longer than it may, and again what went on."""

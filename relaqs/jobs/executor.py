@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field
 from getpass import getuser
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -252,6 +253,19 @@ def without_frames(error: BaseException) -> BaseException:
             seen.__traceback__ = None
             seen = seen.__cause__ or seen.__context__
     return error
+
+
+def raised_anew(error: BaseException) -> BaseException:
+    """Return what a reader raises of an error that is kept: of one that users are told, a copy.
+
+    The frames that an error is raised through refer to the reader, and so to what keeps the error. A copy is
+    gone with whoever caught it, and what the query had read with it.
+    """
+    if not isinstance(error, RelaqsError):
+        return error
+    found = copy(error)
+    found.__cause__, found.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return found
 
 
 def busy_seconds(thread: int | None = None) -> float:

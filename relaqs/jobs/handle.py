@@ -34,7 +34,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from relaqs.arguments import check_priority
-from relaqs.jobs.executor import wait_pieces
+from relaqs.jobs.executor import raised_anew, wait_pieces
 from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
 from relaqs.progress import StopReason, StopRules
 
@@ -102,7 +102,7 @@ class Feed(Generic[AnyReport]):
             if self._count > seen and self._latest is not None:
                 return self._count, self._latest
             if self._error is not None:
-                raise self._error
+                raise raised_anew(self._error)
             return None
 
     def _wait_for_news(self, seen: int, timeout: float | None) -> None:

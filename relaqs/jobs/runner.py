@@ -22,9 +22,10 @@ import threading
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from relaqs.jobs.executor import Executor, background_thread, is_set_in_time, without_frames
@@ -214,6 +215,7 @@ class JobRunner:
             self._executor.cancel(self._job.id)
         finally:
             self._over = over
+            self._forget_results()
             _LIVE.discard(self)
             if self._timer is not None:
                 self._timer.cancel()
@@ -222,6 +224,13 @@ class JobRunner:
                 self._listener.ended(over, self.error)
             finally:
                 self._ended.set()
+
+    def _forget_results(self) -> None:
+        """Let go of results that are not folded any more. Handles are often kept for long."""
+        self._in_flight.clear()
+        with suppress(Empty):
+            while True:
+                self._mailbox.get_nowait()
 
     def _drive_or_succeed(self) -> RunState:
         """Drive the job, and whatever takes its place when it fails."""

@@ -20,7 +20,7 @@ from typing import Literal, Self, SupportsFloat
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import check_priority
-from relaqs.jobs.executor import Executor, wait_pieces
+from relaqs.jobs.executor import Executor, raised_anew, wait_pieces
 from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import JobDescription, Metered, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
@@ -253,7 +253,7 @@ class PacedLoop(Handle[Reported]):
         try:
             self.start()
             if not self._turns.wait() and self.runner.wait() and self.runner.error is not None:
-                raise self.runner.error
+                raise raised_anew(self.runner.error)
         except BaseException:  # also ctrl-C: without a loop in it, the first turn would never end
             self._leave()
             raise

@@ -28,7 +28,7 @@ from relaqs.arguments import (
     is_number,
     refusal,
 )
-from relaqs.jobs.executor import Executor, Stopwatch
+from relaqs.jobs.executor import Executor, Stopwatch, raised_anew
 from relaqs.jobs.handle import Handle, RunListener
 from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
@@ -754,7 +754,7 @@ class TrainingRun(Handle[TrainingStep]):
             self.stop()
         self.runner.wait()
         if self.runner.error is not None:
-            raise self.runner.error
+            raise raised_anew(self.runner.error)
         if self._progress.job.latest is None:
             raise RelaqsError(
                 "training ended before the first pass over the data was complete; allow it more time"

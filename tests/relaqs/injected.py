@@ -46,6 +46,7 @@ BESIDE_QUERIES = (
     "relaqs/executors/threads.py",
     "relaqs/jobs/executor.py:run_measured",
     "relaqs/jobs/executor.py:without_frames",
+    "relaqs/jobs/executor.py:raised_anew",
     "relaqs/jobs/executor.py:busy_seconds",
     "relaqs/jobs/executor.py:client_name",
     "relaqs/jobs/executor.py:user_name",

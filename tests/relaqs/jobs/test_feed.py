@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
+from relaqs_engine.errors import SqlError
 
 from relaqs.jobs.handle import Feed, Reader
 
@@ -33,6 +36,35 @@ def test_the_error_comes_after_the_last_report() -> None:
     assert next(reader) == 1
     with pytest.raises(ZeroDivisionError, match="broken"):
         next(reader)
+
+
+def test_nothing_stays_of_what_was_read_once_its_error_is_forgotten() -> None:
+    """And nobody has to wait for a collection of garbage: an answer may take all the memory there is."""
+
+    class Report:
+        """Too large to be kept."""
+
+    gc.disable()
+    try:
+        feed: Feed[Report] = Feed()
+        report = Report()
+        known = weakref.ref(report)
+        feed.publish(report)
+        cause = OSError("a cause")
+        error = SqlError("broken", (1, 7))
+        error.__cause__ = cause
+        feed.close("failed", error)
+        reader = Reader(feed, on_interrupt=lambda: None)
+        assert reader.next_within(0.0) is report
+        for _ in range(2):
+            with pytest.raises(SqlError, match="broken; at line 1, column 7") as raised:
+                reader.next_within(0.0)
+            assert raised.value.__cause__ is cause
+            del raised
+        del feed, reader, report, error
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_a_reader_that_waits_hears_of_the_end() -> None:
