@@ -97,14 +97,17 @@ class GivesBack:
         self._last_seconds = -math.inf
         self._took_seconds = 0.0
 
-    def now(self, share: float = 0.05) -> bool:
-        """Give memory back, unless that took this share of the time lately. Return whether it did."""
+    def now(self, share: float = 0.05, *, is_thorough: bool = False) -> bool:
+        """Give memory back, unless that took this share of the time lately. Return whether it did.
+
+        is_thorough: look for garbage among all objects of the process, not only among those of late, at once.
+        """
         from relaqs_engine.duck import give_back_freed  # it loads DuckDB, which amounts do not need
 
-        if self._clock() < self._last_seconds + max(LOOK_SECONDS, self._took_seconds / share):
+        if not is_thorough and self._clock() < self._last_seconds + max(LOOK_SECONDS, self._took_seconds / share):
             return False
         began_seconds = self._clock()
-        gc.collect(1)  # what has failed lately may refer to itself, and to what it had read
+        gc.collect(2 if is_thorough else 1)  # what failed may refer to itself, and to what it had read
         give_back_freed()
         if (trim := _trim()) is not None:
             trim(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import math
 import re
+import sys
 import threading
 import time
 import weakref
@@ -410,6 +411,7 @@ class MemoryWatch:
         self._ends = threading.Event()  # the process does
         self._others_bytes = self._outside_bytes = 0  # that were there before
         self._last_bytes = 0
+        self._clear_bytes = sys.maxsize  # outside of DuckDB when garbage was looked for last
         self._is_bounded = self._is_over = False
 
     def wake(self) -> None:
@@ -433,7 +435,9 @@ class MemoryWatch:
             self.wake()
 
     def _look_while_statements_run(self) -> None:
-        self._others_bytes, self._outside_bytes = self._of_others(), _outside_bytes()
+        self._gives_back.now(share=1.0)  # what is free is nobody's
+        self._clear_up()
+        self._others_bytes, self._outside_bytes = self._of_others(), self._clear_bytes
         self._last_bytes, begun_bytes = 0, resident_bytes()
         last_at, is_clean = time.monotonic(), False
         while not self._ends.wait(TICK_SECONDS) and time.monotonic() < last_at + ASLEEP_SECONDS:
@@ -447,6 +451,16 @@ class MemoryWatch:
                 self._bound_less()
                 is_clean = resident_bytes() <= min(begun_bytes + _NOTABLE_BYTES, self._account())
                 is_clean = is_clean or self._gives_back.now(_HURRY)
+                self._clear_up()
+
+    def _clear_up(self) -> None:
+        """Look for garbage where the process has notably more outside of DuckDB than after the last time.
+
+        Plans refer to themselves, and one that is too large to be ever finished has 80 MB.
+        """
+        if _outside_bytes() > self._clear_bytes + _NOTABLE_BYTES:
+            self._gives_back.now(is_thorough=True)
+        self._clear_bytes = _outside_bytes()
 
     def _stop_overdue(self, running: Collection[Running]) -> None:
         """Stop what has run for longer than it may, and again what went on."""
@@ -475,7 +489,8 @@ class MemoryWatch:
         own, full = self._own_bytes(), self._full_bytes(account)
         self._charge(running, own)
         is_far = own > full or resident > account + _NOTABLE_BYTES
-        if own > _FREED_SHARE * account or resident > account:
+        has_more = _outside_bytes() > self._outside_bytes + _NOTABLE_BYTES
+        if own > _FREED_SHARE * account or resident > account or has_more:
             self._gives_back.now(_HURRY if is_far else _FREED_TIME)
             own = self._own_bytes()
         if own <= _FREED_SHARE * full:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import os
 import signal
@@ -170,6 +171,8 @@ def run(
     health: where the server counts how it stands.
     """
     sys.setswitchinterval(TURN_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is there stays until the end: garbage is looked for beside it, which takes less time
     asyncio.run(_run(session, door, host, port, listening, health or Health()))
 
 
