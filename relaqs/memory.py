@@ -104,7 +104,9 @@ class GivesBack:
         """
         from relaqs_engine.duck import give_back_freed  # it loads DuckDB, which amounts do not need
 
-        if not is_thorough and self._clock() < self._last_seconds + max(LOOK_SECONDS, self._took_seconds / share):
+        if not is_thorough and self._clock() < self._last_seconds + max(
+            LOOK_SECONDS, self._took_seconds / share
+        ):
             return False
         began_seconds = self._clock()
         gc.collect(2 if is_thorough else 1)  # what failed may refer to itself, and to what it had read

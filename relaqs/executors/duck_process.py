@@ -52,6 +52,7 @@ from relaqs.executors.files import (
     check_unchanged,
 )
 from relaqs.jobs.executor import background_thread, busy_seconds
+from relaqs.jobs.runner import is_any_running
 from relaqs.memory import GivesBack, resident_bytes, resident_bytes_of_duckdb
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
@@ -364,6 +365,7 @@ class OpenDatabase:
 
 
 TICK_SECONDS = 0.03  # between two looks at what DuckDB has, while statements run
+_TICK_OF_JOBS_SECONDS = 0.1  # while none runs: jobs fold what they have read, and hold it
 QUIET_SECONDS = 0.5  # without a statement, after which freed memory is given back
 ASLEEP_SECONDS = 3.0  # without a statement, after which nobody looks
 _FREED_SHARE = 0.7  # of the account, beyond which freed memory is given back
@@ -384,9 +386,9 @@ class MemoryWatch:
     allocator has. Beyond a part of the account it gives back what was freed. Near the whole it lowers the
     limits of the databases, so that they spill, until there is room again. And beyond the whole it stops
     the statement during which most was taken. It has a thread while statements run, which stops those too
-    that take longer than they may.
+    that take longer than they may, or jobs that fold their results.
 
-    What the process takes outside of DuckDB while they run is counted too, since partial results and answers
+    What the process takes outside of DuckDB meanwhile is counted too, since partial results and answers
     are there, down to half the account. What it had when they began, of a notebook's own tables for example,
     is not. Nor is what others of this process have in databases in which they lay data out.
 
@@ -435,15 +437,17 @@ class MemoryWatch:
             self.wake()
 
     def _look_while_statements_run(self) -> None:
-        self._gives_back.now(share=1.0)  # what is free is nobody's
         self._clear_up()
         self._others_bytes, self._outside_bytes = self._of_others(), self._clear_bytes
         self._last_bytes, begun_bytes = 0, resident_bytes()
         last_at, is_clean = time.monotonic(), False
-        while not self._ends.wait(TICK_SECONDS) and time.monotonic() < last_at + ASLEEP_SECONDS:
+        tick_seconds = TICK_SECONDS
+        while not self._ends.wait(tick_seconds) and time.monotonic() < last_at + ASLEEP_SECONDS:
             begun_bytes = min(begun_bytes, resident_bytes())  # what was freed since is none of it
             self._outside_bytes = min(self._outside_bytes, _outside_bytes())
-            if running := self._statements.now():
+            running = self._statements.now()
+            tick_seconds = TICK_SECONDS if running else _TICK_OF_JOBS_SECONDS
+            if running or is_any_running():
                 last_at, is_clean = time.monotonic(), False
                 self._stop_overdue(running)
                 self.look(running)
@@ -456,7 +460,8 @@ class MemoryWatch:
     def _clear_up(self) -> None:
         """Look for garbage where the process has notably more outside of DuckDB than after the last time.
 
-        Plans refer to themselves, and one that is too large to be ever finished has 80 MB.
+        What is free is nobody's, and must not count as what was there before. Plans refer to themselves, and
+        one that is too large to be ever finished has 80 MB.
         """
         if _outside_bytes() > self._clear_bytes + _NOTABLE_BYTES:
             self._gives_back.now(is_thorough=True)
@@ -536,7 +541,7 @@ class MemoryWatch:
         """Stop a statement where there is too little room in two looks, one after the other."""
         was_over = self._is_over
         self._is_over = own_bytes > account_bytes + _USUAL_BYTES and self._gives_back.now(share=1.0)
-        if self._is_over and was_over and all(each.stopped_by is None for each in running):
+        if self._is_over and was_over and running and all(each.stopped_by is None for each in running):
             error = MemoryLimitError(
                 f"the query was stopped: queries have {own_bytes >> 20} MiB of memory together, and "
                 f"memory_limit is {account_bytes >> 20} MiB; raise memory_limit, read fewer columns or rows, "

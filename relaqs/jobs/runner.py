@@ -340,6 +340,11 @@ def stop_when_forgotten(handle: object, runner: JobRunner) -> None:
 _LIVE: set[JobRunner] = set()
 
 
+def is_any_running() -> bool:
+    """Return whether a job of this process runs, be it that it waits or folds."""
+    return bool(_LIVE)
+
+
 @atexit.register
 def _stop_all() -> None:
     """Let the jobs end when the process does; their threads are waited for."""

@@ -317,6 +317,22 @@ def test_freed_memory_goes_back_once_statements_are_over(
     assert bool(given) is is_given
 
 
+def test_memory_is_watched_while_jobs_fold_what_their_statements_gave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Partial results and answers are held then, though no statement runs."""
+    names = ("TICK_SECONDS", "_TICK_OF_JOBS_SECONDS", "QUIET_SECONDS", "ASLEEP_SECONDS")
+    for name, seconds in zip(names, (0.001, 0.001, 0.01, 0.02), strict=True):
+        monkeypatch.setattr(worker, name, seconds)
+    folding = iter([True] * 50)
+    monkeypatch.setattr(worker, "is_any_running", lambda: next(folding, False))
+    looks: list[object] = []
+    watch = worker.MemoryWatch(worker.Statements(), lambda: 1 << 40, lambda cursors: None)
+    monkeypatch.setattr(watch, "look", looks.append)
+    watch._look_while_statements_run()
+    assert looks == [[]] * 50
+
+
 def test_memory_is_watched_while_a_statement_runs_however_long_its_files_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
