@@ -86,8 +86,9 @@ def connect(
             without estimates before. On small tables these cost several times as much as the answer. A query
             that asks for a target, a timeout, batches or other steps has estimates all the same. The default
             is 0.3 where the cache has a layout of your files, which must make no query slower. For all other
-            tables there are estimates wherever there can be any: where the exact answer comes that soon, a
-            few of them. 0, which is the default on a cluster, goes on with estimates to the end.
+            tables it is 0.1, of a million rows or more: of fewer rows, estimates cost little. Where the exact
+            answer comes within 0.3 s there are a few of them. 0, which is the default on a cluster, goes on
+            with estimates to the end. What takes twice as long as was predicted has estimates after all.
         timezone: by which moments are read and shown, such as "Europe/Paris", in this process and on all
             workers of a cluster. By default it is this process's own, as DuckDB takes it.
 

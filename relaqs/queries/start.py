@@ -40,7 +40,7 @@ from relaqs_engine.errors import (
 )
 from relaqs_engine.layouts.cached_files import written_path
 from relaqs_engine.layouts.folder import InUse
-from relaqs_engine.layouts.manifest import SOON_SECONDS
+from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, WholePlan
@@ -244,16 +244,20 @@ class Planner:
         """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
 
         Otherwise the plan is returned. below_seconds: of one core. None is SOON_SECONDS for layouts of the
-        cache, since what was made behind the questions must make none slower. For all else None is 0.
+        cache, since what was made behind the questions must make none slower. For all else None is
+        WORTH_SECONDS, from SMALL_SECONDS on: a first estimate would take too much of the whole.
         """
         if not plan.is_estimated:
             return plan
         from relaqs_engine.planning.exact import samples_the_cache_alone, whole_core_seconds
 
-        if below_seconds is None:
-            below_seconds = SOON_SECONDS if samples_the_cache_alone(plan, self._catalog) else 0.0
+        from_seconds = 0.0
+        if below_seconds is None and samples_the_cache_alone(plan, self._catalog):
+            below_seconds = SOON_SECONDS
+        elif below_seconds is None:
+            from_seconds, below_seconds = SMALL_SECONDS, WORTH_SECONDS
         seconds = whole_core_seconds(plan, self._catalog)
-        if seconds >= below_seconds:
+        if not from_seconds <= seconds < below_seconds:
             return plan
         if (kept := self._at_once.get((plan.sql, plan.civil_time))) is None:
             whole = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))

@@ -14,7 +14,7 @@ from relaqs_engine.execution import state
 
 import relaqs
 from relaqs.cli import program
-from relaqs.queries import jobs
+from relaqs.queries import jobs, start
 
 ROWS = 40_000
 SQL = "SELECT zone, avg(fare) AS mean, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
@@ -75,6 +75,20 @@ def test_what_is_there_soon_is_estimated_once_and_then_run_as_a_whole(warehouse:
         assert "more estimates would not be there much sooner" in last.warnings[0]
         whole = session.online_sql(sql, batches=3).result()
         assert last.estimate.select(whole.estimate.column_names) == whole.estimate
+
+
+def test_what_is_there_before_an_estimate_would_pay_runs_as_a_whole(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "SMALL_SECONDS", 0.0)
+    with relaqs.connect(warehouse, threads=1) as session:
+        answer = next(session.online_sql(SQL))
+        assert (answer.is_exact, answer.batches) == (True, 1)
+        assert "queries of less than 0.1 s run at once" in answer.warnings[0]
+        assert session.explain(SQL).startswith("mode: exact")
+        assert steps(session, target=1e-9) > 5
+        monkeypatch.setattr(start, "WORTH_SECONDS", 0.0008)  # it takes longer
+        assert steps(session) > 1
 
 
 @pytest.mark.usefixtures("no_table_is_too_small")

@@ -40,6 +40,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, parquet_rows
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
+    SMALL_SECONDS,
     SOON_SECONDS,
     LaidOutRead,
     Layout,
@@ -631,8 +632,7 @@ class AroundBudget:
 
 # Measured: what an estimate takes, of however few rows.
 ESTIMATE_SECONDS = 0.015
-# From a table that is read in less time, all estimates together take less than a tenth of a second.
-LEAST_SECONDS = 0.02
+LEAST_SECONDS = SMALL_SECONDS
 # What estimates may take, of what the whole query does, where that is there soon.
 SOON_SHARE = 0.15
 # A query of which nothing is certified after this share of the rows runs as a whole, and one of which nothing
