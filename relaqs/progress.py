@@ -46,6 +46,11 @@ class StopReason(StrEnum):
     BEST_ACCURACY = "best accuracy reached"
     OUT_OF_REACH = "required accuracy out of reach"
     OVERLOAD = "good enough, and the cluster is overloaded"
+    CONVERGED = "converged"
+    MISSED = "converged, but what was asked for was not reached"
+    PASSES = "all passes made"
+    STOPPED = "stopped"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

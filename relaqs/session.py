@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.queries.tables import LayoutProgress
-    from relaqs.training.parted.placing import ModelParts
+    from relaqs.training.estimators import Until
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
-    from relaqs.training.run import Batch, ParametersWord, StopWord, TrainingRun
+    from relaqs.training.run import Batch, GivenModel, TrainArguments, TrainingOptions, TrainingRun
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -591,62 +591,78 @@ class Session:
             asked_sql=asked_sql,
         )
 
-    def train(
+    def fit(
         self,
-        job: TrainingJob | MiniBatchTraining,
+        model: Any,
+        sql: str | None = None,
         *,
+        target: str | None = None,
+        weight: str | None = None,
+        loss: Any = None,
+        optimizer: Any = None,
+        schedule: Any = None,
         batch: Batch = None,
-        parameters: ParametersWord = "auto",
-        priority: float = 1.0,
-        target_loss: float | None = None,
-        timeout: float | None = None,
-        max_steps: int | None = None,
-        chart_pixels: int | None = None,
-        deadline: float | None = None,
-        accuracy: float | None = None,
-        urgency: float = 1.0,
-        stop: StopWord = "iterations",
-        may_stop: Sequence[StopWord] = (),
         held_out: float | None = None,
-        parts: int | ModelParts | None = None,
+        seed: int = 0,
+        until: Until = None,
+        within: float | None = None,
+        timeout: float | None = None,
+        passes: int | None = None,
+        priority: float = 1.0,
+        may_stop: bool = False,
     ) -> TrainingRun:
-        """Start training a model on the rows of the job's SELECT, and return its handle at once.
+        """Start fitting a model to the rows of a SELECT, and return its run at once.
 
-        Without a target, a timeout or a limit it stops when it has converged. Plain tables that the SELECT
-        reads are laid out first.
+        The result has the class and the parameters of the model, which is not changed itself. Without a goal
+        it is fitted as the model's own parameters say. Plain tables that the SELECT reads are laid out first.
 
         Args:
-            job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
-            batch: how many rows a step of an algorithm by mini-batches has: a number; "elastic" for few at
-                first and more once that pays; or a journal of an earlier run to follow. By default it is the
-                job's own `start_rows`. Other algorithms look at all rows in each step, and take none.
-            parameters: where those of `SoftmaxRegression` and `Lasso` are between passes: in this process
-                ("client"), in shards on the workers of a Dask cluster ("sharded"), or wherever that is
-                faster ("auto"). `run.explain()` says where, and why.
-            priority: its weight beside queries and other jobs.
-            target_loss: stop when the loss is this small.
+            model: an estimator of scikit-learn that has `partial_fit`, or a Pipeline that ends in one;
+                LinearRegression, LogisticRegression, LinearSVC, Lasso or KMeans; a torch.nn.Module; or a job
+                of `relaqs.training`, which has its own SELECT.
+            sql: the SELECT of the rows. All its columns but the target and the weight are features.
+            target: the column to predict.
+            weight: the column that is the rows' `sample_weight`.
+            loss: of a module of PyTorch, what it minimises. Of an estimator with `partial_fit`, a scorer's
+                name or a function of model, X and y that says how well it does.
+            optimizer: of a module: one of its parameters, or a function of them that makes one.
+            schedule: of a module: of the optimiser's rates, or a function of the optimiser that makes one.
+            batch: how many rows a step has: a number, "elastic", or a journal. Not for passes over all rows.
+            held_out: the share of partitions that losses and accuracy are measured by.
+            seed: of the order of the rows, and of all that draws.
+            until: what is good enough: a loss, {"accuracy": 0.9}, or "best" for the best accuracy.
+            within: the seconds in which that is wanted. Policies see them; `timeout` would end the run.
             timeout: stop after this many seconds.
-            max_steps: stop after this many passes over the data.
-            chart_pixels: the height of a chart of losses. Training stops when the last three passes made no
-                visible change in it.
-            deadline: the seconds in which the accuracy, the target or the end is wanted. Policies see it, and
-                `deadlines` serves by it. The run goes on then; `timeout` would end it.
-            accuracy: the share of held-out rows that a classifier must tell rightly, such as 0.95.
-            urgency: how much its deadline counts beside those of others, from 1 to 10.
-            stop: when it stops by itself: "iterations", "best" when no better accuracy is to be expected, or
-                "required" at `accuracy`.
-            may_stop: which of "best" and "required" the policy `load_control` may choose for it when there
-                are too few cores.
-            held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
-                pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
-            parts: cuts the layers of a `TorchModule` into so many stages, or as a `ModelParts` says. On a
-                cluster each part is on a worker. They change no bit of the model.
+            passes: stop after this many passes over the data.
+            priority: its weight beside queries and other jobs.
+            may_stop: whether a cluster with too few cores may end it once it is good enough.
 
         Raises:
             SqlError: its SELECT is wrong.
             UnsupportedError: its SELECT cannot be read row by row.
-            ArgumentError: another argument is not accepted.
+            ArgumentError: another argument is not accepted, or a parameter of the model not honoured.
             MissingPackageError: a package that training needs is not installed.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> from sklearn.linear_model import LinearRegression
+        >>> run = db.fit(LinearRegression(), "SELECT x, 3 * x AS y FROM numbers", target="y")
+        >>> round(float(run.result().coef_[0]), 3)
+        3.0
+        """
+        from relaqs.training.estimators import Fit, FitGoals
+
+        goals = FitGoals(until, within, timeout, passes, priority, may_stop)
+        fit = Fit(model, sql, target, weight, loss, optimizer, schedule, batch, held_out, seed, goals)
+        return self._trained(fit.job, fit.options, fit)
+
+    def train(self, job: TrainingJob | MiniBatchTraining, **asked: Unpack[TrainArguments]) -> TrainingRun:
+        """Start training a job of `relaqs.training`, and return its run at once: `fit`, by other names.
+
+        Args:
+            job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
+            asked: `TrainArguments` has all of them, such as `target_loss=0.3` and `max_steps=20`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -656,16 +672,21 @@ class Session:
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.run import TrainingGoals, TrainingOptions
+        from relaqs.training.run import asked_of_train
+
+        return self._trained(job, asked_of_train(asked))
+
+    def _trained(
+        self,
+        job: TrainingJob | MiniBatchTraining,
+        options: TrainingOptions,
+        given: GivenModel | None = None,
+    ) -> TrainingRun:
         from relaqs.training.start import planned_rows, training_run
 
-        goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)
-        options = TrainingOptions(
-            priority, target_loss, timeout, max_steps, chart_pixels, goals, batch, parameters, parts
-        )
         plan = planned_rows(job, self)
         config = replace(self._databases.tasks, civil_time=plan.civil_time)
-        run = training_run(job, plan, self._catalog, config, self._executor, options, self._running)
+        run = training_run(job, plan, self._catalog, config, self._executor, options, self._running, given)
         run.start()
         return run
 

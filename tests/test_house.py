@@ -48,6 +48,7 @@ MAY_IMPORT = {
         "fsspec",
         "pyarrow",
         "numpy",
+        "cloudpickle",
         "pandas",
         "openai",
         "polars",

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs.pacing.libraries import report_fits, report_losses
     from relaqs.pacing.pacer import Pacer, report
     from relaqs.pacing.query_pacer import QueryPacer
-    from relaqs.pacing.scikit import report_fits
-    from relaqs.pacing.torch import report_losses
     from relaqs.pacing.xgboost import Report
 
 __all__ = ["Pacer", "QueryPacer", "Report", "report", "report_fits", "report_losses"]
@@ -35,7 +34,7 @@ __getattr__, __dir__ = on_first_use(
         "QueryPacer": "relaqs.pacing.query_pacer",
         "Report": "relaqs.pacing.xgboost",
         "report": "relaqs.pacing.pacer",
-        "report_fits": "relaqs.pacing.scikit",
-        "report_losses": "relaqs.pacing.torch",
+        "report_fits": "relaqs.pacing.libraries",
+        "report_losses": "relaqs.pacing.libraries",
     },
 )

@@ -121,9 +121,8 @@ class PartitionSource:
     def read(self, offset: int, owner: str) -> Rows:
         """Return one partition's rows from its files, and keep them for the next who asks."""
         rows = self.reads[offset].rows(owner)
-        arrays = {"features": (0, rows.features)}
-        if rows.target is not None:
-            arrays["target"] = (0, rows.target)
+        values = {"features": rows.features, "target": rows.target, "others": rows.others}
+        arrays = {name: (0, each) for name, each in values.items() if each is not None}
         if not KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes):
             SPILL.put(self.run_id, self.data, self.first + offset, rows)
         return rows
@@ -140,7 +139,9 @@ class PartitionSource:
 
 
 def _rows(arrays: VersionedArrays) -> Rows:
-    return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
+    _, target = arrays.get("target", (0, None))
+    _, others = arrays.get("others", (0, None))
+    return Rows(arrays["features"][1], target, others=others)
 
 
 @dataclass(frozen=True, slots=True)

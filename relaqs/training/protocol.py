@@ -12,6 +12,9 @@ By mini-batches (`MiniBatchTraining`). A pass is cut into steps, and each step c
 sums of its rows. The rows of a step are pieces of a few rows. Sums of pieces are added in a fixed order,
 so it does not matter how many workers share a step, nor whether the batch changes its size between two
 steps.
+
+By whole steps (`WholeSteps`). A model of somebody else's code, such as an estimator with `partial_fit`, is
+given all rows of a step at once. What it does with them is its own business, so one process makes a step.
 """
 
 from __future__ import annotations
@@ -558,6 +561,56 @@ class MiniBatches:
             raise ArgumentError(
                 f"scaling is {self.scaling!r}; it must be one of {', '.join(get_args(Scaling))}"
             )
+
+
+class Learner(Protocol):
+    """A model of somebody else's code between two steps, in the process that makes them."""
+
+    def step(self, rows: Rows, draw: int) -> float:
+        """Learn from all rows of a step. Return their loss before it, summed over them.
+
+        draw: a number that is drawn for this step, for all that is random in it.
+        """
+        ...
+
+    def state(self) -> Any:
+        """Return the model as it is now: picklable, and not changed by later steps."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSteps(MiniBatches):
+    """A training by mini-batches whose steps are made whole, by a `Learner`: its sums would not add up."""
+
+    def learner(self, state: Any) -> Learner:
+        """Return a model that goes on from a state."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """What is trained, for people."""
+        return type(self).__name__
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether features may be of any type, and NULL: they are then in `Rows.others`, or NaN."""
+        return False
+
+    def rate(self, progress: float) -> float:
+        """Return 1: the model has its own."""
+        return 1.0
+
+    def partial(self, state: Any, rows: Rows, draw: int) -> Sums:
+        """Never called: there are no sums."""
+        raise NotImplementedError
+
+    def gradients(self, sums: Sums) -> Sums:
+        """Return none: nobody sees them."""
+        return ()
+
+    def update(self, state: Any, sums: Sums, rows: int, rate: float) -> Any:
+        """Never called: there are no sums."""
+        raise NotImplementedError
 
 
 def most_rows(job: MiniBatchTraining) -> int:

@@ -30,7 +30,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 import xxhash
-from numpy.typing import NDArray
 from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
@@ -40,8 +39,8 @@ from relaqs.training.rows import Pieces, Rows
 
 IDLE_SECONDS = 30.0  # what was not asked for in this time is freed
 
-VersionedArrays = Mapping[str, tuple[int, NDArray[Any]]]
-"""Named arrays, each with its version."""
+VersionedArrays = Mapping[str, tuple[int, Any]]
+"""Named arrays of numpy, or tables of Arrow, each with its version."""
 
 Stored = TypeVar("Stored")
 
@@ -347,6 +346,9 @@ class Spill:
         """Write a partition's rows, if there is room for them. Return whether they are there now."""
         if (block := self._blocks.get(data, partition)) is not None:
             return block.is_written
+        if rows.others is not None:
+            self._stop(job, "columns that are no numbers are not spilled")
+            return False
         limit = limit_bytes()
         if limit == 0 or job in self._given_up:
             return False

@@ -63,6 +63,8 @@ class Rows:
         kept: what this run stored beside these rows at its last pass. Each name has a version and an array.
             It may be empty at any time. Two tasks may see it at once, so replace entries and never write
             into arrays.
+        others: the columns that are no numbers, such as texts and dates, where the job takes them
+            (`WholeSteps`); None where there are none.
 
     >>> import numpy as np
     >>> rows = Rows(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), target=np.array([0, 1, 1]))
@@ -73,13 +75,38 @@ class Rows:
     features: FloatArray
     target: NDArray[Any] | None
     kept: dict[str, tuple[int, NDArray[Any]]] = field(default_factory=dict)
+    others: pa.Table | None = None
 
     def __len__(self) -> int:
         return len(self.features)
 
     def part(self, of: slice) -> Rows:
         """Return some of the rows, with nothing stored beside them."""
-        return Rows(self.features[of], None if self.target is None else self.target[of])
+        target = None if self.target is None else self.target[of]
+        if self.others is None:
+            return Rows(self.features[of], target)
+        first, end, _ = of.indices(len(self))
+        return Rows(self.features[of], target, others=self.others.slice(first, end - first))
+
+    def picked(self, places: IntArray) -> Rows:
+        """Return the rows at some places, copied together, with nothing stored beside them."""
+        target = None if self.target is None else self.target[places]
+        others = None if self.others is None else self.others.take(places)
+        return Rows(self.features[places], target, others=others)
+
+    @staticmethod
+    def joined(parts: Sequence[Rows]) -> Rows:
+        """Return all rows of some parts, in their order. There must be one part at least."""
+        parts = [part for part in parts if len(part)] or parts[:1]  # a target of no rows may lack its type
+        if len(parts) == 1:
+            return parts[0]
+        targets = [part.target for part in parts if part.target is not None]
+        others = [part.others for part in parts if part.others is not None]
+        return Rows(
+            np.concatenate([part.features for part in parts]),
+            np.concatenate(targets) if targets else None,
+            others=pa.concat_tables(others) if others else None,
+        )
 
 
 MOST_CLASSES = 1000  # a target with more distinct values is a quantity
@@ -91,7 +118,7 @@ class Profile:
     """What is known of all rows before training: moments, the target's classes, and a sample.
 
     Attributes:
-        names: the names of the features.
+        names: the names of the features, in the order of the SELECT.
         row_count: the number of rows.
         mean: of each feature, shape (features,).
         spread: the sums of products of deviations from the mean, shape (features, features). With more than
@@ -101,7 +128,7 @@ class Profile:
         classes: the target's distinct values, sorted; empty without a target, None if there are more than
             MOST_CLASSES.
         class_rows: how many rows have each class; None where `classes` is.
-        sample: the features of rows drawn at random from all partitions, shape (rows, features).
+        sampled: rows drawn at random from all partitions.
 
     >>> from relaqs.training import Rows
     >>> rows = Rows(np.array([[1.0], [3.0], [5.0]]), np.array(["a", "b", "a"]))
@@ -118,7 +145,12 @@ class Profile:
     target_spread: float
     classes: NDArray[Any] | None
     class_rows: IntArray | None
-    sample: FloatArray
+    sampled: Rows
+
+    @property
+    def sample(self) -> FloatArray:
+        """The features of the rows drawn, shape (rows, features)."""
+        return self.sampled.features
 
     @property
     def covariance(self) -> FloatArray:
@@ -161,7 +193,7 @@ class Profile:
             + self.row_count * share * (target_shift * target_shift),
             classes=classes,
             class_rows=class_rows,
-            sample=np.concatenate([self.sample, other.sample]),
+            sampled=Rows.joined([self.sampled, other.sampled]),
         )
 
 
@@ -192,7 +224,7 @@ def profile_of(rows: Rows, names: tuple[str, ...], sample_rows: int, seed: int) 
         target_spread=float(((numbers - target_mean) ** 2).sum()),
         classes=classes if has_classes else None,
         class_rows=class_rows if has_classes else None,
-        sample=rows.features[picked],
+        sampled=rows.picked(picked),
     )
 
 
@@ -266,7 +298,11 @@ _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DE
 class PartitionRead:
     """How one partition's rows are read. Those of equal digests have equal rows.
 
-    digest: of the text, the files' content and the time zone.
+    Attributes:
+        names: of all features, in the order of the SELECT.
+        others: which of them are no numbers. They travel as they are.
+        takes_gaps: whether a number may be NULL, which is NaN then, or infinite.
+        digest: of the text, the files' content and the time zone.
     """
 
     config: DatabaseConfig
@@ -277,17 +313,34 @@ class PartitionRead:
     target: str | None
     row_count: int
     digest: str
+    others: tuple[str, ...] = ()
+    takes_gaps: bool = False
 
     def rows(self, owner: str) -> Rows:
         """Return the rows. Raises DataError for a NULL, a NaN or an infinity, naming the column."""
         table: pa.Table = QueryWork(self.config, self.hoists, self.sql, self.files).run(owner)
-        columns = [_feature(table.column(i), name) for i, name in enumerate(self.names)]
-        features = np.ascontiguousarray(np.column_stack(columns))
-        target = None if self.target is None else _target(table.column(len(columns)), self.target)
+        features = np.ascontiguousarray(self._numbers(table))
+        target = None if self.target is None else _target(table.column(len(self.names)), self.target)
         for shared in (features, target):  # by every job that trains on these rows
             if shared is not None:
                 shared.setflags(write=False)
-        return Rows(features, target)
+        return Rows(features, target, others=self._others(table))
+
+    def _numbers(self, table: pa.Table) -> FloatArray:
+        """Return the features that are numbers, shape (rows, numbers)."""
+        read = _number if self.takes_gaps else _feature
+        places = [(i, name) for i, name in enumerate(self.names) if name not in self.others]
+        if not places:
+            return np.empty((len(table), 0))
+        return np.column_stack([read(table.column(i), name) for i, name in places])
+
+    def _others(self, table: pa.Table) -> pa.Table | None:
+        """Return the features that are no numbers, by their names; None where all are."""
+        places = [i for i, name in enumerate(self.names) if name in self.others]
+        if not places:
+            return None
+        chosen = table.select(places).rename_columns([self.names[i] for i in places])
+        return chosen.combine_chunks()  # rows are picked from it again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +353,18 @@ class TrainingSet:
 
 
 def training_set(
-    plan: OnlinePlan, catalog: Catalog, config: DatabaseConfig, target: str | None
+    plan: OnlinePlan,
+    catalog: Catalog,
+    config: DatabaseConfig,
+    target: str | None,
+    *,
+    takes_all: bool = False,
 ) -> TrainingSet:
-    """Return how the rows of a planned SELECT are read. target: the name of the column to predict.
+    """Return how the rows of a planned SELECT are read.
+
+    Args:
+        target: the name of the column to predict.
+        takes_all: whether features may be of any type, and NULL.
 
     Raises UnsupportedError for a SELECT that cannot be read partition by partition, SqlError where the target
     is not one of its columns or a feature is not a number.
@@ -310,28 +372,39 @@ def training_set(
     rows = _of_rows(plan)
     position = _target_position(plan, target)
     features = [i for i in range(len(plan.outputs)) if i != position]
-    _check_features(plan, features)
     names = tuple(plan.outputs[i].name for i in features)
-    values = [f"CAST(k{i} AS DOUBLE)" for i in features]
+    is_number = {i: plan.outputs[i].type.split("(")[0] in _NUMBERS for i in features}
+    if not features or not takes_all:
+        _check_features(plan, features)
+    elif len(set(names)) < len(names):
+        raise SqlError(f"two columns of the SELECT have one name, of {', '.join(names)}; rename one with AS")
+    values = [f"CAST(k{i} AS DOUBLE)" if is_number[i] else f"k{i}" for i in features]
     if position is not None:
         values.append(f"CAST(k{position} AS {_target_type(plan.outputs[position].type)})")
+    others = tuple(name for i, name in zip(features, names, strict=True) if not is_number[i])
+    reading = _Reading(tuple(values), names, target, others, takes_all)
     reads = tuple(
-        _partition_read(rows, catalog, config, index, names, target, values)
-        for index in scan_order(rows, catalog, seed=0)
+        _partition_read(rows, catalog, config, index, reading) for index in scan_order(rows, catalog, seed=0)
     )
     return TrainingSet(names, reads, _digest([read.digest for read in reads]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read of every partition. values: in SQL, the features and then the target."""
+
+    values: tuple[str, ...]
+    names: tuple[str, ...]
+    target: str | None
+    others: tuple[str, ...]
+    takes_gaps: bool
+
+
 def _partition_read(
-    plan: RowsPlan,
-    catalog: Catalog,
-    config: DatabaseConfig,
-    index: int,
-    names: tuple[str, ...],
-    target: str | None,
-    values: Sequence[str],
+    plan: RowsPlan, catalog: Catalog, config: DatabaseConfig, index: int, reading: _Reading
 ) -> PartitionRead:
-    sql = f"SELECT {', '.join(values)} FROM ({partial_sql(plan, catalog, (index,), by_block=False)})"
+    rows = partial_sql(plan, catalog, (index,), by_block=False)
+    sql = f"SELECT {', '.join(reading.values)} FROM ({rows})"
     read = [catalog.table(stream.table).partitions[index] for stream in plan.streams]
     contents = [content for partition in read for content in partition.contents]
     return PartitionRead(
@@ -339,10 +412,12 @@ def _partition_read(
         hoists=plan.hoists,
         sql=sql,
         files=partial_reads(plan, catalog, (index,)),
-        names=names,
-        target=target,
+        names=reading.names,
+        target=reading.target,
         row_count=leading_stream(plan, catalog).partitions[index].row_count,
-        digest=_digest([repr(config.civil_time), sql, *contents]),
+        digest=_digest([repr(config.civil_time), sql, *contents, *["gaps"] * reading.takes_gaps]),
+        others=reading.others,
+        takes_gaps=reading.takes_gaps,
     )
 
 
@@ -395,6 +470,11 @@ def _target_type(type: str) -> str:
 def _feature(column: pa.ChunkedArray, name: str) -> FloatArray:
     _check_complete(column, name)
     return _finite(doubles(column), name)
+
+
+def _number(column: pa.ChunkedArray, name: str) -> FloatArray:
+    """Return a feature that may have gaps: NaN where it is NULL."""
+    return doubles(column)
 
 
 def _target(column: pa.ChunkedArray, name: str) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """TrainingRun: the user's handle of a model in training, with what was asked of it and its passes so far.
 
-- `TrainingGoals` and `TrainingOptions` are what a user may ask: an accuracy, a deadline, a kind of batch.
-  All is checked before a run starts.
+- `TrainingGoals` and `TrainingOptions` are what a user may ask: an accuracy, a deadline, a kind
+  of batch. All is checked before a run starts.
 - `ModelJob` is what a run needs of a job, whatever trains the model.
 - `TrainingListener` hears of each pass, keeps it as a `TrainingStep`, and says when the model is good
   enough: at the target loss, at the required accuracy, at the best accuracy that is to be expected
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args, runtime_checkable
 
 import numpy as np
 from relaqs_engine.errors import RelaqsError
@@ -188,6 +188,64 @@ class TrainingOptions:
                 check_whole(name, getattr(self, name))
 
 
+class TrainArguments(TypedDict, total=False):
+    """The arguments of `Session.train` beside the job, all by name. `Session.fit` has fewer.
+
+    Attributes:
+        batch: how many rows a step of an algorithm by mini-batches has: a number; "elastic" for few at first
+            and more once that pays; or a journal of an earlier run to follow. By default it is the job's own
+            `start_rows`. Other algorithms look at all rows in each step, and take none.
+        parameters: where those of `SoftmaxRegression` and `Lasso` are between passes: in this process
+            ("client"), in shards on the workers of a Dask cluster ("sharded"), or wherever that is faster
+            ("auto"). `run.explain()` says where, and why.
+        priority: its weight beside queries and other jobs.
+        target_loss: stop when the loss is this small.
+        timeout: stop after this many seconds.
+        max_steps: stop after this many passes over the data.
+        chart_pixels: the height of a chart of losses. Training stops when the last three passes made no
+            visible change in it.
+        deadline: the seconds in which the accuracy, the target or the end is wanted. Policies see it, and
+            `deadlines` serves by it. The run goes on then; `timeout` would end it.
+        accuracy: the share of held-out rows that a classifier must tell rightly, such as 0.95.
+        urgency: how much its deadline counts beside those of others, from 1 to 10.
+        stop: when it stops by itself: "iterations", "best" when no better accuracy is to be expected, or
+            "required" at `accuracy`.
+        may_stop: which of "best" and "required" the policy `load_control` may choose for it when there are
+            too few cores.
+        held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
+            pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
+        parts: cuts the layers of a `TorchModule` into so many stages, or as a `ModelParts` says. On a cluster
+            each part is on a worker. They change no bit of the model.
+    """
+
+    batch: Batch
+    parameters: ParametersWord
+    priority: float
+    target_loss: float | None
+    timeout: float | None
+    max_steps: int | None
+    chart_pixels: int | None
+    deadline: float | None
+    accuracy: float | None
+    urgency: float
+    stop: StopWord
+    may_stop: Sequence[StopWord]
+    held_out: float | None
+    parts: int | ModelParts | None
+
+
+def asked_of_train(asked: TrainArguments) -> TrainingOptions:
+    """Return the options of a run. Raises ArgumentError for a name or a value that is not accepted."""
+    known = TrainArguments.__annotations__
+    for name in asked:
+        if name not in known:
+            raise ArgumentError(f"train takes no {name!r}; it takes {', '.join(known)}")
+    goals = {each.name for each in fields(TrainingGoals)}
+    others: dict[str, Any] = {name: value for name, value in asked.items() if name not in goals}
+    own: dict[str, Any] = {name: value for name, value in asked.items() if name in goals}
+    return TrainingOptions(**others, goals=TrainingGoals(**own))
+
+
 class AccuracyWatch:
     """Keeps the accuracies of one run after its passes, and what they promise.
 
@@ -236,6 +294,11 @@ class AccuracyWatch:
         return StopReason.BEST_ACCURACY if is_in_reach else StopReason.OUT_OF_REACH
 
     @property
+    def is_missing(self) -> bool:
+        """Whether the newest accuracy is less than what is required."""
+        return not math.isnan(self._goals.accuracy) and not self._has_required
+
+    @property
     def _has_required(self) -> bool:
         return self.so_far is not None and self.so_far.newest >= self._goals.accuracy
 
@@ -244,6 +307,14 @@ class FittedModel(Protocol):
     """A model of a run, and all it takes to make an estimator of it."""
 
     def estimator(self) -> Any: ...
+
+
+class GivenModel(Protocol):
+    """The model that a user gave, where another one is fitted for it."""
+
+    def fitted(self, estimator: Any, passes: int) -> Any:
+        """Return it with what was fitted. passes: how many that took."""
+        ...
 
 
 class ModelJob(Job, Protocol):
@@ -353,8 +424,8 @@ class TrainingListener(RunListener[TrainingStep]):
             return False
         self._accuracy.take(self.job.accuracy)
         self.stop_reason = self.stop_reason or self._accuracy.reason()
-        if self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps:
-            return True
+        if not self._has_reason([*self.losses, report.quality]) and self.job.passes == self._max_steps:
+            self.stop_reason = self.stop_reason or StopReason.PASSES
         return self.stop_reason is not None
 
     def folded(self, report: StepReport) -> StepReport:
@@ -365,6 +436,14 @@ class TrainingListener(RunListener[TrainingStep]):
             self.steps.append(step)
             self.feed.publish(step)
         return replace(report, accuracy=self._accuracy.so_far)
+
+    @property
+    def reason_at_end(self) -> StopReason:
+        """Why the job has no more steps."""
+        if self.job.passes == self._max_steps:
+            return StopReason.PASSES
+        has_loss = self.target is None or (bool(self.steps) and self.steps[-1].loss <= self.target)
+        return StopReason.MISSED if not has_loss or self._accuracy.is_missing else StopReason.CONVERGED
 
     def ended_by_plan(self) -> None:
         if self._accuracy.may_be_ended:
@@ -417,6 +496,7 @@ class TrainingRun(Handle[TrainingStep]):
         *,
         stopwatch: Stopwatch,
         running: RunningJobs | None = None,
+        given: GivenModel | None = None,
     ) -> None:
         """Set the run up.
 
@@ -426,7 +506,9 @@ class TrainingRun(Handle[TrainingStep]):
             options: what the user asked for.
             stopwatch: counts since it was submitted.
             running: the jobs of its session.
+            given: the model that the user gave, if that is not what the job fits.
         """
+        self._given = given
         description = JobDescription(
             job.id,
             Kind.TRAINING,
@@ -495,8 +577,11 @@ class TrainingRun(Handle[TrainingStep]):
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run stopped by itself before it converged: at its target or accuracy, in time, with no
-        visible change, or because the cluster is overloaded.
+        """Why the run is over; None while it is not.
+
+        At its target or accuracy, in time, after its passes, with no visible change, because the cluster is
+        overloaded or somebody stopped it, or since it has converged. It says so where it has converged before
+        it got what was asked for.
 
         >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
@@ -508,7 +593,10 @@ class TrainingRun(Handle[TrainingStep]):
         >>> run.stop_reason.value
         'target reached'
         """
-        return self._progress.stop_reason
+        if (reason := self._progress.stop_reason) is not None or self.state not in _REASONS:
+            return reason
+        reason = _REASONS[self.state]
+        return self._progress.reason_at_end if reason is StopReason.CONVERGED else reason
 
     @property
     def accuracy(self) -> float:
@@ -557,8 +645,11 @@ class TrainingRun(Handle[TrainingStep]):
         >>> round(float(run.latest.intercept_), 3)
         1.0
         """
-        fitted = self._progress.job.latest
-        return None if fitted is None else fitted.estimator()
+        job = self._progress.job
+        if (newest := job.latest) is None:
+            return None
+        fitted = newest.estimator()
+        return fitted if self._given is None else self._given.fitted(fitted, job.passes)
 
     @property
     def batch_rows(self) -> int | None:
@@ -768,6 +859,12 @@ class TrainingRun(Handle[TrainingStep]):
         reached = f", loss {self.losses[-1]:.6g} after {len(self.steps)} passes" if self.steps else ""
         return f"<TrainingRun {self.state}{reached}>"
 
+
+_REASONS = {
+    "converged": StopReason.CONVERGED,
+    "stopped": StopReason.STOPPED,
+    "failed": StopReason.FAILED,
+}
 
 _STATES: dict[RunState, TrainingState] = {
     RunState.WAITING: "waiting",

@@ -6,6 +6,7 @@ Who makes the steps follows from the job, what was asked of it, and where it run
 |---|---|---|
 | passes over all rows | `LossJob` | `LossJob`; `ShardJob` with its parameters in shards |
 | mini-batches | `StepJob`: tasks | `GangJob`: ranks that live in workers; a replay is a `StepJob` |
+| whole steps | `StepJob` | `StepJob` |
 | mini-batches, in parts | `PartedJob`: all parts in this process | `PartedJob`: each part on a slot |
 
 Each room of these is imported when a job needs it: a run on threads loads nothing of gangs, parts and shards.
@@ -25,11 +26,18 @@ from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
 from relaqs.training.passes import LossJob
-from relaqs.training.protocol import MiniBatchTraining, ShardedJob, ShardedTraining, TrainingJob
+from relaqs.training.protocol import (
+    MiniBatchTraining,
+    ShardedJob,
+    ShardedTraining,
+    TrainingJob,
+    WholeSteps,
+)
 from relaqs.training.row_cache import limit_bytes
 from relaqs.training.rows import TrainingSet, training_set
 from relaqs.training.run import (
     Batch,
+    GivenModel,
     ModelJob,
     ParametersWord,
     TrainingGoals,
@@ -51,21 +59,24 @@ def training_run(
     executor: Executor,
     options: TrainingOptions,
     running: RunningJobs,
+    given: GivenModel | None = None,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
     Args:
         plan: of its SELECT.
         running: the jobs of the session.
+        given: the model that the user gave, if that is not what the job fits.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
     check_parameters(options.parameters, job, executor, options.goals)
     limit_bytes()  # a wrong one is said now, and not once memory is full
-    data = training_set(plan, catalog, config, job.target)
+    takes_all = isinstance(job, WholeSteps) and job.takes_all
+    data = training_set(plan, catalog, config, job.target, takes_all=takes_all)
     model_job, executor = _model_job(job, data, config, executor, options)
-    return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
+    return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running, given=given)
 
 
 def _model_job(
@@ -133,11 +144,16 @@ def _mini_batch_job(
 
     check_start_rows(job, sum(read.row_count for read in data.reads))
     id, rule = _new_id(), _rule(job, options.batch)
+    if options.parts is not None and isinstance(job, WholeSteps):
+        raise ArgumentError(
+            f"parts is {options.parts!r}, but {type(job).__name__} makes its steps in one piece; leave it out"
+        )
     if options.parts is not None:
         from relaqs.training.parted.parted_job import parted_job
 
         return parted_job(id, job, data, rule, options.parts, executor, budget_bytes=budget_bytes)
-    if isinstance(options.batch, Journal) or not isinstance(executor, LeasesSlots):
+    has_no_ranks = isinstance(options.batch, Journal) or isinstance(job, WholeSteps)
+    if has_no_ranks or not isinstance(executor, LeasesSlots):
         return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
     carrier = GangCarrier(executor, executor)
     return GangJob(id, job, data, rule, carrier, budget_bytes=budget_bytes), carrier

@@ -79,8 +79,7 @@ class PieceReader:
         """Return the rows of a piece, copied together."""
         partition, first, end = self.order.place(piece)
         rows, places = self._opened(partition)
-        picked = places[first:end]
-        return Rows(rows.features[picked], None if rows.target is None else rows.target[picked])
+        return rows.picked(places[first:end])
 
     def read_ahead(self) -> bool:
         """Open all partitions that fit into the budget. Return whether these are all there are."""
@@ -109,15 +108,16 @@ class PieceReader:
     def _places(self, partition: int, source: PartitionSource) -> IntArray:
         owner = f"{source.data} by {self.order.seed}"
         if (kept := KEPT.get(owner, partition)) is not None:
-            return kept["places"][1]
+            places: IntArray = kept["places"][1]
+            return places
         places = self.order.rows_of(partition)
         KEPT.put(owner, partition, {"places": (0, places)}, source.budget_bytes)
         return places
 
 
 def _byte_count(rows: Rows, places: IntArray) -> int:
-    target_bytes = 0 if rows.target is None else rows.target.nbytes
-    return rows.features.nbytes + target_bytes + places.nbytes
+    beside = sum(each.nbytes for each in (rows.target, rows.others, places) if each is not None)
+    return int(rows.features.nbytes + beside)
 
 
 def piece_sums(

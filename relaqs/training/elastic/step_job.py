@@ -2,6 +2,7 @@
 
 While steps are short, one task makes many of them, one after another. When a step takes long, its pieces
 are shared out over several tasks, and the driver makes the step of their sums. Both give the same bits.
+A model that makes whole steps itself (`WholeSteps`) is never shared out.
 
 What the driver of a run keeps: the course, the journal, the newest model, and when the run ends.
 """
@@ -28,6 +29,7 @@ from relaqs.training.elastic.course import (
     Order,
     Rescale,
     TrainingCourse,
+    advanced,
     after,
     first_course,
     next_step,
@@ -45,7 +47,7 @@ from relaqs.training.passes import (
     one_thread,
     profile_works,
 )
-from relaqs.training.protocol import MiniBatchTraining, most_rows
+from relaqs.training.protocol import Learner, MiniBatchTraining, WholeSteps, most_rows
 from relaqs.training.row_cache import SPILL
 from relaqs.training.rows import ALL, Profile, Rows, Sums, TrainingSet
 
@@ -228,7 +230,7 @@ def held_out_partitions(job: MiniBatchTraining, data: TrainingSet) -> int:
 
 def check_start_rows(job: MiniBatchTraining, rows: int) -> None:
     """Raise ArgumentError where a first step would have more rows than there are."""
-    if job.start_rows > rows:
+    if job.start_rows > rows and not isinstance(job, WholeSteps):  # a larger step is a pass
         raise ArgumentError(
             f"start_rows is {job.start_rows}, but there are {rows} rows to train on; give fewer"
         )
@@ -264,13 +266,28 @@ class StepsWork:
     def run(self, owner: str) -> Stepped:
         reader = PieceReader(owner, self.order, self.sources)
         course, steps = self.course, list[MiniBatch]()
+        job = self.job
         with one_thread():
+            learner = job.learner(course.state) if isinstance(job, WholeSteps) else None
             while len(steps) < self.count and (not steps or not course.is_between_passes):
-                step = next_step(self.job, self.rule, self.order, course)
-                sums = piece_sums(self.job, course.state, reader, step.step, step.pieces)
-                course = after(self.job, self.order, course, step, sums)
+                step = next_step(job, self.rule, self.order, course)
+                if learner is None:
+                    sums = piece_sums(job, course.state, reader, step.step, step.pieces)
+                    course = after(job, self.order, course, step, sums)
+                else:
+                    course = self._learned(learner, course, step, reader)
                 steps.append(step)
+            if learner is not None:
+                course = replace(course, state=learner.state())
         return Stepped(course, tuple(steps), reader.reads)
+
+    def _learned(
+        self, learner: Learner, course: TrainingCourse, step: MiniBatch, reader: PieceReader
+    ) -> TrainingCourse:
+        """Return the course after a whole step, but for its state: the learner has it."""
+        rows = Rows.joined([reader.rows(int(piece)) for piece in step.pieces])
+        loss = learner.step(rows, self.order.draw(step.step, int(step.pieces[0])))
+        return advanced(self.job, self.order, course, step, loss, None, course.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +339,7 @@ class EvaluateWork:
         return in_pairs(sums, add_sums) if sums else None
 
     def _of_piece(self, rows: Rows, first: int) -> Sums:
-        place = slice(first, first + PIECE_ROWS)
-        target = None if rows.target is None else rows.target[place]
-        piece = Rows(rows.features[place], target)
+        piece = rows.part(slice(first, first + PIECE_ROWS))
         sums = self.job.evaluate(self.state, piece)
         return *(np.asarray(each, dtype=np.float64) for each in sums), np.asarray(float(len(piece)))
 
@@ -356,11 +371,15 @@ class StepJob:
     @property
     def name(self) -> str:
         """What is trained, on what, for people."""
-        return f"{type(self._job).__name__} on {' '.join(self._job.sql.split())}"
+        job = self._job
+        what = job.label if isinstance(job, WholeSteps) else type(job).__name__
+        return f"{what} on {' '.join(job.sql.split())}"
 
     @property
     def tasks_most(self) -> int:
         """How many tasks a step has at most."""
+        if isinstance(self._job, WholeSteps):
+            return 1
         return max(1, most_rows(self._job) // max(1, self._job.start_rows))
 
     @property
@@ -419,7 +438,8 @@ class StepJob:
         return self._step_works(course)
 
     def _step_works(self, course: TrainingCourse) -> list[Work]:
-        if self._step_seconds > SPLIT_SECONDS and len(shares := self._shares(course)) > 1:
+        is_slow = self._step_seconds > SPLIT_SECONDS and not isinstance(self._job, WholeSteps)
+        if is_slow and len(shares := self._shares(course)) > 1:
             return shares
         count = int(min(self._count, self._book.steps_left))
         return [StepsWork(self._job, self._book.rule, self._book.order, course, count, self._near(course))]

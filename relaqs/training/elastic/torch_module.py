@@ -1,14 +1,21 @@
-"""Modules of PyTorch, trained by mini-batches over the rows of a SELECT. torch is imported where needed."""
+"""Modules of PyTorch, trained by mini-batches over the rows of a SELECT. torch is imported where needed.
+
+A `TorchModule` is made by a function that all workers can import. Its steps are sums over pieces of rows, so
+that any number of ranks or parts share them, to the bit. `ModuleSteps` trains a user's own instance with the
+user's own loss and optimiser: a step is one forward and one backward pass over all its rows, as in a loop of
+the user's own.
+"""
 
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +23,8 @@ from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError, check_not_negative, check_positive
 from relaqs.plugins import require
-from relaqs.training.protocol import MiniBatches
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target
+from relaqs.training.protocol import Learner, MiniBatches, WholeSteps
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
 
 if TYPE_CHECKING:
     import torch
@@ -361,3 +368,218 @@ def same_shape(name: str, buffer: torch.Tensor, before: torch.Tensor) -> NDArray
             "buffers must keep theirs"
         )
     return buffer.double().numpy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSteps(WholeSteps):
+    """A user's own module, trained by the user's own loss and optimiser. The result is a trained copy.
+
+    Args:
+        sql, target: as `MiniBatchTraining` has them. Features are 32-bit floats, shape (rows, features).
+        packed: the module, the optimiser, and the schedule, a function that makes it, or None, pickled
+            together.
+        loss: a function of outputs and targets, such as torch.nn.CrossEntropyLoss(). A loss of classes gets
+            their positions in `classes_`; others get 32-bit floats.
+    """
+
+    sql: str
+    target: str
+    packed: bytes
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    name: str
+    start_rows: int = 1024
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the loss is one of classes."""
+        return _takes_positions(self.loss) or _takes_logits(self.loss)
+
+    def begin(self, profile: Profile) -> bytes:
+        import torch
+
+        classes = known_classes(profile, self.target) if self.tells_classes else None
+        if classes is None:
+            numeric_target(profile, self.target)
+        elif not _takes_positions(self.loss) and len(classes) > 2:
+            raise DataError(
+                f"{self.target!r} has {len(classes)} classes; for more than two use CrossEntropyLoss"
+            )
+        module, optimiser, schedule = pickle.loads(self.packed)
+        try:
+            with torch.no_grad(), drawn(self.seed):
+                module.eval()(torch.zeros(2, len(profile.names)))
+        except RuntimeError as error:
+            raise DataError(
+                f"the module {self.name} cannot take the {len(profile.names)} features of the SELECT "
+                f"({error}); select as many columns as it takes, and the target"
+            ) from error
+        import cloudpickle
+
+        return cast(bytes, cloudpickle.dumps((module, optimiser, schedule, classes)))
+
+    def learner(self, state: bytes) -> Learner:
+        return _ModuleLearner(self, *pickle.loads(state))
+
+    def evaluate(self, state: bytes, rows: Rows) -> Sums:
+        return _ModuleLearner(self, *pickle.loads(state)).evaluated(rows)
+
+    def estimator(self, profile: Profile, state: bytes) -> torch.nn.Module:
+        module, _, _, classes = pickle.loads(state)
+        if classes is not None:
+            module.classes_ = classes
+        return cast("torch.nn.Module", module.eval())
+
+
+class _ModuleLearner:
+    """A module between two steps, with its optimiser and its schedule."""
+
+    def __init__(
+        self, job: ModuleSteps, module: Any, optimiser: Any, schedule: Any, classes: NDArray[Any] | None
+    ) -> None:
+        import torch
+
+        self._job, self._module, self._optimiser = job, module, optimiser
+        is_made = schedule is None or hasattr(schedule, "step")
+        self._schedule = schedule if is_made else schedule(optimiser)
+        self._classes = classes
+        self._normalises = normalises(module)
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
+
+    def step(self, rows: Rows, draw: int) -> float:
+        import torch
+
+        self._module.train(len(rows) > 1 or not self._normalises)  # a lone row has no spread to normalise by
+        features, wanted = self._tensors(rows)
+        first: list[float] = []  # an optimiser may ask for the loss more than once
+
+        def loss_of_step() -> torch.Tensor:
+            self._optimiser.zero_grad()
+            loss = self._loss(self._module(features), wanted)
+            torch.autograd.backward(loss)
+            first.append(float(loss.detach()))
+            return loss
+
+        with drawn(draw):
+            self._optimiser.step(loss_of_step)
+        if self._schedule is not None:
+            self._schedule.step()
+        return first[0] if _sums(self._job.loss) else first[0] * len(rows)
+
+    def state(self) -> bytes:
+        import cloudpickle
+
+        self._optimiser.zero_grad()
+        held = (self._module, self._optimiser, self._schedule, self._classes)
+        return cast(bytes, cloudpickle.dumps(held))
+
+    def evaluated(self, rows: Rows) -> Sums:
+        """Return the loss of held-out rows, and how many are told rightly where they have classes."""
+        import torch
+
+        features, wanted = self._tensors(rows)
+        with torch.no_grad():
+            outputs = self._module.eval()(features)
+            loss = float(self._loss(outputs, wanted))
+        total = np.asarray(loss if _sums(self._job.loss) else loss * len(rows))
+        if self._classes is None:
+            return (total,)
+        scores = outputs.numpy().reshape(len(rows), -1)
+        return total, np.asarray(float((told_classes(scores, self._classes) == rows.target).sum()))
+
+    def _tensors(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+
+        assert rows.target is not None
+        wanted = rows.target if self._classes is None else class_codes(rows.target, self._classes)
+        targets = torch.as_tensor(wanted if _takes_positions(self._job.loss) else wanted.astype(np.float32))
+        return torch.from_numpy(rows.features.astype(np.float32)), targets
+
+    def _loss(self, outputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        if tuple(outputs.shape) == (len(wanted), 1):  # or a loss would set each row against each other
+            outputs = outputs.reshape(-1)
+        loss = self._job.loss(outputs, wanted)
+        if loss.numel() != 1:
+            raise DataError(
+                f"the loss gives {tuple(loss.shape)} for {len(wanted)} rows; it must be one number, as with "
+                "reduction='mean'"
+            )
+        return loss
+
+
+def _takes_positions(loss: object) -> bool:
+    """Return whether a loss takes the positions of classes."""
+    import torch
+
+    functions = (torch.nn.functional.cross_entropy, torch.nn.functional.nll_loss)
+    kinds = torch.nn.CrossEntropyLoss | torch.nn.NLLLoss | torch.nn.MultiMarginLoss
+    return isinstance(loss, kinds) or loss in functions
+
+
+def _takes_logits(loss: object) -> bool:
+    """Return whether a loss takes the log odds of the second of two classes."""
+    import torch
+
+    functional = torch.nn.functional.binary_cross_entropy_with_logits
+    return isinstance(loss, torch.nn.BCEWithLogitsLoss) or loss is functional
+
+
+def _sums(loss: object) -> bool:
+    return getattr(loss, "reduction", "mean") == "sum"
+
+
+def module_steps(
+    module: torch.nn.Module,
+    sql: str,
+    target: str | None,
+    loss: Any,
+    optimizer: Any,
+    schedule: Any,
+    numbers: Mapping[str, Any],
+) -> ModuleSteps:
+    """Return the job of a module that a user gave.
+
+    Args:
+        numbers: what is said of its mini-batches.
+
+    Raises ArgumentError where its loss or its optimiser is none.
+    """
+    import cloudpickle
+    import torch
+
+    name = type(module).__name__
+    if target is None:
+        raise ArgumentError("target is None, but a module predicts a column; give its name")
+    if not callable(loss):
+        raise ArgumentError(
+            f"loss is {loss!r}; give a function of outputs and targets, such as loss=torch.nn.MSELoss()"
+        )
+    parameters = list(module.parameters())
+    if not parameters:
+        raise ArgumentError(f"the module {name} has no parameters; there is nothing to train")
+    optimiser = optimizer
+    if not isinstance(optimiser, torch.optim.Optimizer):
+        if not callable(optimiser):
+            raise ArgumentError(
+                f"optimizer is {optimiser!r}; give an optimiser of the module's parameters, or a function of "
+                "them that returns one, such as optimizer=partial(torch.optim.AdamW, lr=0.001)"
+            )
+        optimiser = optimiser(parameters)
+    if not {id(each) for group in optimiser.param_groups for each in group["params"]} <= set(
+        map(id, parameters)
+    ):
+        raise ArgumentError(
+            "the optimizer has parameters that are none of the module's; make it of module.parameters()"
+        )
+    return ModuleSteps(
+        sql=sql,
+        target=target,
+        packed=cloudpickle.dumps((module, optimiser, schedule)),
+        loss=loss,
+        name=name,
+        **numbers,
+    )

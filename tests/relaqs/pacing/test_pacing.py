@@ -20,9 +20,8 @@ from relaqs import ArgumentError, Pacer, RelaqsError, Session, connect, shuffle
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import StepReport, Task, TaskResult
+from relaqs.pacing.libraries import report_fits, report_losses
 from relaqs.pacing.pacer import report
-from relaqs.pacing.scikit import report_fits
-from relaqs.pacing.torch import report_losses
 
 LONG_SECONDS = 20.0
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import relaqs.training.elastic.gang_job as gang_job
 import relaqs.training.elastic.step_job as step_job
-from relaqs import connect
-from relaqs.training import MiniBatchLinear, replay
+from relaqs import Session, connect
+from relaqs.training import MiniBatchLinear, TrainingRun, replay
 
 JOB = MiniBatchLinear(
     "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits", "y", first_rate=0.1, start_rows=16, passes_most=3
@@ -54,3 +59,29 @@ def test_the_same_bits_as_on_threads_and_after_a_death(
         assert max(shared.journal.ranks) > 1
     with connect(training_warehouse, threads=1) as db:
         assert replay(shared.journal, JOB, db).coef_.tolist() == embedded
+
+
+class OwnEstimator(SGDClassifier):
+    """A class that workers are sent by value, as one of a notebook."""
+
+
+def test_estimators_of_users_are_fitted_alike_after_a_death(
+    cluster: LocalCluster, training_warehouse: Path
+) -> None:
+    """Fitted by tasks, which are made again where a worker is gone: the same bits as on threads."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    model = make_pipeline(StandardScaler(), OwnEstimator(loss="log_loss", max_iter=60, tol=None))
+
+    def begun(db: Session) -> TrainingRun:
+        return db.fit(model, "SELECT * FROM digits", target="y", batch=32)
+
+    with connect(training_warehouse, threads=1) as db:
+        embedded = begun(db).result()[-1].coef_.tolist()
+    with Client(cluster, set_as_default=False) as client, connect(training_warehouse, cluster=client) as db:
+        run = begun(db)
+        while not run.losses:
+            assert not run.wait(0.01), run.runner.error
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        assert run.result(timeout=120)[-1].coef_.tolist() == embedded
+        assert run.stop_reason == "all passes made"

@@ -127,7 +127,7 @@ def test_a_cluster_with_cores_to_spare_ends_nothing(training_warehouse: Path) ->
     with connect(training_warehouse, threads=2, policy="load_control:fair") as db:
         run = db.train(job, accuracy=0.5, may_stop=("best", "required"), max_steps=30)
         run.result(timeout=60)
-        assert run.stop_reason is None
+        assert run.stop_reason is StopReason.PASSES
         assert len(run.steps) == 30
         assert run.accuracy > 0.5
 

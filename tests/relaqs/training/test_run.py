@@ -149,7 +149,7 @@ def test_a_target_that_was_met_already_stops_it_at_once(db: Session) -> None:
 def test_a_number_of_steps_stops_it(db: Session) -> None:
     run = db.train(Scripted(ENDLESS), max_steps=4)
     assert run.result() == "model 3 of 178 rows"
-    assert (run.state, len(run.losses), run.stop_reason) == ("stopped", 4, None)
+    assert (run.state, len(run.losses), run.stop_reason) == ("stopped", 4, "all passes made")
 
 
 def test_time_stops_it(db: Session) -> None:

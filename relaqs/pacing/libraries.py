@@ -1,4 +1,8 @@
-"""Reports from scikit-learn's own `fit` and `partial_fit`: `report_fits(model)` inside a pacer's block."""
+"""Reports that libraries make for a loop, inside a pacer's block.
+
+`report_fits(model)` is for scikit-learn's `fit` and `partial_fit`, `report_losses(criterion)` for loops of
+PyTorch, and `relaqs/pacing/xgboost.py` for XGBoost.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.pacing.pacer import report
 
 Estimator = TypeVar("Estimator")
+Criterion = TypeVar("Criterion")
 
 
 def report_fits(estimator: Estimator, loss: Callable[[Estimator], SupportsFloat] | None = None) -> Estimator:
@@ -80,3 +85,36 @@ class _Reporting:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._estimator, self._name)
+
+
+def report_losses(criterion: Criterion) -> Criterion:
+    """Return a PyTorch loss module that reports each loss it computes for training from now on.
+
+    Losses computed without gradients, as in an evaluation, are not reported. PyTorch itself is not imported.
+
+    Args:
+        criterion: a loss module, such as torch.nn.CrossEntropyLoss().
+
+    Raises:
+        ArgumentError: it is no module.
+
+    >>> class Loss:  # stands for torch.nn.MSELoss()
+    ...     def register_forward_hook(self, hook):
+    ...         self.hook = hook
+    >>> isinstance(report_losses(Loss()), Loss)
+    True
+    """
+    register = getattr(criterion, "register_forward_hook", None)
+    if register is None:
+        raise ArgumentError(
+            f"{criterion!r} is no PyTorch module; give one such as torch.nn.CrossEntropyLoss(), or call "
+            "relaqs.report(loss) in the loop"
+        )
+    register(_report)
+    return criterion
+
+
+def _report(module: Any, inputs: Any, loss: Any) -> None:
+    """A forward hook: it may not return anything, or that would replace the loss."""
+    if getattr(loss, "requires_grad", True):
+        report(loss.detach() if hasattr(loss, "detach") else loss)

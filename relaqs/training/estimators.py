@@ -1,0 +1,630 @@
+"""Models that users bring: what `Session.fit` takes, and the training job that it becomes.
+
+| the model | how it is trained |
+|---|---|
+| one of `COUNTERPARTS`, such as `LogisticRegression(C=0.5)` | by our own algorithm, to the same optimum |
+| one with `partial_fit`, or a Pipeline that ends in one | by that, a mini-batch a call (`PartialFits`) |
+| a `torch.nn.Module` | by its own loss and optimiser (`ModuleSteps` of `elastic/torch_module.py`) |
+| a job of `relaqs.training` | as it says itself |
+
+A counterpart gets the parameters that mean the same. One that our algorithm cannot honour is refused by its
+name, unless it has its default. The result is what the user gave, fitted: same class, same parameters.
+
+`partial_fit` sees a pandas DataFrame of the SELECT's columns: numbers as doubles, NULL as NaN, texts and
+dates as they are. Batches are pieces of the shuffled layout, in an order that follows from the seed. The
+state of the model between two tasks is its pickled bytes, so that a task can be made again elsewhere. All
+steps of a Pipeline but the last are fitted once, on a sample of 10,000 rows.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
+from relaqs_engine.errors import DataError
+
+from relaqs.arguments import (
+    ArgumentError,
+    check_loss,
+    check_seconds,
+    check_whole,
+    is_number,
+    is_whole,
+    refusal,
+)
+from relaqs.plugins import require
+from relaqs.training.algorithms import make_training_job
+from relaqs.training.protocol import Learner, MiniBatchTraining, TrainingJob, WholeSteps
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes
+from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingGoals, TrainingOptions
+
+if TYPE_CHECKING:
+    import pandas
+
+Measure: TypeAlias = "str | Callable[[Any, Any, Any], SupportsFloat]"
+"""A loss: the name of a scorer of scikit-learn, less of which is better, or a function of model, X and y."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """An estimator of a library, and our algorithm for it.
+
+    Attributes:
+        algorithm: its name in `ALGORITHMS`.
+        same: our names of parameters, by the library's.
+        without_effect: parameters that change how a library gets to the optimum, and not the optimum.
+        accepted: further values that mean what the default means.
+        passes: what is given to `n_iter_` of the fitted estimator; None where it has none.
+    """
+
+    algorithm: str
+    same: Mapping[str, str]
+    without_effect: frozenset[str]
+    accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    passes: Callable[[int], Any] | None = None
+
+
+_HOW = frozenset({"n_jobs", "verbose", "copy_X", "copy_x", "max_iter", "dual", "algorithm"})
+_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
+
+COUNTERPARTS = {
+    "LinearRegression": Counterpart("linear_regression", {}, _HOW | {"tol"}),
+    "LogisticRegression": Counterpart(
+        "logistic_regression",
+        {"C": "strength", "tol": "tolerance"},
+        _HOW | {"random_state", "warm_start", "intercept_scaling"},
+        {"penalty": ("l2",), "solver": _SOLVERS, "l1_ratio": (None, 0, 0.0), "multi_class": ("auto",)},
+        lambda passes: np.array([passes], dtype=np.int32),
+    ),
+    "LinearSVC": Counterpart(
+        "linear_svm", {"C": "strength", "tol": "tolerance"}, _HOW | {"random_state"}, passes=int
+    ),
+    "Lasso": Counterpart(
+        "lasso",
+        {"alpha": "alpha"},
+        _HOW | {"tol", "precompute", "warm_start", "random_state", "selection"},
+        passes=int,
+    ),
+    "KMeans": Counterpart(
+        "k_means",
+        {"n_clusters": "clusters", "tol": "tolerance", "random_state": "seed"},
+        _HOW,
+        {"n_init": (1,)},
+        int,
+    ),
+}
+"""Those of scikit-learn, by their classes' names."""
+
+
+Until: TypeAlias = "float | Literal['best'] | Mapping[str, float] | None"
+"""What is good enough: a loss, {"accuracy": 0.9}, both in one mapping, or "best" for the best accuracy."""
+
+
+def read_until(until: Until) -> tuple[float | None, float | None, StopWord]:
+    """Return the loss, the accuracy and the stop option that a user means.
+
+    Raises ArgumentError where it is nothing of the kind.
+
+    >>> read_until({"accuracy": 0.9}), read_until(0.25), read_until("best")
+    ((None, 0.9, 'required'), (0.25, None, 'iterations'), (None, None, 'best'))
+    """
+    if until is None or is_number(until):
+        return until, None, "iterations"
+    if until == "best":
+        return None, None, "best"
+    if isinstance(until, Mapping) and until and set(until) <= {"loss", "accuracy"}:
+        accuracy = until.get("accuracy")
+        return until.get("loss"), accuracy, "iterations" if accuracy is None else "required"
+    raise refusal("until", until, 'a loss, {"accuracy": 0.9}, {"loss": 0.3}, or "best"')
+
+
+@dataclass(frozen=True, slots=True)
+class FitGoals:
+    """What a user wants of a run, as `Session.fit` takes it. Raises ArgumentError for what is not accepted.
+
+    >>> FitGoals(until=0.3).loss, FitGoals(until={"accuracy": 0.9}).asks_accuracy
+    (0.3, True)
+    """
+
+    until: Until = None
+    within: float | None = None
+    timeout: float | None = None
+    passes: int | None = None
+    priority: float = 1.0
+    may_stop: bool = False
+
+    def __post_init__(self) -> None:
+        if (loss := self.loss) is not None:
+            check_loss("until", loss)
+        if self.within is not None:
+            check_seconds("within", self.within)
+        if self.passes is not None:
+            check_whole("passes", self.passes)
+        if not isinstance(self.may_stop, bool):
+            raise refusal("may_stop", self.may_stop, "True or False")
+
+    @property
+    def loss(self) -> float | None:
+        return read_until(self.until)[0]
+
+    @property
+    def asks_accuracy(self) -> bool:
+        """Whether accuracy has to be measured."""
+        return self.may_stop or read_until(self.until)[1:] != (None, "iterations")
+
+    def options(self, batch: Batch, passes: int | None, held_out: float | None) -> TrainingOptions:
+        """Return them as options of a run.
+
+        Args:
+            passes: after how many it ends where they do not say.
+            held_out: the share of partitions that the run holds out for a job that does not itself.
+        """
+        loss, accuracy, stop = read_until(self.until)
+        words: tuple[StopWord, ...] = ("best",) if accuracy is None else ("best", "required")
+        may_stop = words if self.may_stop else ()
+        goals = TrainingGoals(self.within, accuracy, stop=stop, may_stop=may_stop, held_out=held_out)
+        most = passes if self.passes is None else self.passes
+        return TrainingOptions(self.priority, loss, self.timeout, most, goals=goals, batch=batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a user asks to be fitted: the arguments of `Session.fit` that say what is learned.
+
+    Attributes:
+        model: what the user gave.
+        sql: the SELECT of the rows. None where the model is a job, which has its own.
+        target: the column to predict, or None.
+        weight: the column of the rows' weights, or None.
+        loss: how well the model does; for a module of PyTorch what it minimises.
+        optimizer, schedule: of a module of PyTorch.
+        batch: what a user said of the rows of a step.
+        held_out: the share of partitions to measure by, where that is said.
+        seed: of the order of rows and all draws.
+        goals: when it is good enough.
+    """
+
+    model: Any
+    sql: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    loss: Any = None
+    optimizer: Any = None
+    schedule: Any = None
+    batch: Batch = None
+    held_out: float | None = None
+    seed: int = 0
+    goals: FitGoals = field(default_factory=FitGoals)
+
+    def __post_init__(self) -> None:
+        check_whole("seed", self.seed, least=0)
+
+    @property
+    def job(self) -> TrainingJob | MiniBatchTraining:
+        """The training job. Raises ArgumentError where the model cannot be trained, or not like this."""
+        if isinstance(self.model, TrainingJob | MiniBatchTraining):
+            self._refuse("sql", "target", "weight", "loss", "optimizer", "schedule")
+            return self.model
+        if not isinstance(self.sql, str):
+            raise ArgumentError(
+                f"sql is {self.sql!r}; it must be the SELECT of the rows, such as 'SELECT x, y FROM points'. "
+                "Open a data frame with relaqs.connect(tables={'points': frame})"
+            )
+        if _is_module(self.model):
+            from relaqs.training.elastic.torch_module import module_steps
+
+            self._refuse("weight")
+            return module_steps(
+                self.model, self.sql, self.target, self.loss, self.optimizer, self.schedule, self.numbers
+            )
+        self._refuse("optimizer", "schedule")
+        if _counterpart(self.model) is not None:
+            self._refuse("weight", "loss")
+            return self._ours()
+        return self._partial_fits()
+
+    @property
+    def options(self) -> TrainingOptions:
+        """What is asked of the run."""
+        own = self.job
+        is_measured_here = not isinstance(own, MiniBatchTraining)
+        most = own.passes_most if isinstance(own, WholeSteps) else None
+        if _counterpart(self.model) is not None:
+            most = _parameters(self.model).get("max_iter")
+        held_out = self.held_out if is_measured_here else None
+        return self.goals.options(self.batch, most if is_whole(most) and most > 0 else None, held_out)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What is said of mini-batches that the model makes itself."""
+        said: dict[str, Any] = {"seed": self.seed}
+        if is_whole(self.batch):
+            said["start_rows"] = self.batch
+        if self.held_out is not None or self.goals.asks_accuracy:
+            said["held_out"] = HELD_OUT if self.held_out is None else self.held_out
+        if self.goals.passes is not None:
+            said["passes_most"] = self.goals.passes
+        return said
+
+    def fitted(self, estimator: Any, passes: int) -> Any:
+        """Return what our algorithm has fitted, with the user's own parameters. passes: how many it took."""
+        counterpart = _counterpart(self.model)
+        if counterpart is None:
+            return estimator
+        estimator.set_params(**_parameters(self.model))
+        if counterpart.passes is not None:
+            estimator.n_iter_ = counterpart.passes(passes)
+        return estimator
+
+    def _refuse(self, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise ArgumentError(
+                    f"{name} is {value!r}, which {type(self.model).__name__} does not take; leave it out"
+                )
+
+    def _ours(self) -> TrainingJob | MiniBatchTraining:
+        counterpart = _counterpart(self.model)
+        assert counterpart is not None
+        assert self.sql is not None
+        parameters = {} if counterpart.algorithm == "k_means" else {"target": self._needed_target()}
+        if counterpart.algorithm == "k_means":
+            self._refuse("target")
+        parameters |= honoured(self.model, counterpart)
+        if "seed" in parameters and parameters["seed"] is None:
+            parameters["seed"] = self.seed
+        return make_training_job(counterpart.algorithm, self.sql, **parameters)
+
+    def _needed_target(self) -> str:
+        if self.target is None:
+            raise ArgumentError(
+                f"target is None, but {type(self.model).__name__} predicts a column; give its name, as in "
+                "db.fit(model, sql, target='late')"
+            )
+        return self.target
+
+    def _partial_fits(self) -> PartialFits:
+        assert self.sql is not None
+        last = last_step(self.model)
+        if not callable(getattr(last, "partial_fit", None)):
+            what = "ends in" if last is not self.model else "is"
+            raise ArgumentError(
+                f"the model {what} {type(last).__name__}, which has no partial_fit; give an estimator that "
+                "has one, such as SGDClassifier, a Pipeline that ends in one, a torch.nn.Module, or one of "
+                f"{', '.join(COUNTERPARTS)}"
+            )
+        if _is_predictor(last):
+            self._needed_target()
+        return PartialFits(
+            sql=self.sql,
+            target=self.target,
+            model=self.model,
+            weight=self.weight,
+            loss=self.loss,
+            **{**_ends(last), **self.numbers},
+        )
+
+
+def honoured(model: Any, counterpart: Counterpart) -> dict[str, Any]:
+    """Return our algorithm's parameters for those of an estimator.
+
+    Raises ArgumentError naming the first one that our algorithm cannot honour.
+    """
+    defaults = {name: each.default for name, each in signature(type(model)).parameters.items()}
+    found = {}
+    for name, value in _parameters(model).items():
+        if name in counterpart.same:
+            found[counterpart.same[name]] = value
+        elif name not in counterpart.without_effect and not _means(
+            value, (defaults.get(name, Parameter.empty), *counterpart.accepted.get(name, ()))
+        ):
+            accepted = dict.fromkeys((defaults.get(name), *counterpart.accepted.get(name, ())))
+            raise ArgumentError(
+                f"{name} is {value!r}, which relaqs does not honour for {type(model).__name__}; it must be "
+                f"{' or '.join(map(repr, accepted))}. For other values give an estimator with partial_fit, "
+                "such as SGDClassifier or SGDRegressor"
+            )
+    return found
+
+
+def _means(value: Any, accepted: tuple[Any, ...]) -> bool:
+    """Return whether a value is one of those accepted. An array is none, and NaN means NaN."""
+    if isinstance(value, float) and math.isnan(value):
+        return any(isinstance(each, float) and math.isnan(each) for each in accepted)
+    if isinstance(value, np.ndarray) or callable(value):
+        return False
+    is_bool = isinstance(value, bool)
+    return any(value is each or (value == each and isinstance(each, bool) == is_bool) for each in accepted)
+
+
+def _counterpart(model: Any) -> Counterpart | None:
+    """Return our algorithm for an estimator. One of a user's own class has none: it may do otherwise."""
+    home, name = type(model).__module__.split(".")[0], type(model).__name__
+    return COUNTERPARTS.get(name) if home == "sklearn" else None
+
+
+def _is_module(model: Any) -> bool:
+    """Return whether it is a module of PyTorch, which is not imported for that."""
+    return any(
+        each.__module__.startswith("torch.nn.") and each.__name__ == "Module" for each in type(model).__mro__
+    )
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """Return an estimator's own parameters by name."""
+    found = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    return cast("dict[str, Any]", found)
+
+
+def last_step(model: Any) -> Any:
+    """Return the last step of a Pipeline; of anything else, itself."""
+    from sklearn.pipeline import Pipeline
+
+    return model.steps[-1][1] if isinstance(model, Pipeline) and model.steps else model
+
+
+def _is_predictor(model: Any) -> bool:
+    from sklearn.base import is_classifier, is_regressor
+
+    return bool(hasattr(model, "get_params") and (is_classifier(model) or is_regressor(model)))
+
+
+def _ends(last: Any) -> dict[str, Any]:
+    """Return when training ends, by the parameters that estimators have for that.
+
+    One without `max_iter`, such as GaussianNB, has learned a row when it has seen it once.
+    """
+    own = _parameters(last)
+    if not isinstance(own.get("max_iter"), int):
+        return {"passes_most": 1}
+    ends: dict[str, Any] = {"passes_most": max(own["max_iter"], 1)}
+    if is_number(tolerance := own.get("tol")):
+        ends["tolerance"] = max(float(tolerance), 0.0)
+    if is_whole(patience := own.get("n_iter_no_change")):
+        ends["patience_passes"] = patience
+    if "tol" in own and tolerance is None:  # it never ends before
+        ends["patience_passes"] = ends["passes_most"]
+    return ends
+
+
+BATCH_ROWS = 1024  # from there on the overhead of a call of partial_fit is below that of its rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialFits(WholeSteps):
+    """Calls of an estimator's own `partial_fit`, one a step, as a training by mini-batches.
+
+    Args:
+        sql, target: as `MiniBatchTraining` has them.
+        model: an estimator with `partial_fit`, or a Pipeline that ends in one. It is not changed.
+        weight: the column that is given as `sample_weight`, or None.
+        loss: how well it does. None: log loss, or the share of rows told wrongly where there are no
+            probabilities; the mean squared error of numbers; otherwise its own `score`, negated, a row.
+    """
+
+    sql: str
+    target: str | None
+    model: Any
+    weight: str | None = None
+    loss: Measure | None = None
+    start_rows: int = BATCH_ROWS
+
+    def __post_init__(self) -> None:
+        WholeSteps.__post_init__(self)
+        require("sklearn", "pandas", "cloudpickle")
+        if self.loss is not None and not callable(self.loss):
+            from sklearn.metrics import get_scorer
+
+            try:
+                get_scorer(self.loss)
+            except (ValueError, TypeError) as error:
+                raise ArgumentError(
+                    f"loss is {self.loss!r}; it must be a function of model, X and y, or the name of a "
+                    "scorer of scikit-learn, such as 'neg_log_loss'"
+                ) from error
+
+    @property
+    def label(self) -> str:
+        return type(last_step(self.model)).__name__
+
+    @property
+    def takes_all(self) -> bool:
+        return True
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether it is a classifier."""
+        from sklearn.base import is_classifier
+
+        last = last_step(self.model)
+        return bool(hasattr(last, "get_params") and is_classifier(last))
+
+    def begin(self, profile: Profile) -> bytes:
+        """Return the model before its first step: what comes before the last step is fitted to a sample."""
+        if self.weight is not None and self.weight not in profile.names:
+            raise DataError(
+                f"the weight {self.weight!r} is no column of the SELECT, which has {', '.join(profile.names)}"
+            )
+        classes = known_classes(profile, self.target or "") if self.tells_classes else None
+        columns = tuple(name for name in profile.names if name != self.weight)
+        model = _seeded(self.model, self.seed)
+        fitting = _Fitting(self, model, columns, profile.names, classes)
+        fitting.fit_front(profile.sampled)
+        return fitting.state()
+
+    def learner(self, state: bytes) -> Learner:
+        return _restored(self, state)
+
+    def evaluate(self, state: bytes, rows: Rows) -> Sums:
+        return _restored(self, state).evaluated(rows)
+
+    def estimator(self, profile: Profile, state: bytes) -> Any:
+        return _restored(self, state).model
+
+
+class _Fitting:
+    """An estimator between two steps. Its last step is the one that learns.
+
+    Args:
+        columns: what it learns from, in order. names: all that is read: these, and the weight.
+        classes: to tell apart, or None.
+    """
+
+    def __init__(
+        self,
+        job: PartialFits,
+        model: Any,
+        columns: tuple[str, ...],
+        names: tuple[str, ...],
+        classes: NDArray[Any] | None,
+        has_learned: bool = False,
+    ) -> None:
+        self._job, self.model = job, model
+        self._columns, self._names, self._classes = columns, names, classes
+        self._has_learned = has_learned
+        self._last = last_step(model)
+        takes = signature(self._last.partial_fit).parameters
+        self._takes_classes = "classes" in takes
+        if job.weight is not None and "sample_weight" not in takes:
+            raise ArgumentError(
+                f"weight is {job.weight!r}, but partial_fit of {type(self._last).__name__} takes no "
+                "sample_weight; leave it out"
+            )
+
+    def fit_front(self, sample: Rows) -> None:
+        """Fit all steps of a Pipeline but the last."""
+        if self._last is self.model or len(self.model.steps) < 2:
+            return
+        front = self.model[:-1]
+        front.fit(self._frame(sample), sample.target)
+        self.model.steps[:-1] = front.steps
+
+    def step(self, rows: Rows, draw: int) -> float:
+        frame = self._frame(rows)
+        seen = self._transformed(frame)
+        if self._has_learned:
+            loss = self._loss(frame, seen, rows)
+            self._learn(seen, rows)
+        else:
+            self._learn(seen, rows)  # it says nothing before the first step
+            loss = self._loss(frame, seen, rows)
+        return loss * len(rows)
+
+    def state(self) -> bytes:
+        import cloudpickle
+
+        held = (self.model, self._columns, self._names, self._classes, self._has_learned)
+        return cast(bytes, cloudpickle.dumps(held))
+
+    def evaluated(self, rows: Rows) -> Sums:
+        """Return the loss of held-out rows, and how many are told rightly where they have classes."""
+        frame = self._frame(rows)
+        seen = self._transformed(frame)
+        loss = np.asarray(self._loss(frame, seen, rows) * len(rows))
+        if self._classes is None:
+            return (loss,)
+        return loss, np.asarray(float((self._last.predict(seen) == rows.target).sum()))
+
+    def _learn(self, seen: Any, rows: Rows) -> None:
+        named: dict[str, Any] = {}
+        if self._takes_classes and self._classes is not None and not self._has_learned:
+            named["classes"] = self._classes
+        if self._job.weight is not None:
+            named["sample_weight"] = self._weights(rows)
+        if rows.target is None:
+            self._last.partial_fit(seen, **named)
+        else:
+            self._last.partial_fit(seen, rows.target, **named)
+        self._has_learned = True
+
+    def _frame(self, rows: Rows) -> pandas.DataFrame:
+        return (
+            frame_of(rows, self._names)[list(self._columns)]
+            if self._job.weight
+            else frame_of(rows, self._names)
+        )
+
+    def _weights(self, rows: Rows) -> FloatArray:
+        return np.asarray(frame_of(rows, self._names)[self._job.weight], dtype=np.float64)
+
+    def _transformed(self, frame: pandas.DataFrame) -> Any:
+        """Return what the last step sees."""
+        if self._last is self.model or len(self.model.steps) < 2:
+            return frame
+        return self.model[:-1].transform(frame)
+
+    def _loss(self, frame: pandas.DataFrame, seen: Any, rows: Rows) -> float:
+        """Return the mean loss of some rows."""
+        measure = self._job.loss
+        if callable(measure):
+            return float(measure(self.model, frame, rows.target))
+        if measure is not None:
+            from sklearn.metrics import get_scorer
+
+            return -float(get_scorer(measure)(self.model, frame, rows.target))
+        weights = None if self._job.weight is None else self._weights(rows)
+        if self._classes is not None:
+            return float(np.average(self._class_losses(seen, rows), weights=weights))
+        if _is_predictor(self._last):
+            assert rows.target is not None
+            return float(np.average((self._last.predict(seen) - rows.target) ** 2, weights=weights))
+        return self._own_score(seen, rows)
+
+    def _class_losses(self, seen: Any, rows: Rows) -> FloatArray:
+        """Return each row's log loss, or 1 for a row told wrongly where there are no probabilities."""
+        if not hasattr(self._last, "predict_proba"):
+            return np.asarray(self._last.predict(seen) != rows.target, dtype=np.float64)
+        assert self._classes is not None
+        chances = self._last.predict_proba(seen)
+        own = chances[np.arange(len(rows)), class_codes(rows.target, self._classes)]
+        return np.asarray(-np.log(np.clip(own, np.finfo(np.float64).eps, 1.0)))
+
+    def _own_score(self, seen: Any, rows: Rows) -> float:
+        score = getattr(self._last, "score", None)
+        if score is None:
+            raise ArgumentError(
+                f"{type(self._last).__name__} has no score; say how well it does: "
+                "db.fit(model, sql, loss=lambda model, X, y: …)"
+            )
+        return -float(score(seen)) / len(rows)
+
+
+def frame_of(rows: Rows, names: tuple[str, ...]) -> pandas.DataFrame:
+    """Return rows as a data frame of the SELECT's columns, in order."""
+    import pandas
+
+    if rows.others is None:
+        return pandas.DataFrame(rows.features, columns=list(names), copy=False)
+    others = rows.others.to_pandas(date_as_object=False)
+    numbers = [name for name in names if name not in others.columns]
+    both = pandas.concat([pandas.DataFrame(rows.features, columns=numbers, copy=False), others], axis=1)
+    return both[list(names)]
+
+
+def _restored(job: PartialFits, state: bytes) -> _Fitting:
+    model, columns, names, classes, has_learned = pickle.loads(state)
+    return _Fitting(job, model, columns, names, classes, has_learned)
+
+
+def _seeded(model: Any, seed: int) -> Any:
+    """Return an unfitted copy. Where it would draw by chance, it draws by the seed."""
+    from copy import deepcopy
+
+    from sklearn.base import clone
+
+    if not hasattr(model, "get_params"):
+        return deepcopy(model)
+    own = clone(model)
+    draws = {
+        name: seed
+        for name, value in own.get_params(deep=True).items()
+        if name.rpartition("__")[2] == "random_state" and value is None
+    }
+    return own.set_params(**draws)
