@@ -239,8 +239,7 @@ def _parts(plan: MergePlan | RefinedPlan) -> dict[str, MergePlan]:
     """Return what is aggregated per partition: the query itself, or its kept rows and its stages."""
     if isinstance(plan, MergePlan):
         return {_WHOLE: plan}
-    assert plan.outer_rows is not None, "a query over stages alone has no error bars"
-    return {_WHOLE: plan.outer_rows.kept, **{stage.name: stage.plan for stage in plan.stages}}
+    return {_WHOLE: plan.outer.kept, **{stage.name: stage.plan for stage in plan.stages}}
 
 
 def _outliers(plan: MergePlan | RefinedPlan, catalog: Catalog, cursor: Cursor) -> list[pa.Table]:

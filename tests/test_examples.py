@@ -44,8 +44,6 @@ REWRITER = (
     "statistics.value_of_moments",
     "having_and_limit.near_sql",
     "split.with_one_row_tables",
-    "uncertain_rows.refine_over_stages",
-    "uncertain_rows.is_key",
     "uncertain_rows.refine_rows",
     "render.render",
     "scalar_subqueries.share_values",

@@ -22,7 +22,7 @@ from typing import Protocol
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
-from relaqs_engine.errors import TooManyGroupsError
+from relaqs_engine.errors import ExpressionError, TooManyGroupsError
 from relaqs_engine.execution.composite import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
@@ -163,7 +163,7 @@ class AroundQueryJob:
         self._cursor.close()
 
     def _answer(self) -> Estimate | None:
-        """Return the answer so far, None where computing it now does not pay."""
+        """Return the answer so far, None where computing it now does not pay, or fails over estimates."""
         finals = [part.latest for part in self._parts]
         answers = [own_columns(final) for final in finals if final is not None]
         if len(answers) == len(self._parts):
@@ -171,7 +171,10 @@ class AroundQueryJob:
         sources = [part.source() for part in self._parts]
         if not self._budget.allows(self._rows_in(sources)):
             return None
-        return self._estimator.estimate(sources, self._fraction())
+        try:
+            return self._estimator.estimate(sources, self._fraction())
+        except ExpressionError:  # an estimate does not fit where the exact value does
+            return None
 
     def _rows_in(self, sources: Sequence[PartSource]) -> int:
         """Return the rows of the parts' answers. Raises TooManyGroupsError where they get far too many."""
@@ -303,8 +306,6 @@ class RefinedQueryJob:
         [batch] = work.batches
         parts = self._parts(work)
         of_part = {name: tables[i :: len(parts)][: len(batch.tasks)] for i, name in enumerate(parts)}
-        if batch.index == 0:
-            self._answer.fetch_statics(tables[len(batch.tasks) * len(parts) :])
         self._answer.fold_stages(batch, of_part)
         self._folded_batches += 1
         relied_on = work.within.within(self._relied_on)
@@ -315,7 +316,7 @@ class RefinedQueryJob:
             return  # its rows are read again with the others'
         if not holds:
             self._redo = _Redo.DUE
-        elif _KEPT in of_part:
+        else:
             self._answer.fold_kept(batch, of_part[_KEPT])
             self._relied_on = relied_on
 
@@ -356,25 +357,18 @@ class RefinedQueryJob:
         return Step(index, tuple(Task(TaskKey(self.id, index, i), each) for i, each in tasks))
 
     def _query_works(self, work: _StepWork) -> Iterator[QueryWork]:
-        """Yield what the tasks do: for each task of the mini-batches every part, then the statics."""
+        """Yield what the tasks do: for each task of the mini-batches every part."""
         for batch in work.batches:
             for partitions in batch.tasks:
                 for plan in self._parts(work).values():
                     sql = partial_sql(plan, self._catalog, partitions, by_block=batch.by_block)
                     reads = partial_reads(plan, self._catalog, partitions)
                     yield QueryWork(self._config, plan.hoists, sql, reads)
-        if not work.is_redo and work.batches[0].index == 0:
-            for static in self._plan.statics:
-                yield QueryWork(self._config, (), static.sql, static.reads)
 
     def _parts(self, work: _StepWork) -> dict[str, MergePlan]:
         """Return what each task of a mini-batch is done for: the rows of the outer query, and the stages."""
-        parts: dict[str, MergePlan] = {}
-        if (outer := self._plan.outer_rows) is not None:
-            parts[_KEPT] = kept_within(outer, work.within)
-        if not work.is_redo:
-            parts |= {stage.name: stage.plan for stage in self._plan.stages}
-        return parts
+        kept = {_KEPT: kept_within(self._plan.outer, work.within)}
+        return kept if work.is_redo else kept | {stage.name: stage.plan for stage in self._plan.stages}
 
     def _report(self, core_seconds: float) -> StepReport:
         """Report the newest estimate; while rows are read again there is none, and nothing has moved."""

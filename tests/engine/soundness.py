@@ -49,8 +49,7 @@ def _rows_stay(plan: OnlinePlan) -> bool:
             plan.rows.are_certain and plan.rows.most is None and all(_rows_stay(part) for part in plan.parts)
         )
     if isinstance(plan, RefinedPlan):
-        rows = plan.outer_rows
-        return rows is not None and rows.belonging is None and _rows_stay(rows.plan)
+        return plan.outer.belonging is None and _rows_stay(plan.outer.plan)
     return plan.shows_every_group
 
 

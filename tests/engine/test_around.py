@@ -14,6 +14,7 @@ import pytest
 from relaqs_engine.execution.estimate import Estimate, Reason
 from relaqs_engine.execution.intervals import IntervalEstimator
 from relaqs_engine.layouts import shuffle
+from relaqs_engine.plans.composite import AroundPlan
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -128,6 +129,79 @@ def test_certified_shares_and_running_totals_hold(tpch: World) -> None:
     held = list(certified(tpch, SHARES, ("share", "running"), "m", 25))
     assert len(held) > 900
     assert 0.88 <= sum(held) / len(held) <= 1.0
+
+
+OF_A_NATION = "FROM lineitem WHERE l_suppkey = n_nationkey"
+OF_A_PART = "FROM lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT n_name, (SELECT count(*) {OF_A_NATION}) AS n FROM nation",
+        f"SELECT n_name, (SELECT count(DISTINCT l_partkey) {OF_A_NATION}) AS n FROM nation",
+        f"SELECT n_name, (SELECT median(l_quantity) {OF_A_NATION}) AS n FROM nation",
+        f"SELECT n_regionkey, sum((SELECT sum(l_quantity) {OF_A_NATION})) AS q FROM nation GROUP BY 1",
+        f"SELECT n_name FROM nation WHERE (SELECT avg(l_tax) {OF_A_NATION} AND l_quantity > 3) > 0.04",
+        f"SELECT n_name FROM nation ORDER BY (SELECT max(l_tax) {OF_A_NATION}) DESC NULLS LAST, 1 LIMIT 2",
+        "SELECT s_suppkey FROM supplier WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp "
+        f"WHERE ps_availqty > (SELECT 90 * sum(l_quantity) {OF_A_PART}))",
+        "SELECT n_name FROM nation WHERE n_nationkey NOT IN (SELECT s_nationkey FROM supplier "
+        "WHERE s_nationkey = n_nationkey "
+        "AND 600 < (SELECT count(*) FROM lineitem WHERE l_suppkey = s_suppkey))",
+    ],
+)
+@pytest.mark.parametrize("batches", [3, None])
+def test_values_of_groups_are_looked_up_by_static_rows(tpch: World, sql: str, batches: int | None) -> None:
+    assert isinstance(tpch.check(sql, batches=batches), AroundPlan)
+
+
+def test_rows_that_no_estimate_decides_are_certain(tpch: World) -> None:
+    counted = f"(SELECT count(*) {OF_A_NATION})"
+    for sql, are_certain in (
+        (f"SELECT n_name, {counted} AS n FROM nation", True),
+        (f"SELECT n_name FROM nation WHERE {counted} > 100", False),
+    ):
+        first, *_ = tpch.estimates(tpch.plan(sql), batches=4)
+        assert set(first.certain_rows.tolist()) == {are_certain}
+        assert not any(row.get("n_certified") for row in rows(first))
+
+
+def test_no_group_is_read_that_is_not_looked_up(tpch: World) -> None:
+    parts = "SELECT p_partkey FROM part WHERE p_size = 7"
+    sql = (
+        f"SELECT ps_suppkey FROM partsupp WHERE ps_partkey IN ({parts}) "
+        f"AND ps_availqty > (SELECT 9 * sum(l_quantity) {OF_A_PART})"
+    )
+    plan = tpch.check(sql)
+    assert isinstance(plan, AroundPlan)
+    [sampled] = [part for part in plan.parts if part.is_estimated]
+    *_, last = tpch.estimates(sampled)
+    asked = f"SELECT DISTINCT l_partkey, l_suppkey FROM lineitem WHERE l_partkey IN ({parts})"
+    assert last.table.num_rows == len(tpch.oracle.rows(asked))
+
+
+def test_an_estimate_that_does_not_fit_where_the_value_does_ends_no_query(tpch: World) -> None:
+    """Of Argentina, 642 lines are estimated after three of four mini-batches, and there are 615."""
+    [(lines,)] = tpch.oracle.rows("SELECT count(*) FROM lineitem WHERE l_suppkey = 1")
+    over = f"(SELECT count(*) {OF_A_NATION}) - {lines - 127}"
+    sql = f"SELECT n_name, CAST({over} AS TINYINT) AS n FROM nation WHERE n_nationkey = 1"
+    wide = sql.replace("TINYINT", "BIGINT")
+    fit = [row["n"] for estimate in tpch.estimates(tpch.plan(wide), batches=4) for row in rows(estimate)]
+    found = [row["n"] for estimate in tpch.estimates(tpch.plan(sql), batches=4) for row in rows(estimate)]
+    assert found == [n for n in fit if n <= 127]
+    assert max(fit) > 127 == found[-1]
+
+
+def test_the_largest_of_small_groups_are_shown_as_seen(tpch: World) -> None:
+    sql = (
+        "SELECT p_partkey, (SELECT sum(l_quantity) FROM lineitem WHERE l_partkey = p_partkey) AS q FROM part "
+        "ORDER BY q DESC NULLS LAST, p_partkey LIMIT 3"
+    )
+    *so_far, last = tpch.estimates(tpch.plan(sql), batches=4)
+    most = rows(last)[0]["q"]
+    assert all(rows(estimate)[0]["q"] <= most for estimate in so_far)
+    assert any("as seen" in warning for warning in so_far[0].warnings)
 
 
 @pytest.fixture(scope="module", params=[1, 2])

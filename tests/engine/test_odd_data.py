@@ -287,7 +287,7 @@ def test_tables_of_any_name(odd: World, name: str) -> None:
     odd.check(f"SELECT count(*), sum(t.b0 * v.kind) FROM {table} AS t JOIN figures AS v ON v.id = t.k")
 
 
-# Each is planned in its own way: around aggregates, refined, over stages, as a whole.
+# Each is planned in its own way: around aggregates, refined, by looking groups up, as a whole.
 OVER_ANY_TABLE = {
     "a window": "SELECT k, sum(b0), sum(sum(b0)) OVER () FROM {} GROUP BY k",
     "a common table expression": (

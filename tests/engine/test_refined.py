@@ -55,10 +55,6 @@ QUERIES = [
     "GROUP BY 1 HAVING sum(l_quantity) > (SELECT sum(l_quantity) * 0.0101 FROM lineitem)",
     "SELECT l_orderkey, sum(l_quantity) AS q FROM lineitem GROUP BY 1 "
     "HAVING sum(l_quantity) > (SELECT avg(l_quantity) * 9 FROM lineitem)",
-    # Over the answers of stages alone.
-    "SELECT s_suppkey FROM supplier WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp WHERE ps_availqty > "
-    "(SELECT 90 * sum(l_quantity) FROM lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey))",
-    "SELECT n_name, (SELECT count(*) FROM lineitem WHERE l_suppkey = n_nationkey) AS n FROM nation",
 ]
 
 
@@ -177,17 +173,6 @@ def test_complete_groups_beside_an_estimated_value_are_certified_when_far_from_i
     certified = [row for each in so_far for row in each.table.to_pylist() if row["q_certified"]]
     assert certified
     assert all(final.get(row["l_orderkey"]) == row["q"] for row in certified)
-
-
-def test_the_largest_of_small_groups_are_shown_as_seen(tpch: World) -> None:
-    sql = (
-        "SELECT p_partkey, (SELECT sum(l_quantity) FROM lineitem WHERE l_partkey = p_partkey) AS q FROM part "
-        "ORDER BY q DESC NULLS LAST, p_partkey LIMIT 3"
-    )
-    *so_far, last = run(job_for(tpch, sql, batches=4))
-    [most, *_] = own_columns(last).column("q").to_pylist()
-    assert all(estimate.table.column("q")[0].as_py() <= most for estimate in so_far)
-    assert any("so far" in warning for warning in so_far[0].warnings)
 
 
 def test_distinct_values_of_a_group_whose_rows_are_folded_in_parts(tpch: World) -> None:

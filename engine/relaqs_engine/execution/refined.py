@@ -72,7 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,15 +82,14 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.errors import DataError
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, block_sums, own_columns, shown_groups
-from relaqs_engine.execution.estimate import CellIntervals, Estimate, present_estimate, present_exact
-from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.state import GroupState, PartialRows
 from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.aggregate import BLOCK, ROWS, SCALE, SHARED, SHARED_SCALE, STATE
-from relaqs_engine.plans.composite import OuterRows, OverStages, Range, RefinedPlan, Stage
+from relaqs_engine.plans.aggregate import BLOCK, SCALE, SHARED, SHARED_SCALE, STATE
+from relaqs_engine.plans.composite import OuterRows, Range, RefinedPlan, Stage
 from relaqs_engine.plans.plan import IntervalRequest, Method, MiniBatch, OutputKind
 
 # A stage's one value decides and certifies nothing before it comes from this many rows. With fewer, its
@@ -133,14 +132,10 @@ class StagesSoFar:
         answers: the answer so far of each stage, by name.
         replicates: how the one value of a stage varies, None where it has no error bars. Only for stages that
             rows or groups are compared with.
-        row_fraction: the share of the rows that was scanned.
-        are_as_seen: whether some answer has totals as they were seen, not scaled.
     """
 
     answers: Mapping[str, pa.Table]
     replicates: Mapping[str, Replicates | None]
-    row_fraction: float
-    are_as_seen: bool
 
 
 class StageState:
@@ -154,30 +149,14 @@ class StageState:
         self._estimator = Estimator(stage.plan, leading, self._state, cursor, request)
         self._evaluate = CellEvaluator(stage.plan, cursor)
 
-    @property
-    def row_fraction(self) -> float:
-        """Return the share of the rows that was scanned."""
-        return self._scan.row_fraction
-
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         self._state.fold(batch, partials)
 
-    def estimate(self, *, is_scaled: bool) -> pa.Table:
-        """Return the answer so far. Where it is not to be scaled, totals are as seen."""
-        as_seen = self.stage.plan.groups_are_local or not is_scaled
-        scale = 1.0 if as_seen else self._scan.scale
+    def estimate(self) -> pa.Table:
+        """Return the answer so far."""
+        scale = 1.0 if self.stage.plan.groups_are_local else self._scan.scale
         point = self._estimator.point(scale)
         return point.append_column(SCALE, arrow(np.full(point.num_rows, scale)))
-
-    @property
-    def has_tiny_groups(self) -> bool:
-        """Whether some group has too few rows to be ranked by its scaled totals."""
-        if self.stage.plan.groups_are_local:
-            return False
-        point = self._cursor.table(
-            f"SELECT coalesce(min({ROWS}), 0) AS least FROM ({self.stage.plan.texts.merge})"
-        )
-        return bool(point.column(0)[0].as_py() < MIN_ROWS_TO_SCALE_RANKED)
 
     def exact(self) -> pa.Table:
         """Return the answer after the last mini-batch: o0, …, in DuckDB's own types and arithmetic."""
@@ -447,10 +426,6 @@ class OuterRowsAnswer:
         """Return how many rows are kept, those that agree in all that matters summed to one."""
         return self._kept.row_count
 
-    def fetch(self, tables: Sequence[pa.Table]) -> None:
-        """Keep fetched static tables, of which it reads none: they are joined by the tasks."""
-        assert not tables
-
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch's rows."""
         self._kept.fold(batch, partials)
@@ -505,83 +480,10 @@ class OuterRowsAnswer:
         return pa.table(columns)
 
 
-_SO_FAR = "groups so far: some of them have few rows yet, so totals are as seen, not scaled"
-
-
-class OverStagesAnswer:
-    """Answers from the stages' answers and from static tables, which are fetched once."""
-
-    kept_row_count = 0
-
-    def __init__(self, plan: RefinedPlan, outer: OverStages, cursor: Cursor) -> None:
-        self._plan = plan
-        self._outer = outer
-        self._cursor = cursor
-
-    def fetch(self, tables: Sequence[pa.Table]) -> None:
-        """Keep the static tables, in the order of the plan."""
-        for static, table in zip(self._outer.statics, tables, strict=True):
-            with self._cursor.registered(fetched=table):
-                self._cursor.run(f"CREATE OR REPLACE TEMP TABLE {static.name} AS FROM fetched")
-
-    def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
-        """Add a whole mini-batch's rows, which there are none of."""
-        assert not partials, batch
-
-    def forget(self) -> None:
-        """Drop the rows, which there are none of."""
-
-    def estimate(self, stages: StagesSoFar) -> Estimate | None:
-        """Return the answer so far; None where the query fails over values that are only estimates."""
-        try:
-            with self._cursor.registered(**stages.answers):
-                answer = self._cursor.table(self._outer.final_sql)
-        except DataError:  # a cast that estimates overflow, or a comparison of several rows with one
-            return None
-        return present_estimate(
-            self._plan,
-            answer,
-            CellIntervals.unknown(np.empty((answer.num_rows, 0))),
-            {},
-            fraction=stages.row_fraction,
-            unseen_groups=None,
-            certain_rows=np.zeros(answer.num_rows, dtype=bool),
-            rows_are_settled=False,
-            warnings=_warnings(answer.num_rows, stages.are_as_seen),
-        )
-
-    def exact(self, answers: Mapping[str, pa.Table]) -> Estimate:
-        """Return the final answer."""
-        with self._cursor.registered(**answers):
-            return present_exact(self._plan, self._cursor.table(self._outer.final_sql))
-
-
-def _warnings(rows: int, are_as_seen: bool) -> tuple[str, ...]:
-    so_far = (_SO_FAR,) if are_as_seen else ()
-    return (*so_far, f"0 of {rows:,} rows are certain to stay") if rows else so_far
-
-
 # Rows are decided at 6 standard errors on either side of the stage's value. Later estimates look at 3 smaller
 # standard errors around a moved value. They leave the range about once in a million looks, and the rows are
 # then read again.
 RANGE_STANDARD_ERRORS = 6.0
-
-
-class OuterAnswer(Protocol):
-    """What answers the outer query, once its stages have answers."""
-
-    @property
-    def kept_row_count(self) -> int: ...
-
-    def fetch(self, tables: Sequence[pa.Table]) -> None: ...
-
-    def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None: ...
-
-    def forget(self) -> None: ...
-
-    def estimate(self, stages: StagesSoFar) -> Estimate | None: ...
-
-    def exact(self, answers: Mapping[str, pa.Table]) -> Estimate: ...
 
 
 class RefinedAnswer:
@@ -597,45 +499,29 @@ class RefinedAnswer:
     """
 
     def __init__(self, plan: RefinedPlan, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
-        self._threshold = plan.threshold
-        self._picks_groups = plan.picks_groups
+        self._plan = plan.outer
         self._stages = {
             stage.name: StageState(stage, leading, cursor.another(), request) for stage in plan.stages
         }
-        self._so_far = StagesSoFar({}, {}, 0.0, are_as_seen=False)
-        self._compared: frozenset[str] = frozenset()
-        self._block_count = 1
-        self._outer: OuterAnswer
-        if isinstance(plan.outer, OuterRows):
-            self._compared, self._block_count = plan.outer.compared, plan.outer.plan.block_count
-            self._outer = OuterRowsAnswer(plan.outer, plan.stages, leading, cursor, request)
-        else:
-            self._outer = OverStagesAnswer(plan, plan.outer, cursor)
+        self._so_far = StagesSoFar({}, {})
+        self._outer = OuterRowsAnswer(plan.outer, plan.stages, leading, cursor, request)
 
     def forget_kept(self) -> None:
         """Drop the kept rows of the outer query, so that they can be read again."""
         self._outer.forget()
 
-    def fetch_statics(self, tables: Sequence[pa.Table]) -> None:
-        """Keep the static tables that the outer query reads, in the order of the plan."""
-        self._outer.fetch(tables)
-
     def fold_stages(self, batch: MiniBatch, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Add a whole mini-batch to every stage, and bring their answers up to date."""
         answers: dict[str, pa.Table] = {}
-        are_as_seen = False
         for name, stage in self._stages.items():
             stage.fold(batch, partials[name])
-            as_seen = self._picks_groups and stage.has_tiny_groups
-            answers[name] = stage.estimate(is_scaled=not as_seen)
-            are_as_seen = are_as_seen or as_seen
+            answers[name] = stage.estimate()
         replicates = {
-            name: stage.replicates(answers[name], self._block_count)
-            for name, stage in self._stages.items()
-            if name in self._compared
+            name: self._stages[name].replicates(answers[name], self._plan.plan.block_count)
+            for name in answers
+            if name in self._plan.compared
         }
-        first = next(iter(self._stages.values()))
-        self._so_far = StagesSoFar(answers, replicates, first.row_fraction, are_as_seen)
+        self._so_far = StagesSoFar(answers, replicates)
 
     def fold_kept(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch's rows of the outer query."""
@@ -662,8 +548,8 @@ class RefinedAnswer:
             return Range()
         return found.around(max(RANGE_STANDARD_ERRORS, LOOKED_AT_STANDARD_ERRORS))
 
-    def estimate(self) -> Estimate | None:
-        """Return the answer so far; None where the outer query fails over values that are only estimates."""
+    def estimate(self) -> Estimate:
+        """Return the answer so far."""
         return self._outer.estimate(self._so_far)
 
     def exact(self) -> Estimate:
@@ -671,4 +557,5 @@ class RefinedAnswer:
         return self._outer.exact({name: stage.exact() for name, stage in self._stages.items()})
 
     def _of_threshold(self) -> Replicates | None:
-        return None if self._threshold is None else self._so_far.replicates.get(self._threshold.stage)
+        threshold = self._plan.threshold
+        return None if threshold is None else self._so_far.replicates.get(threshold.stage)

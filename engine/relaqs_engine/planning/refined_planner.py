@@ -1,4 +1,4 @@
-"""Plans of queries with inner aggregates over all partitions: the choice of layouts, then the two kinds."""
+"""Plans of queries with inner aggregates over all partitions, with the best choice of layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.exists import ask_groups_by_key, read_no_outputs_of_exists
 from relaqs_engine.rewrite.normalize import merged
 from relaqs_engine.rewrite.scalar_subqueries import child_queries
-from relaqs_engine.rewrite.uncertain_rows import refine_over_stages, refine_rows
+from relaqs_engine.rewrite.uncertain_rows import refine_rows
 from relaqs_engine.sql.parse import DIALECT
 
 PlanStageDraft = Callable[[Draft], MergePlan]
@@ -71,9 +71,9 @@ def _plan(draft: Draft, plan_stage: PlanStageDraft) -> RefinedPlan:
             )
         )
 
-    if _samples_itself(draft):
-        return refine_rows(draft, plan_inner, merge_plan)
-    return refine_over_stages(draft, plan_inner)
+    if not _samples_itself(draft):
+        raise NotOnlineError("no table of its FROM is sampled")
+    return refine_rows(draft, plan_inner, merge_plan)
 
 
 def _samples_itself(draft: Draft) -> bool:

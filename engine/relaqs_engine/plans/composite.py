@@ -7,14 +7,10 @@
 has one part, the sums of the zones. Its window is computed anew over each answer of the part.
 
 `RefinedPlan` is of a query with an aggregate over all rows inside, as `WHERE x > (SELECT avg(x) FROM t)`.
-The inner aggregate is a **stage**: an aggregation of its own that reads the same mini-batches. The outer
-query then is one of two:
-
-    OuterRows    it reads streams itself: its rows are kept, and those that count are merged anew
-    OverStages   it reads the stages' answers and static tables alone: it runs anew over them
-
-A look-up is bounded by a `Range`, in which the value of a stage is taken to lie. These plans are made in
-`rewrite/uncertain_rows.py`, and answered in `execution/refined.py`.
+The inner aggregate is a **stage**: an aggregation of its own that reads the same mini-batches. The rows of
+the outer query are kept, and those that count are merged anew. A look-up is bounded by a `Range`, in which
+the value of a stage is taken to lie. These plans are made in `rewrite/uncertain_rows.py`, and answered in
+`execution/refined.py`. An outer query that samples nothing itself is an `AroundPlan` over the inner answers.
 
 `SampledThenExact` estimates a query from a part of its rows, and then runs it once, exactly. A `MergePlan`
 over the part gives the estimates, and a `WholePlan` the end: the query as DuckDB runs it. The part is one
@@ -34,7 +30,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from relaqs_engine.layouts.manifest import FirstPart
 from relaqs_engine.plans.aggregate import MergePlan, ResultShape, RowsPlan
-from relaqs_engine.plans.plan import Hoist, Method, MiniBatch, Mode, OnlinePlan, WholePlan, spread_order
+from relaqs_engine.plans.plan import Method, MiniBatch, Mode, OnlinePlan, WholePlan, spread_order
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
@@ -272,7 +268,7 @@ class Belonging:
 
 @dataclass(frozen=True, slots=True)
 class OuterRows:
-    """The outer query where it reads streams itself.
+    """The outer query.
 
     Attributes:
         plan: how the rows that count are merged and estimated.
@@ -298,23 +294,6 @@ class OuterRows:
         return frozenset([*self.shared, *([self.threshold.stage] if self.threshold else [])])
 
 
-@dataclass(frozen=True, slots=True)
-class OverStages:
-    """The outer query where it reads nothing but stages and static tables.
-
-    Attributes:
-        final_sql: the query over the tables of stages and statics.
-        statics: the static tables, which are fetched once.
-        picks_groups: whether estimates decide which of the stages' groups are shown: the largest ones, for
-            example, or those with more than 15 rows. Then totals are not scaled while groups have few rows,
-            because scaled totals would be far too high.
-    """
-
-    final_sql: str
-    statics: tuple[Hoist, ...] = ()
-    picks_groups: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefinedPlan(OnlinePlan):
     """How a query with inner stages is answered.
@@ -329,58 +308,33 @@ class RefinedPlan(OnlinePlan):
     costs_grow = True
 
     stages: tuple[Stage, ...]
-    outer: OuterRows | OverStages
-
-    @property
-    def outer_rows(self) -> OuterRows | None:
-        """Return the outer query, if it reads streams itself."""
-        return self.outer if isinstance(self.outer, OuterRows) else None
+    outer: OuterRows
 
     @property
     def joined(self) -> tuple[str, ...]:
-        return self.outer.plan.joined if isinstance(self.outer, OuterRows) else ()
-
-    @property
-    def statics(self) -> tuple[Hoist, ...]:
-        """Return the static tables that are fetched once."""
-        return self.outer.statics if isinstance(self.outer, OverStages) else ()
-
-    @property
-    def picks_groups(self) -> bool:
-        """Whether it is decided by estimates which of the stages' groups are shown."""
-        return isinstance(self.outer, OverStages) and self.outer.picks_groups
-
-    @property
-    def threshold(self) -> Threshold | None:
-        """Return the comparison that decides which rows count; None where there is none."""
-        return None if self.outer_rows is None else self.outer_rows.threshold
+        return self.outer.plan.joined
 
     @property
     def task_plans(self) -> tuple[MergePlan, ...]:
         """Return the plans with the partial queries that a mini-batch's tasks run."""
-        kept = () if self.outer_rows is None else (self.outer_rows.kept,)
-        return (*kept, *(stage.plan for stage in self.stages))
+        return (self.outer.kept, *(stage.plan for stage in self.stages))
 
     @property
     def result_shape(self) -> ResultShape | None:
         """Return how large a partial result of the outer query gets; None where a condition decides that."""
-        if self.outer_rows is None:
-            return ResultShape(columns=1, most_rows=self.expected_groups)
-        return self.outer_rows.plan.result_shape
+        return self.outer.plan.result_shape
 
     @property
     def method(self) -> Method:
-        return Method.NONE if self.outer_rows is None else self.outer_rows.plan.method
+        return self.outer.plan.method
 
     @property
     def expected_groups(self) -> int:
-        if self.outer_rows is None:
-            return max(stage.plan.expected_groups for stage in self.stages)
-        return self.outer_rows.plan.expected_groups
+        return self.outer.plan.expected_groups
 
     @property
     def groups_are_local(self) -> bool:
-        return self.outer_rows is not None and self.outer_rows.plan.groups_are_local
+        return self.outer.plan.groups_are_local
 
 
 FIRST_DRAWN = 8

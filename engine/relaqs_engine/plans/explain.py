@@ -16,7 +16,6 @@ from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, Ro
 from relaqs_engine.plans.composite import (
     AroundPlan,
     OuterRows,
-    OverStages,
     RefinedPlan,
     SampledThenExact,
     what_is_missed,
@@ -185,7 +184,7 @@ def _refined(plan: RefinedPlan) -> Iterator[str]:
     bars = _COMPLETE_GROUPS if plan.groups_are_local else _METHODS[plan.method]
     kinds = (_kind_in_groups(output, plan.groups_are_local) for output in plan.outputs)
     text = [
-        *_reads(plan.streams, (*hoists, *plan.statics)),
+        *_reads(plan.streams, hoists),
         f"error bars: {bars}",
         f"cost: {_cost(plan)}",
         *_columns(plan.outputs, kinds),
@@ -194,7 +193,7 @@ def _refined(plan: RefinedPlan) -> Iterator[str]:
         *_stages(plan),
         *_outer(plan.outer),
     ]
-    yield from _named(text, plan.streams, (*hoists, *plan.statics))
+    yield from _named(text, plan.streams, hoists)
 
 
 def _stages(plan: RefinedPlan) -> Iterator[str]:
@@ -204,12 +203,7 @@ def _stages(plan: RefinedPlan) -> Iterator[str]:
         yield from (f"final SQL of {stage.name}:", _pretty(stage.plan.texts.final))
 
 
-def _outer(outer: OuterRows | OverStages) -> Iterator[str]:
-    if isinstance(outer, OverStages):
-        for static in outer.statics:
-            yield from _titled(f"{static.name} ({', '.join(static.tables)}), fetched once:", static.sql)
-        yield from _titled("final SQL, after the last:", outer.final_sql)
-        return
+def _outer(outer: OuterRows) -> Iterator[str]:
     yield from _titled("partial SQL, per task:", outer.kept.partial.sql)
     if outer.belonging is not None:
         ranged = "partial SQL, per task, once the range is known:"
@@ -220,11 +214,9 @@ def _outer(outer: OuterRows | OverStages) -> Iterator[str]:
 
 def _cost(plan: RefinedPlan) -> str:
     """Return how a mini-batch's cost grows."""
-    if plan.outer_rows is None:
-        return "each mini-batch runs the final SQL anew, over the groups of its stages seen so far"
-    if plan.outer_rows.belonging is None:
+    if plan.outer.belonging is None:
         return "a mini-batch costs the same early and late"
-    if plan.threshold is None:
+    if plan.outer.threshold is None:
         return "grows with the rows seen: all candidates are kept and compared anew after each mini-batch"
     return "grows with the rows near the threshold, which are kept and compared anew after each mini-batch"
 

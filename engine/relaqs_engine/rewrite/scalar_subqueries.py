@@ -82,6 +82,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import sqlglot
 from sqlglot import exp
@@ -123,7 +124,7 @@ class Correlation:
     table: str
     alias: str
     conditions: tuple[exp.Expr, ...]
-    equalities: tuple[tuple[exp.Column, exp.Expr], ...]
+    equalities: Equalities
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,8 @@ def _is_same_table(draft: Draft, source: Source, correlation: Correlation) -> bo
 
 
 PlanStage = Callable[[exp.Select, Draft], MergePlan]
+# What correlates a subquery: pairs (its own column, expression outside).
+Equalities: TypeAlias = Sequence[tuple[exp.Column, exp.Expr]]
 
 # These are NULL over no rows if their aggregates are. Other expressions may have a value there.
 _STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)
@@ -282,9 +285,7 @@ class StageMaker:
             raise NotOnlineError("a subquery over all partitions is a side of a set operation")
         if isinstance(container, exp.Any | exp.All):
             raise NotOnlineError("ANY and ALL over all partitions are not rewritten")
-        if isinstance(container, exp.From | exp.Join):
-            self._put_derived_table(query)
-        elif isinstance(container, exp.In):
+        if isinstance(container, exp.In):
             self._put_set(query)
         elif len(query.expressions) == 1:
             self._put_value(query)
@@ -295,15 +296,6 @@ class StageMaker:
         if self.is_stage(table) or not isinstance(table.this, exp.Identifier):
             return False
         return self._draft.catalog.table(table.name).is_sampled
-
-    def _put_derived_table(self, query: exp.Select) -> None:
-        _refuse_correlation(query)
-        stage = self._stage(query)
-        columns = [
-            exp.alias_(_column(stage, i), item.alias_or_name, quoted=True)
-            for i, item in enumerate(query.expressions)
-        ]
-        query.replace(exp.select(*columns).from_(stage.name))
 
     def _put_set(self, query: exp.Select) -> None:
         _refuse_correlation(query)
@@ -320,28 +312,13 @@ class StageMaker:
                 value = exp.AnyValue(this=value)
             query.replace(exp.select(value).from_(stage.name))
             return
-        select, equalities = _decorrelated(query)
+        select, equalities = decorrelated(query)
         conditions = conjuncts_of(where.this if (where := select.args.get("where")) else None)
-        enclosing = query.parent_select
-        if isinstance(enclosing, exp.Select):
-            select = select.where(*self._restrictions(enclosing, equalities))
+        select = select.where(*those_looked_up(query, equalities, self._is_estimated))
         stage = self._stage(select)
-        look_up = exp.select(_column(stage, len(equalities))).from_(stage.name)
-        look_up = look_up.where(
-            *(
-                exp.EQ(this=_column(stage, i), expression=outer.copy())
-                for i, (_, outer) in enumerate(equalities)
-            )
-        )
+        columns = [_column(stage, i) for i in range(len(equalities) + 1)]
+        look_up = put_look_up(query, equalities, columns, exp.to_table(stage.name))
         self._note(look_up, Correlation(stage, "", "", conditions, tuple(equalities)), select)
-        if (call := call_of(query.expressions[0].unalias())) is None or call.law.of_nothing == "NULL":
-            query.replace(look_up)
-            return
-        of_nothing = exp.Literal.number(call.law.of_nothing)
-        zero = exp.Coalesce(this=look_up.subquery(), expressions=[of_nothing])
-        place = query.parent if isinstance(query.parent, exp.Subquery) else query
-        assert place is not None
-        place.replace(zero)
 
     def _note(self, look_up: exp.Select, correlation: Correlation, select: exp.Select) -> None:
         source = select.args["from_"].this
@@ -349,24 +326,8 @@ class StageMaker:
             named = replace(correlation, table=source.name, alias=source.alias_or_name)
             self._correlations[look_up.sql(DIALECT)] = named
 
-    def _restrictions(
-        self, enclosing: exp.Select, equalities: list[tuple[exp.Column, exp.Expr]]
-    ) -> Iterator[exp.Expr]:
-        """Yield `inner IN (SELECT outer FROM static WHERE …)`. No other group of the stage is looked up."""
-        conditions = conjuncts_of(where.this if (where := enclosing.args.get("where")) else None)
-        for inner, outer in equalities:
-            if not isinstance(outer, exp.Column) or (table := _table_of(enclosing, outer.table)) is None:
-                continue
-            own = [c for c in conditions if self._is_about_static(c, table)]
-            if own and not self._is_sampled(table):
-                keys = exp.select(outer.copy()).from_(table.copy()).where(*(c.copy() for c in own))
-                yield exp.In(this=inner.copy(), query=keys.subquery())
-
-    def _is_about_static(self, condition: exp.Expr, table: exp.Table) -> bool:
-        inside = {each.alias_or_name for each in tables_in(condition)}
-        if table.alias_or_name in inside or self.stages_in(condition) or self.reads_sampled(condition):
-            return False
-        return aliases_in(condition) - inside == {table.alias_or_name}
+    def _is_estimated(self, table: exp.Table) -> bool:
+        return self.is_stage(table) or self._is_sampled(table)
 
     def _stage(self, select: exp.Select) -> Stage:
         sql = select.sql(DIALECT)
@@ -432,7 +393,58 @@ def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
     return next((t for t in items if isinstance(t, exp.Table) and t.alias_or_name == alias), None)
 
 
-def _decorrelated(query: exp.Select) -> tuple[exp.Select, list[tuple[exp.Column, exp.Expr]]]:
+def put_look_up(
+    query: exp.Select, equalities: Equalities, columns: Sequence[exp.Expr], table: exp.Expr
+) -> exp.Select:
+    """Put the value of its group in the place of a subquery, in place. Return the SELECT that looks it up.
+
+    Args:
+        query: the subquery.
+        equalities: what correlates it.
+        columns: of the table: its keys, as they are in `equalities`, and then its value.
+        table: of the groups.
+    """
+    *keys, value = columns
+    look_up = exp.select(value).from_(table)
+    look_up = look_up.where(
+        *(exp.EQ(this=key, expression=outer.copy()) for key, (_, outer) in zip(keys, equalities, strict=True))
+    )
+    if (call := call_of(query.expressions[0].unalias())) is None or call.law.of_nothing == "NULL":
+        query.replace(look_up)
+        return look_up
+    of_nothing = exp.Literal.number(call.law.of_nothing)
+    zero = exp.Coalesce(this=look_up.subquery(), expressions=[of_nothing])
+    place = query.parent if isinstance(query.parent, exp.Subquery) else query
+    assert place is not None
+    place.replace(zero)
+    return look_up
+
+
+def those_looked_up(
+    query: exp.Select, equalities: Equalities, is_estimated: Callable[[exp.Table], bool]
+) -> Iterator[exp.Expr]:
+    """Yield `inner IN (SELECT outer FROM static WHERE …)`. No other group of the subquery is looked up."""
+    enclosing = query.parent_select
+    if not isinstance(enclosing, exp.Select):
+        return
+    conditions = conjuncts_of(where.this if (where := enclosing.args.get("where")) else None)
+    for inner, outer in equalities:
+        table = _table_of(enclosing, outer.table) if isinstance(outer, exp.Column) else None
+        if table is None or is_estimated(table):
+            continue
+        own = [c for c in conditions if _is_about(table, c) and not any(map(is_estimated, tables_in(c)))]
+        if own:
+            keys = exp.select(outer.copy()).from_(table.copy()).where(*(c.copy() for c in own))
+            yield exp.In(this=inner.copy(), query=keys.subquery())
+
+
+def _is_about(table: exp.Table, condition: exp.Expr) -> bool:
+    inside = {each.alias_or_name for each in tables_in(condition)}
+    own = table.alias_or_name
+    return own not in inside and aliases_in(condition) - inside == {own}
+
+
+def decorrelated(query: exp.Select) -> tuple[exp.Select, Equalities]:
     """Return the subquery grouped by what correlates it, and the pairs (its own column, expression outside).
 
     Raises:

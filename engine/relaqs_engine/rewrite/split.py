@@ -37,6 +37,7 @@ from relaqs_engine.rewrite.exists import ROWS, as_aggregate, keys_for_exists, li
 from relaqs_engine.rewrite.grouping import asks_after_groups, split_at_groups
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.sampling import members_and_asking
+from relaqs_engine.rewrite.scalar_subqueries import decorrelated, put_look_up, those_looked_up
 from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.statements import Describe
@@ -207,6 +208,7 @@ def _filtered(item: exp.Expr, conjuncts: Sequence[exp.Expr]) -> exp.Expr:
 
 _CORE = "relaqs_core"  # the groups of an aggregation, until their answer has a name
 _FIRST = "relaqs_first"  # the finer groups that are made first
+_GROUPS = "relaqs_groups"  # the groups of a subquery that depends on rows around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,10 @@ def carve(
     """
     names = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
     carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
-    outer = carver.cut_at_groups(tree.copy()) if at_groups else carver.cut(tree.copy())
+    tree = tree.copy()
+    if plan_whole:
+        _ask_fewer_groups(tree, is_sampled)
+    outer = carver.cut_at_groups(tree) if at_groups else carver.cut(tree)
     return Carved(outer, tuple(carver.parts), tuple(carver.queries))
 
 
@@ -395,9 +400,32 @@ class _Carver:
                     _group_rows(inner.unnest())
                 self._sets += is_set
                 query = inner.this if isinstance(inner, exp.Subquery) else inner
+                if self._looked_up(query):
+                    continue
                 cut = self.cut(query.copy())
                 self._sets -= is_set
                 query.replace(_as_one_value(query, cut) if self._sets and not is_set else cut)
+
+    def _looked_up(self, query: exp.Expr) -> bool:
+        """Put the value of its group in the place of a subquery that depends on rows around it, if it can."""
+        value = query.parent
+        if not self._plan_whole or not isinstance(query, exp.Select) or not isinstance(value, exp.Subquery):
+            return False
+        if isinstance(value.parent, _OF_ROWS) or len(query.expressions) != 1 or not outer_columns(query):
+            return False
+        count = len(self.parts)
+        try:
+            groups, equalities = decorrelated(query)
+            names, cut = groups.named_selects, self.cut(groups)
+        except NotOnlineError:
+            self._forget_from(count)
+            return False
+        table = self._fresh(_GROUPS)
+        columns: list[exp.Expr] = [exp.column(name, table, quoted=True) for name in names]
+        if self._sets:  # see `_as_one_value`
+            columns[-1] = exp.AnyValue(this=columns[-1])
+        put_look_up(query, equalities, columns, cut.subquery(table))
+        return True
 
     def _asking_members(self, query: exp.Expr) -> exp.Expr:
         """Return what EXISTS or IN asks about outer rows as a query over members. In place."""
@@ -497,6 +525,22 @@ class _Carver:
             self.parts.append(plan)
             self.queries.append(query)
         return answer_name(self._index_of[text])
+
+
+def _ask_fewer_groups(tree: exp.Query, is_sampled: Callable[[str], bool]) -> None:
+    """Have subqueries that depend on static rows around them read only what those rows ask for. In place."""
+
+    def is_estimated(table: exp.Table) -> bool:
+        return isinstance(table.this, exp.Identifier) and is_sampled(table.name)
+
+    for value in list(tree.find_all(exp.Subquery)):
+        query = value.this
+        if isinstance(query, exp.Select) and len(query.expressions) == 1 and outer_columns(query):
+            try:
+                _, equalities = decorrelated(query)
+            except NotOnlineError:
+                continue
+            query.where(*those_looked_up(query, equalities, is_estimated), copy=False)
 
 
 def _as_one_value(query: exp.Expr, cut: exp.Query) -> exp.Query:

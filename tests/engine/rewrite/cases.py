@@ -18,7 +18,7 @@ from pathlib import Path
 
 import sqlglot
 from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
-from relaqs_engine.plans.composite import AroundPlan, OverStages, RefinedPlan
+from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, WholePlan
 from relaqs_engine.sql.parse import DIALECT
 
@@ -92,7 +92,7 @@ def _notes(plan: OnlinePlan) -> Iterator[str]:
 def _merged(plan: OnlinePlan) -> MergePlan | None:
     """Return how the groups of the answer are merged, None where they are not merged by one aggregation."""
     if isinstance(plan, RefinedPlan):
-        return None if plan.outer_rows is None else plan.outer_rows.plan
+        return plan.outer.plan
     return plan if isinstance(plan, MergePlan) else None
 
 
@@ -117,8 +117,6 @@ def _texts(plan: OnlinePlan) -> Iterator[tuple[str, str]]:
             yield from (("partial", plan.partial.sql), ("final", plan.final_sql))
         case AroundPlan():
             yield from (("estimate", plan.texts.estimate), ("final", plan.texts.final))
-        case RefinedPlan(outer=OverStages()):
-            yield "final", plan.outer.final_sql
     if (merged := _merged(plan)) is not None:
         yield from (("partial", merged.partial.sql), ("partial by block", merged.partial.by_block_sql))
         yield from (("merge", merged.texts.merge), ("estimate", merged.texts.estimate))
@@ -128,11 +126,6 @@ def _texts(plan: OnlinePlan) -> Iterator[tuple[str, str]]:
 def _refined_parts(plan: RefinedPlan) -> Iterator[tuple[str, str]]:
     for stage in plan.stages:
         yield f"{stage.name}: {stage.title}", stage.plan.partial.sql
-    if isinstance(plan.outer, OverStages):
-        for static in plan.statics:
-            yield f"fetched of {', '.join(static.tables)}", static.sql
-        yield "final", plan.outer.final_sql
-        return
     yield "kept", plan.outer.kept.partial.sql
     if (belonging := plan.outer.belonging) is not None:
         yield "rows that count", belonging.sql
@@ -151,8 +144,6 @@ def _readable(text: str, plan: OnlinePlan) -> str:
     stages = [hoist for stage in refined.stages for hoist in stage.plan.hoists] if refined else []
     for number, hoist in enumerate(dict.fromkeys([*plan.hoists, *stages])):
         text = text.replace(hoist.name, f"hoist_{number}")
-    for number, static in enumerate(refined.statics if refined else ()):
-        text = text.replace(static.name, f"static_{number}")
     for stream in plan.streams:
         text = text.replace(stream.token, f"stream_{stream.table}")
     return text
