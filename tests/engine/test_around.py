@@ -142,6 +142,8 @@ OF_A_PART = "FROM lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppk
         f"SELECT n_name, (SELECT count(DISTINCT l_partkey) {OF_A_NATION}) AS n FROM nation",
         f"SELECT n_name, (SELECT median(l_quantity) {OF_A_NATION}) AS n FROM nation",
         f"SELECT n_regionkey, sum((SELECT sum(l_quantity) {OF_A_NATION})) AS q FROM nation GROUP BY 1",
+        f"SELECT (SELECT max(l_tax) {OF_A_NATION}) AS k, count(*) FROM nation "
+        f"GROUP BY (SELECT max(l_tax) {OF_A_NATION})",
         f"SELECT n_name FROM nation WHERE (SELECT avg(l_tax) {OF_A_NATION} AND l_quantity > 3) > 0.04",
         f"SELECT n_name FROM nation ORDER BY (SELECT max(l_tax) {OF_A_NATION}) DESC NULLS LAST, 1 LIMIT 2",
         "SELECT s_suppkey FROM supplier WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp "

@@ -296,6 +296,7 @@ class _Carver:
         self._members = 0
         self._names = names
         self._firsts: set[str] = set()
+        self._groups = self._fresh(_GROUPS)  # one name, so that equal look-ups stay equal
         self._sets = 0  # how many IN are around what is cut
         self._describe = describe
         self._index_of: dict[str, int] = {}
@@ -420,11 +421,10 @@ class _Carver:
         except NotOnlineError:
             self._forget_from(count)
             return False
-        table = self._fresh(_GROUPS)
-        columns: list[exp.Expr] = [exp.column(name, table, quoted=True) for name in names]
+        columns: list[exp.Expr] = [exp.column(name, self._groups, quoted=True) for name in names]
         if self._sets:  # see `_as_one_value`
             columns[-1] = exp.AnyValue(this=columns[-1])
-        put_look_up(query, equalities, columns, cut.subquery(table))
+        put_look_up(query, equalities, columns, cut.subquery(self._groups))
         return True
 
     def _asking_members(self, query: exp.Expr) -> exp.Expr:
