@@ -142,6 +142,16 @@ class Bounds:
             return -self
         return Bounds(0.0, self.size)
 
+    def and_also(self, other: Bounds) -> Bounds:
+        """Return the bounds of a value that has these and others.
+
+        >>> Bounds(None, 9.0).and_also(Bounds(1.0, 20.0))
+        Bounds(lowest=1.0, highest=9.0)
+        """
+        lowest = [each for each in (self.lowest, other.lowest) if each is not None]
+        highest = [each for each in (self.highest, other.highest) if each is not None]
+        return Bounds(max(lowest, default=None), min(highest, default=None))
+
     def rising(self, function: Callable[[float], float]) -> Bounds:
         """Return the bounds of a function that never falls. An end at which it has no value becomes unknown.
 

@@ -267,6 +267,28 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotientEnds:
+    """Between which ends the values of a column lie, each divided by that of another column in its row.
+
+    Attributes:
+        by: the name of the other column, in lower case.
+        lowest: the lower end, None where it is not known.
+        highest: the upper end, likewise.
+    """
+
+    by: str
+    lowest: float | None
+    highest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedColumn(Column):
+    """What is known of an output of a derived table. quotients: its values divided by other outputs."""
+
+    quotients: tuple[QuotientEnds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredFile:
     """One Parquet file of a layout.
 

@@ -9,6 +9,7 @@ table have, and all that asks for bounds follows: what one unread user may move,
     s    as many times what one row may add, and at most what the manifest has of sums over a unit
          (`layouts/outliers.py`)
     avg, min, max, any_value, quantiles    between the ends of what they are of
+    s / n    between the ends of `paid`, as an average is, since n counts at least the rows that s adds up
 
 Conditions inside only leave rows out, or rows of the derived table. Where further keys stand beside the
 cluster key, a unit has as many rows as these have values, and within one group of the outer query as many as
@@ -23,8 +24,8 @@ from math import ceil, isfinite, prod, sqrt
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup
-from relaqs_engine.layouts.manifest import Column, OtherUnits, is_number
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, hull
+from relaqs_engine.layouts.manifest import Column, DerivedColumn, OtherUnits, QuotientEnds, is_number
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import UnitSum
 from relaqs_engine.rewrite.draft import Draft, KeyBeside, Source, tables_in
@@ -92,8 +93,10 @@ def of_derived_table(inner: Draft, others: OtherUnits | None = None) -> tuple[Co
     types = inner.binder.describe(inner.select.sql(DIALECT))
     rows = _rows_of_groups(inner, others)
     sets = len(group_keys(inner.select)[1])
-    items = zip(inner.select.expressions, types, strict=True)
-    return tuple(_column(item.unalias().unnest(), name, type_, rows, sets) for item, (name, type_) in items)
+    values = [item.unalias().unnest() for item in inner.select.expressions]
+    items = list(zip(values, types, strict=True))
+    calls = {name: call_of(value) for value, (name, _) in items if is_aggregate(value)}
+    return tuple(_column(value, name, type_, rows, sets, calls) for value, (name, type_) in items)
 
 
 def keys_beside(inner: Draft, cluster_key: frozenset[tuple[str, str]]) -> tuple[KeyBeside, ...]:
@@ -161,8 +164,13 @@ def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
     )
 
 
-def _column(value: exp.Expr, name: str, type_: str, rows: _RowsOfGroups, sets: int) -> Column:
-    """Return what is known of an output of a derived table. null_count: 0, or 1 where it may be NULL."""
+def _column(
+    value: exp.Expr, name: str, type_: str, rows: _RowsOfGroups, sets: int, calls: Mapping[str, Call | None]
+) -> Column:
+    """Return what is known of an output of a derived table. null_count: 0, or 1 where it may be NULL.
+
+    calls: the outputs that are aggregates, by name.
+    """
     call = call_of(value) if is_aggregate(value) else None
     nulls = int(not _is_never_null(value, call, rows) or sets > 0)
     taken = call.arguments[0] if call is not None and _takes_one(call) else value
@@ -170,7 +178,9 @@ def _column(value: exp.Expr, name: str, type_: str, rows: _RowsOfGroups, sets: i
     if known is not None and known.type == type_:
         return Column(name, type_, known.minimum, known.maximum, nulls, known.distinct_count, byte_count=0)
     bounds = _bounds(value, rows) if is_number(type_) else UNKNOWN
-    return Column(name, type_, _finite(bounds.lowest), _finite(bounds.highest), nulls, 0, byte_count=0)
+    low, high = _finite(bounds.lowest), _finite(bounds.highest)
+    quotients = tuple(_quotients(call, calls, rows)) if call is not None else ()
+    return DerivedColumn(name, type_, low, high, nulls, 0, byte_count=0, quotients=quotients)
 
 
 def _finite(end: float | None) -> float | None:
@@ -193,19 +203,50 @@ def _is_never_null(value: exp.Expr, call: Call | None, rows: _RowsOfGroups) -> b
 
 def _bounds(value: exp.Expr, rows: _RowsOfGroups) -> Bounds:
     """Return the bounds of an expression over aggregates and keys."""
-    found: dict[str, Column] = {}
+    calls: dict[str, Call | None] = {}
 
     def placed(node: exp.Expr) -> exp.Expr:
         if not is_aggregate(node):
             return node
-        name, call = f"aggregate_{len(found)}", call_of(node)
-        bounds = UNKNOWN if call is None else _bounds_of_call(call, rows)
-        type_ = "BIGINT" if call is not None and call.law.merge is Merge.COUNT else "DOUBLE"
-        found[name] = Column(name, type_, bounds.lowest, bounds.highest, 1, 0, 0)
+        name = f"aggregate_{len(calls)}"
+        calls[name] = call_of(node)
         return exp.column(name)
 
     over = value.copy().transform(placed)
+    found = {name: _placed(name, call, calls, rows) for name, call in calls.items()}
     return Ranges(lambda each: rows.column_of(each) if each.table else found.get(each.name))(over)
+
+
+def _placed(name: str, call: Call | None, calls: Mapping[str, Call | None], rows: _RowsOfGroups) -> Column:
+    """Return what is known of an aggregate inside of an expression, by the name that stands for it there."""
+    if call is None:
+        return Column(name, "DOUBLE", None, None, 1, 0, 0)
+    bounds, type_ = _bounds_of_call(call, rows), "BIGINT" if call.law.merge is Merge.COUNT else "DOUBLE"
+    quotients = tuple(_quotients(call, calls, rows))
+    return DerivedColumn(name, type_, bounds.lowest, bounds.highest, 1, 0, 0, quotients=quotients)
+
+
+def _quotients(call: Call, calls: Mapping[str, Call | None], rows: _RowsOfGroups) -> Iterator[QuotientEnds]:
+    """Yield between which ends a sum lies, divided by each count of at least the rows that it adds up.
+
+    Rows that are counted beside these add nothing, as zeros do.
+    """
+    if call.law.merge is not Merge.TOTAL or call.is_distinct or len(call.arguments) != 1:
+        return
+    (summed,) = call.arguments
+    of_a_row = Ranges(rows.column_of)(summed)
+    for name, count in calls.items():
+        if count is None or count.law.name != "count" or count.is_distinct:
+            continue
+        of_all = not count.arguments or isinstance(count.arguments[0], exp.Star)
+        counts_more = of_all or rows.are_never_null(count.arguments[0])
+        has_same_rows = count.condition == call.condition
+        counts_these = has_same_rows and count.arguments == call.arguments
+        if counts_these or (has_same_rows and rows.are_never_null(summed) and counts_more):
+            yield QuotientEnds(name.lower(), of_a_row.lowest, of_a_row.highest)
+        elif counts_more and (has_same_rows or count.condition is None):
+            with_zeros = hull([of_a_row, Bounds.exactly(0.0)])
+            yield QuotientEnds(name.lower(), with_zeros.lowest, with_zeros.highest)
 
 
 def _bounds_of_call(call: Call, rows: _RowsOfGroups) -> Bounds:

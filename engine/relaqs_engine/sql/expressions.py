@@ -53,7 +53,7 @@ from relaqs_engine.bounds import (
     remainder,
     type_name,
 )
-from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS
+from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS, DerivedColumn
 from relaqs_engine.sql.aggregates import call_of
 
 T = TypeVar("T")
@@ -527,6 +527,40 @@ def _product(product: exp.Expr, ask: Ranges) -> Bounds:
     return power(left, 2.0) if product.this.unnest() == product.expression.unnest() else left * right
 
 
+def _quotient(quotient: exp.Expr, ask: Ranges) -> Bounds:
+    """Return the bounds of a quotient. A sum divided by how many rows it has is as large as they are."""
+    of_ends = ask(quotient.this) / ask(quotient.expression)
+    return of_ends.and_also(_by_rows(quotient.this, _divisor(quotient.expression), ask))
+
+
+def _divisor(value: exp.Expr) -> exp.Expr:
+    """Return what is divided by, where it is not zero and not rounded."""
+    value = value.unnest()
+    of_zero = isinstance(value, exp.Nullif) and number_of(value.expression) == 0.0
+    return _divisor(value.this) if of_zero or _is_cast_to_double(value) else value
+
+
+def _by_rows(dividend: exp.Expr, divisor: exp.Expr, ask: Ranges) -> Bounds:
+    """Return what is known of two columns of one row, the first of them times a number, divided."""
+    dividend = dividend.unnest()
+    if isinstance(dividend, exp.Mul):
+        for value, factor in ((dividend.left, dividend.right), (dividend.right, dividend.left)):
+            if (number := number_of(factor)) is not None:
+                return _by_rows(value, divisor, ask) * Bounds.exactly(number)
+    if _is_cast_to_double(dividend):
+        return _by_rows(dividend.this, divisor, ask)
+    of_one_row = isinstance(dividend, exp.Column) and isinstance(divisor, exp.Column)
+    if not of_one_row or dividend.args.get("table") != divisor.args.get("table"):
+        return UNKNOWN
+    known, name = ask.column_of(dividend), divisor.name.lower()
+    quotients = known.quotients if isinstance(known, DerivedColumn) else ()
+    return next((Bounds(each.lowest, each.highest) for each in quotients if each.by == name), UNKNOWN)
+
+
+def _is_cast_to_double(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Cast) and value.to.is_type(exp.DType.DOUBLE)
+
+
 def _difference(difference: exp.Expr, ask: Ranges) -> Bounds:
     """Return the bounds of a difference of numbers, or of two dates, whose difference is a number of days."""
     found = ask(difference.this) - ask(difference.expression)
@@ -612,9 +646,7 @@ TABLE: Mapping[type[exp.Expr], Function] = {
         *_PRODUCT,
         lambda node, vanishes, _: vanishes(node.this) and vanishes(node.expression),
     ),
-    exp.Div: Function(
-        _SMOOTH, _both(Bounds.__truediv__), *_PRODUCT, lambda node, vanishes, _: vanishes(node.expression)
-    ),
+    exp.Div: Function(_SMOOTH, _quotient, *_PRODUCT, lambda node, vanishes, _: vanishes(node.expression)),
     exp.Nullif: Function(_SMOOTH, _nullif, _argument, _argument),
     exp.Sqrt: Function(_SMOOTH, _first(_square_root), _always(Sign.POSITIVE), _argument, _bends_near_zero),
     exp.Cbrt: Function(_SMOOTH, _first(lambda given: given.rising(math.cbrt)), bends=_bends_near_zero),

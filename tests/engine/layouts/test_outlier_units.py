@@ -232,6 +232,44 @@ def test_rows_that_are_made_of_units_lie_within_their_bounds(tmp_path: Path, kin
         assert bounds[totals["n"] or ""].highest == layout.outlier_units.others.max_unit_rows
 
 
+@pytest.mark.parametrize(
+    ("total", "count", "least", "most"),
+    [
+        ("sum(dec)", "count(*)", 0.0, 4.0),
+        ("sum(dec)", "count(day)", None, None),  # fewer rows may be counted than are added up
+        ("sum(dec + 1)", "count(dec + 1)", 1.0, 5.0),
+        ("sum(dec + 1)", "count(*)", 0.0, 5.0),  # of an expression it is not known whether it may be NULL
+        ("sum(day - 30)", "count(*)", -30.0, 9.0),
+        ("sum(day - 60)", "count(*)", -60.0, 0.0),  # rows without a day are counted, too
+        ("sum(day - 60)", "count(day - 60)", -60.0, -21.0),
+        ("sum(dec) FILTER (device = '1')", "count(*)", 0.0, 4.0),
+        ("sum(day - 60) FILTER (device = '1')", "count(*) FILTER (device = '1')", -60.0, 0.0),
+        ("sum(dec)", "count(*) FILTER (device = '1')", None, None),
+        ("sum(DISTINCT dec)", "count(*)", 0.0, None),
+        ("sum(dec)", "count(DISTINCT dec)", None, None),
+        ("count_if(device = '1')", "count(*)", 0.0, 1.0),
+    ],
+)
+def test_a_sum_by_its_rows_is_as_large_as_they_are(
+    tmp_path: Path, total: str, count: str, least: float | None, most: float | None
+) -> None:
+    table = events(3)
+    shuffle(table, tmp_path / "events", partitions=8, cluster_by="visitor")
+    catalog = Catalog.open(tmp_path)
+    inside = f"SELECT visitor, {total} AS s, {count} AS n, {total} / {count} AS q FROM {{}} GROUP BY visitor"
+    for value in ("s / n", "q", "CAST(s AS DOUBLE) / n", "s * 1.0 / nullif(n, 0)", "(2 * s) / n / 2"):
+        sql = f"SELECT count(*) AS n, sum({value}) AS s FROM ({inside.format('events')})"
+        plan = plan_query(sql, catalog, Binder(catalog))
+        assert isinstance(plan, MergePlan)
+        [column] = [each for each in plan.columns.basis if each.name == plan.outputs[1].total]
+        assert least is None or (column.lowest is not None and column.lowest >= least - 1e-9)
+        assert most is None or (column.highest is not None and column.highest <= most + 1e-9)
+        quotients = duckdb.sql(inside.format('"table"')).filter("n > 0")
+        [(low, high)] = quotients.aggregate(f"min({value}), max({value})").fetchall()
+        assert low is None or column.lowest is None or column.lowest <= low + 1e-9
+        assert high is None or column.highest is None or high - 1e-9 <= column.highest
+
+
 @pytest.mark.parametrize("kind", KEYS)
 def test_derived_tables_of_units_end_as_duckdb_s(tmp_path: Path, kind: str) -> None:
     visits_table = visits(KEYS[kind])
