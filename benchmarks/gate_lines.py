@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from math import isnan
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.coverage_cases import PARTITIONS
 from benchmarks.gate_runs import Counted
-from benchmarks.gate_tally import MANY, Judged, judged
+from benchmarks.gate_tally import MANY, SUMS, Judged, judged
 from benchmarks.tally import NOMINAL, Coverage
 
 CAPTION = (
@@ -59,11 +60,15 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
     lines = []
     for (data, stored, key, expressions), layouts in together.items():
         path = path_of(layouts[0])
-        for fraction in layouts[0].counts:
-            for i, place in enumerate(layouts[0].columns):
-                found = _judged(layouts, fraction, i, has_spike=data == "spike")
+        # Which shares can be drawn, and what has error bars, may differ between files.
+        fractions = sorted({fraction for found in layouts for fraction in found.counts})
+        places = sorted({place for found in layouts for place in found.columns})
+        for fraction, place in product(fractions, places):
+            mine = [found for found in layouts if fraction in found.counts and place in found.columns]
+            if mine:
+                judgement = _judged(mine, fraction, place, has_spike=data == "spike")
                 of = (data, path, stored, len(layouts), key, expressions[place])
-                lines.append(Line(*of, fraction, found))
+                lines.append(Line(*of, fraction, judgement))
     return sorted(lines, key=lambda line: line.place)
 
 
@@ -73,10 +78,15 @@ def path_of(found: Counted) -> str:
     return f"join of {way}" if found.run.query.table.joined else way
 
 
-def _judged(layouts: Sequence[Counted], fraction: float, i: int, *, has_spike: bool) -> Judged:
-    counts = np.concatenate([found.counts[fraction][:, i : i + 1] for found in layouts])
-    spreads = [found.spreads[fraction].column(i) for found in layouts]
+def _judged(layouts: Sequence[Counted], fraction: float, place: int, *, has_spike: bool) -> Judged:
+    columns = [found.columns.index(place) for found in layouts]
+    counts = np.concatenate(
+        [found.counts[fraction][:, i : i + 1] for found, i in zip(layouts, columns, strict=True)]
+    )
+    spreads = [found.spreads[fraction].column(i) for found, i in zip(layouts, columns, strict=True)]
     row_groups = layouts[0].run.stored.storage.row_groups
+    if row_groups:  # each file has rows of its own, and so groups of its own
+        spreads = [{name: np.concatenate([spread[name] for spread in spreads]) for name in SUMS}]
     # Of pairs of neighbours one is drawn where half of a file is. A file that was not made up is what there
     # is: no other one is promised anything.
     drawn_anew = len(counts) if row_groups and len(layouts) == 1 else len(layouts)
