@@ -24,6 +24,7 @@ from relaqs_engine.plans.plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder, check_reading
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.stores.address import Address
@@ -61,7 +62,7 @@ def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
     resolver = _Resolver(tree, tables)
     pairs = [*_equalities(tree), *_memberships(tree)]
     equated = [tuple(map(resolver.origin, pair)) for pair in pairs]
-    keys = [key for group in tree.find_all(exp.Group) for key in group.expressions]
+    keys = [key for group in find_all(tree, exp.Group) for key in group.expressions]
     grouped = [resolver.origin(key) for key in keys if isinstance(key, exp.Column)]
     return JoinColumns(
         equated=tuple(dict.fromkeys((a, b) for a, b in equated if a is not None and b is not None)),
@@ -75,13 +76,13 @@ class _Resolver:
     def __init__(self, tree: exp.Query, tables: Mapping[str, Layout]) -> None:
         names = {name.lower(): name for name in tables}
         self._columns: dict[tuple[str, str], TableColumn] = {}
-        for table in tree.find_all(exp.Table):
+        for table in find_all(tree, exp.Table):
             name = names.get(table.name.lower())
             for column in tables[name].columns if name is not None else ():
                 self._columns[table.alias_or_name.lower(), column.name.lower()] = (name or "", column.name)
         self._derived = {
             node.alias.lower(): node.this
-            for node in tree.find_all(exp.Subquery)
+            for node in find_all(tree, exp.Subquery)
             if node.alias and isinstance(node.this, exp.Select)
         }
 
@@ -109,7 +110,7 @@ def _output(select: exp.Select, name: str) -> exp.Column | None:
 
 
 def _equalities(tree: exp.Query) -> Iterator[tuple[exp.Column, exp.Column]]:
-    for equality in tree.find_all(exp.EQ):
+    for equality in find_all(tree, exp.EQ):
         left, right = equality.left.unnest(), equality.right.unnest()
         if isinstance(left, exp.Column) and isinstance(right, exp.Column):
             yield left, right
@@ -117,7 +118,7 @@ def _equalities(tree: exp.Query) -> Iterator[tuple[exp.Column, exp.Column]]:
 
 def _memberships(tree: exp.Query) -> Iterator[tuple[exp.Column, exp.Column]]:
     """Yield both columns of `outer IN (SELECT inner …)`."""
-    for membership in tree.find_all(exp.In):
+    for membership in find_all(tree, exp.In):
         query = membership.args.get("query")
         select = query.unnest() if query is not None else None
         if not isinstance(select, exp.Select) or len(select.expressions) != 1:

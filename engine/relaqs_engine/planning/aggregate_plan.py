@@ -53,6 +53,7 @@ from relaqs_engine.rewrite.render import (
 from relaqs_engine.rewrite.sampling import column_seconds, groups_lie_in_partitions, tables_read_whole
 from relaqs_engine.rewrite.scans import measuring_tables, streams_of
 from relaqs_engine.rewrite.unbounded import most_listed
+from relaqs_engine.sql.dialect import find_all
 
 _Z = 1.96  # of an interval of 95 %
 _WITHIN = 0.05
@@ -199,7 +200,7 @@ def _design_effect(draft: Draft, keys: tuple[exp.Expr, ...], leading: Source) ->
     """
     assert leading.layout is not None
     conditions = (each for each in draft.conjuncts if column_pair(each) is None)
-    deciding = [column for each in (*keys, *conditions) for column in each.find_all(exp.Column)]
+    deciding = [column for each in (*keys, *conditions) for column in find_all(each, exp.Column)]
     of_unit = _tables_of_unit(draft, leading)
     is_decided = any(column.table in of_unit or _is_key(column, leading) for column in deciding)
     return _rows_of_unit(leading.layout) if is_decided else 1.0

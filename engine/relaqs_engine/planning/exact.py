@@ -36,6 +36,7 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, measures, names_in, whole_table
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 from relaqs_engine.sql.read import tree_of
 
@@ -202,7 +203,7 @@ def _whole_reads(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | 
 
 def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> str:
     tree = parsed.tree.copy()
-    for table in list(tree.find_all(exp.Table)):
+    for table in list(find_all(tree, exp.Table)):
         if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
             _read_whole(table, catalog, names)
     find_greatest_floats_in_rows(tree, map(catalog.table, parsed.tables))
@@ -251,7 +252,7 @@ def costly_calls(sql: str) -> int:
     >>> costly_calls("SELECT corr(DISTINCT x, y) FROM t")
     0
     """
-    calls = tree_of(sql).find_all(*_COSTLY, exp.Anonymous)
+    calls = find_all(tree_of(sql), *_COSTLY, exp.Anonymous)
     return sum(not isinstance(each, exp.Anonymous) or bool(_COSTLY_NAMES.match(each.name)) for each in calls)
 
 

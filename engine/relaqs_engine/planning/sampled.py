@@ -20,6 +20,7 @@ from relaqs_engine.rewrite import AGGREGATING, ESTIMATED_TO_THE_END, LISTING, RE
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.normalize import check_aggregates, flatten, merged, qualified
 from relaqs_engine.rewrite.sampling import check_parts_read_little_whole
+from relaqs_engine.sql.dialect import find_first
 from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _above_groups(draft: Draft, plan: MergePlan | RowsPlan) -> AroundPlan | None
 
     In one aggregation, what an estimate chooses is never certified. Over its groups, comparisons are judged.
     """
-    if not draft.intervals or plan.groups_are_local or draft.tree.find(exp.Case, exp.If) is None:
+    if not draft.intervals or plan.groups_are_local or find_first(draft.tree, exp.Case, exp.If) is None:
         return None
     known = [_may_be_certified(output) for output in plan.outputs]
     if all(known):

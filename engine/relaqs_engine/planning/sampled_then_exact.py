@@ -50,6 +50,7 @@ from relaqs_engine.rewrite.row_group_marks import (
     wanted_of,
     without_nan,
 )
+from relaqs_engine.sql.dialect import find_all
 
 
 def first_part_plan(
@@ -162,12 +163,14 @@ def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[R
 
 def _summed(select: exp.Select, source: Source, table: RowGroupTable) -> list[str]:
     """Return the columns inside of the query's aggregates, by the names that the files have."""
-    return _named((each for item in select.expressions for each in item.find_all(exp.AggFunc)), source, table)
+    return _named(
+        (each for item in select.expressions for each in find_all(item, exp.AggFunc)), source, table
+    )
 
 
 def _named(parts: Iterable[exp.Expr], source: Source, table: RowGroupTable) -> list[str]:
     """Return the columns of the table in some parts of the query, by the names that the files have."""
-    found = (column for part in parts for column in part.find_all(exp.Column))
+    found = (column for part in parts for column in find_all(part, exp.Column))
     named = {column.name.lower() for column in found if column.table == source.alias}
     return [column.name for column in table.columns if column.name.lower() in named]
 
@@ -236,7 +239,7 @@ def _least_row_groups(draft: Draft) -> int:
     """Return in how many row groups a group must be found, by whether footers tell unlike ones apart."""
     sources = {source.alias: source for source in draft.sources}
     choosing = [*draft.conjuncts, *draft.keys]
-    columns = [column for each in choosing for column in each.find_all(exp.Column)]
+    columns = [column for each in choosing for column in find_all(each, exp.Column)]
     is_known = all(_has_ends(sources[each.table], each.name) for each in columns if each.table in sources)
     return ALL_STATISTICS if is_known else SOME_STATISTICS
 

@@ -22,7 +22,7 @@ from relaqs_engine.plans.composite import (
 )
 from relaqs_engine.plans.costly import CostlyPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all
 from relaqs_engine.sql.read import tree_of
 
 MOST_FILES = 2  # named in a list of files
@@ -35,10 +35,10 @@ _BROKEN_PARENTHESES = re.compile(r"\(\n\s*([^()\n]*(?:\([^()\n]*\)[^()\n]*)*)\n\
 def readable_sql(sql: str) -> str:
     """Return the statement laid out for reading, without comments. It may not run any more as it stands."""
     tree = tree_of(sql)
-    for name in tree.find_all(exp.Identifier):
+    for name in find_all(tree, exp.Identifier):
         if _PLAIN_NAME.match(name.name) and name.name not in DuckDB.Generator.RESERVED_KEYWORDS:
             name.set("quoted", False)
-    for files in tree.find_all(exp.Array):
+    for files in find_all(tree, exp.Array):
         _cut_short(files)
     return _joined(tree.sql(DIALECT, pretty=True, comments=False, max_text_width=WIDTH))
 

@@ -43,6 +43,7 @@ from relaqs_engine.rewrite.statistics import (
     value_of_moments,
 )
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.read import STEPS_OF_A_VALUE
@@ -204,7 +205,7 @@ class _Splitter:
         self._never_null: dict[tuple[Basis, str], exp.Expr | None] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
-        calls = map(call_of, draft.select.find_all(exp.AggFunc))
+        calls = map(call_of, find_all(draft.select, exp.AggFunc))
         self._has_moments = any(call is not None and call.merge is Merge.MOMENTS for call in calls)
         self._of_values_found: dict[tuple[str, str], MergedValue] = {}
         self.averaged_times: tuple[AveragedTime, ...] = ()

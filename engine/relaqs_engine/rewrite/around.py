@@ -30,6 +30,7 @@ from relaqs_engine.rewrite.having_and_limit import most_rows
 from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, with_moves, with_places
 from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import Sign, Signs
 from relaqs_engine.sql.parse import DIALECT
 
@@ -137,9 +138,9 @@ def _picks_among(carved: Carved, rows: Container[str]) -> bool:
     query = carved.outer
     if not isinstance(query, exp.Select) or query.args.get("from_") is None:
         return False
-    beside = [table for join in query.args.get("joins") or [] for table in join.find_all(exp.Table)]
-    relates = query.find(exp.AggFunc, exp.Window, exp.Distinct, exp.UDTF, exp.Explode)
-    read = [table for table in query.find_all(exp.Table) if table.name in rows]
+    beside = [table for join in query.args.get("joins") or [] for table in find_all(join, exp.Table)]
+    relates = find_first(query, exp.AggFunc, exp.Window, exp.Distinct, exp.UDTF, exp.Explode)
+    read = [table for table in find_all(query, exp.Table) if table.name in rows]
     alone = all(carved.parts[answer_index(table.name)].has_one_row for table in beside)
     return not relates and alone and [query.args["from_"].this] == read
 

@@ -34,7 +34,7 @@ from relaqs_engine.plans.costly import ROWS, CostlyCall, CostlyOutput, CostlyQue
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 from relaqs_engine.sql.functions import check_functions
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.read import Effort, read_statements
@@ -56,7 +56,7 @@ def calls_in(sql: str, functions: Mapping[str, str]) -> bool:
     return any(
         call.name.lower() in functions
         for tree in read_statements(sql, Effort())
-        for call in tree.find_all(exp.Anonymous)
+        for call in find_all(tree, exp.Anonymous)
     )
 
 
@@ -97,13 +97,13 @@ def _typed(sql: str, functions: Mapping[str, str]) -> str:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SqlError("only one SELECT at a time may call costly functions")
     tree = trees[0]
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         named = [
             item if isinstance(item, exp.Alias | exp.Column | exp.Star) else _named_as_written(item)
             for item in select.expressions
         ]
         select.set("expressions", named)
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in list(find_all(tree, exp.Anonymous)):
         if call.name.lower() in functions:
             call.replace(_placeholder(call, functions[call.name.lower()]))
     return tree.sql(DIALECT)
@@ -200,24 +200,24 @@ class _Cut:
         for part in ("qualify", "windows", "distinct", "sample"):
             if tree.args.get(part):
                 raise UnsupportedError(f"{part.upper()} cannot be estimated from costly calls; leave it out")
-        for subquery in tree.find_all(exp.Query):
-            if subquery is not tree and any(_marked(node) for node in subquery.find_all(exp.Case)):
+        for subquery in find_all(tree, exp.Query):
+            if subquery is not tree and any(_marked(node) for node in find_all(subquery, exp.Case)):
                 raise UnsupportedError(
                     "a costly function is called in a subquery that groups, limits or joins rows; "
                     "call it in the outermost SELECT"
                 )
-        if any(True for item in tree.expressions for _ in item.find_all(exp.Window)):
+        if any(True for item in tree.expressions for _ in find_all(item, exp.Window)):
             raise UnsupportedError("window functions cannot be estimated from costly calls; leave them out")
-        if not group and not any(item.find(exp.AggFunc) for item in tree.expressions):
+        if not group and not any(find_first(item, exp.AggFunc) for item in tree.expressions):
             raise UnsupportedError(
                 "rows cannot be listed by a costly function yet; ask for count, sum or avg of them, by group"
             )
         joins = tree.args.get("joins") or []
-        if any(_marked(node) for join in joins for node in join.find_all(exp.Case)):
+        if any(_marked(node) for join in joins for node in find_all(join, exp.Case)):
             raise UnsupportedError("a costly function decides about a join; call it in WHERE")
 
     def _has_call(self, node: exp.Expr) -> bool:
-        return any(_marked(each) for each in node.find_all(exp.Case))
+        return any(_marked(each) for each in find_all(node, exp.Case))
 
     def _over_rows(self, node: exp.Expr) -> str:
         """Return an expression over columns of the frame and answers."""
@@ -277,7 +277,7 @@ class _Cut:
         )
 
     def _output(self, value: exp.Expr, name: str, type_: str, keys: Sequence[exp.Expr]) -> CostlyOutput:
-        is_key = value.find(exp.AggFunc) is None
+        is_key = find_first(value, exp.AggFunc) is None
         sql = self._over_sums(value, keys)
         is_total = isinstance(value.unnest(), exp.Count | exp.Filter)
         total = next((i for i in range(len(self._sums)) if sql == f"b{i}"), None) if is_total else None
@@ -399,7 +399,7 @@ def _is_monotone(node: exp.Expr, answers: Container[str]) -> bool:
 
 
 def _names_one(node: exp.Expr, answers: Container[str]) -> bool:
-    return any(column.name in answers for column in node.find_all(exp.Column))
+    return any(column.name in answers for column in find_all(node, exp.Column))
 
 
 def of_counted(sql: str, answers: Container[str]) -> str | None:
@@ -435,7 +435,7 @@ def columns_of(expression: str) -> tuple[str, ...]:
     """
     (tree,) = read_statements(f"SELECT {expression}", Effort())
     check_functions(tree)
-    return tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column)))
+    return tuple(dict.fromkeys(column.name for column in find_all(tree, exp.Column)))
 
 
 def with_answers(sql: str, answers: Mapping[str, str]) -> str:

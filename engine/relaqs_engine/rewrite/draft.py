@@ -15,6 +15,7 @@ from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
 from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.statistics import AveragedTime
 from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -43,10 +44,10 @@ def said(node: exp.Expr) -> str:
     'fare + t."two words"'
     """
     node = node.copy()
-    for column in node.find_all(exp.Column):
+    for column in find_all(node, exp.Column):
         if not is_said(column.table):
             column.set("table", None)
-    for name in node.find_all(exp.Identifier):
+    for name in find_all(node, exp.Identifier):
         name.set("quoted", not name.name.isidentifier())
     return node.sql(DIALECT)
 
@@ -198,7 +199,7 @@ class Draft:
         """Return the tables of members below a node."""
         if not self.members:
             return []
-        return [each for each in node.find_all(exp.Subquery) if each.alias in self.members]
+        return [each for each in find_all(node, exp.Subquery) if each.alias in self.members]
 
     def column_of(self, column: exp.Column) -> Column | None:
         """Return the statistics of a column of a table in FROM, None where there are none."""
@@ -211,7 +212,7 @@ class Draft:
 
 def aliases_in(expression: exp.Expr) -> frozenset[str]:
     """Return the source aliases whose columns occur in a qualified expression."""
-    return frozenset(column.table for column in expression.find_all(exp.Column))
+    return frozenset(column.table for column in find_all(expression, exp.Column))
 
 
 def as_table(query: exp.Query, name: str) -> exp.Subquery:
@@ -220,7 +221,7 @@ def as_table(query: exp.Query, name: str) -> exp.Subquery:
 
 
 def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
-    return tuple(expression.find_all(exp.Table))
+    return tuple(find_all(expression, exp.Table))
 
 
 def without_brackets(node: exp.Expr) -> exp.Expr:
@@ -275,7 +276,7 @@ def relates_all_rows(select: exp.Select) -> bool:
     parts = ("limit", "offset", "qualify", "windows", "sample", "pivots")
     return (
         any(select.args.get(part) for part in parts)
-        or select.find(exp.Window) is not None
+        or find_first(select, exp.Window) is not None
         or bool(distinct and distinct.args.get("on"))
     )
 

@@ -57,6 +57,7 @@ from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.aggregates import Merge, call_of, is_aggregate
+from relaqs_engine.sql.dialect import find_first
 
 # What combines the values of groups below. The others have no such merge, or one of several columns.
 _COMBINED_BY_ITSELF = (
@@ -269,7 +270,7 @@ def _relates_rows(select: exp.Select) -> bool:
         return True
     grouped = any(select.args.get(part) for part in ("group", "having", "distinct"))
     sources = [select.args.get("from_"), *(join.this for join in select.args.get("joins") or [])]
-    of_groups = any(source is not None and source.find(exp.Group, exp.AggFunc) for source in sources)
+    of_groups = any(source is not None and find_first(source, exp.Group, exp.AggFunc) for source in sources)
     return grouped or of_groups or relates_all_rows(select)
 
 
@@ -387,7 +388,7 @@ def _sides(query: exp.Expr) -> list[exp.Select] | None:
 
 def _identity(select: exp.Select) -> frozenset[str] | None:
     """Return output columns by which the rows of a query differ, None where rows may be alike."""
-    if select.find(exp.UDTF, exp.Explode):
+    if find_first(select, exp.UDTF, exp.Explode):
         return None
     select = with_explicit_keys(select)
     names = {item.unalias(): item.alias_or_name.lower() for item in select.expressions}
@@ -398,7 +399,9 @@ def _identity(select: exp.Select) -> frozenset[str] | None:
         plain &= not any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets", "all"))
         found = [names.get(key) for key in group.expressions]
         return frozenset(filter(None, found)) if plain and all(found) else None
-    if any(own_nodes(item, exp.AggFunc) for item in select.expressions) and not select.find(exp.Window):
+    if any(own_nodes(item, exp.AggFunc) for item in select.expressions) and not find_first(
+        select, exp.Window
+    ):
         return frozenset()
     inner = _derived(select)
     below = None if inner is None else _identity(inner)
@@ -556,7 +559,7 @@ def _is_plain(join: exp.Join) -> bool:
         return False
     if join.side == "LEFT":
         on = join.args.get("on")
-        return on is not None and on.find(exp.Query) is None
+        return on is not None and find_first(on, exp.Query) is None
     return not join.side and join.kind in _PLAIN
 
 
@@ -582,7 +585,7 @@ def _finer_keys(rows: _Rows, keys: Sequence[exp.Expr]) -> list[exp.Expr]:
     found: list[exp.Expr] = []
     for key in keys:
         own = aliases_in(key)
-        is_first = bool(own) and own <= rows.aliases and key.find(exp.Query) is None
+        is_first = bool(own) and own <= rows.aliases and find_first(key, exp.Query) is None
         found += [key] if is_first else list(_columns_of(key, rows.aliases))
     for condition in rows.deciding:
         found += _columns_of(condition, rows.aliases)

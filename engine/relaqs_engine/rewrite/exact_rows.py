@@ -55,6 +55,7 @@ from relaqs_engine.rewrite.sampling import query_inside
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.units import of_derived_table, rows_in_a_group, sums_of, unit_sum
 from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import Ranges, alternatives
 from relaqs_engine.sql.parse import DIALECT
 
@@ -122,7 +123,7 @@ def _where(scan: exp.Select, source: Source, condition: exp.Expr) -> exp.Select:
     if not source.is_derived:
         return scan.where(condition)
     scan = scan.copy()
-    derived = next(each for each in scan.find_all(exp.Subquery) if each.alias == source.alias)
+    derived = next(each for each in find_all(scan, exp.Subquery) if each.alias == source.alias)
     derived.this.where(condition, copy=False)
     return scan
 
@@ -157,7 +158,7 @@ def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
         column.name.lower()
         for basis in draft.basis
         if basis.kind in _SUMMED
-        for column in _aggregate(basis).find_all(exp.Column)
+        for column in find_all(_aggregate(basis), exp.Column)
         if column.table == source.alias
     }
     return [c for c in source.layout.columns if c.has_outliers and c.name.lower() in used]
@@ -348,5 +349,5 @@ def _columns_met(draft: Draft, source: Source, reached: set[str]) -> Sequence[st
 def _prepared(draft: Draft, source: Source) -> str:
     """Return the name that a static table is prepared under."""
     assert draft.scan is not None
-    tables = draft.scan.find_all(exp.Table)
+    tables = find_all(draft.scan, exp.Table)
     return next(table.name for table in tables if table.alias == source.alias)

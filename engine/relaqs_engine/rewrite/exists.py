@@ -31,6 +31,7 @@ from sqlglot import exp
 from relaqs_engine.errors import SqlError
 from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, own_nodes
 from relaqs_engine.rewrite.scopes import outer_columns
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 # With one of these, the outputs may decide which rows there are, or how many.
@@ -48,10 +49,10 @@ def read_no_outputs_of_exists(draft: Draft) -> Draft:
     SELECT COUNT(*) AS n FROM orders AS orders
     WHERE EXISTS(SELECT 1 AS 1 FROM items AS items WHERE items.order_id = orders.id)
     """
-    if draft.select.find(exp.Exists) is None:
+    if find_first(draft.select, exp.Exists) is None:
         return draft
     tree = draft.select.copy()
-    for exists in tree.find_all(exp.Exists):
+    for exists in find_all(tree, exp.Exists):
         query = exists.this
         if isinstance(query, exp.Select) and _selects_columns(query):
             query.set("expressions", [exp.alias_(exp.Literal.number(1), "1", quoted=True)])
@@ -126,7 +127,7 @@ def ask_rows_by_key(scan: exp.Select) -> exp.Select:
     >>> print(ask_rows_by_key(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
     SELECT FROM orders AS o WHERE o.id IN (SELECT i."order" FROM items AS i WHERE i.late)
     """
-    if scan.args.get("where") is None or scan.args["where"].find(exp.Exists) is None:
+    if scan.args.get("where") is None or find_first(scan.args["where"], exp.Exists) is None:
         return scan
     scan = scan.copy()
     for condition in conjuncts_of(scan.args["where"].this):
@@ -198,7 +199,7 @@ def _tied(query: exp.Expr) -> _Tied | None:
     ties: list[exp.Expr] = []
     rest: list[exp.Expr] = []
     for condition in conjuncts_of(where.this if where else None):
-        inside = {id(column) for column in condition.find_all(exp.Column)}
+        inside = {id(column) for column in find_all(condition, exp.Column)}
         (ties if inside & outside else rest).append(condition)
         outside -= inside
     if len(ties) != 1 or outside:
@@ -207,7 +208,7 @@ def _tied(query: exp.Expr) -> _Tied | None:
     found = _equal(ties[0])
     keys = [side for side in found if aliases_in(side) and aliases_in(side) <= own]
     outer = [side for side in found if not aliases_in(side) & own]
-    if len(keys) != 1 or len(outer) != 1 or any(side.find(exp.Query) for side in found):
+    if len(keys) != 1 or len(outer) != 1 or any(find_first(side, exp.Query) for side in found):
         return None
     return _Tied(query, keys[0], outer[0], not isinstance(ties[0], exp.EQ), tuple(rest))
 
@@ -241,7 +242,7 @@ def _of_groups(tied: _Tied) -> exp.Select | None:
     if query.args.get("distinct") or _makes_rows(query) or not isinstance(tied.key, exp.Column):
         return None
     items = {item.alias_or_name: item.unalias() for item in query.expressions}
-    for column in list(query.args["order"].find_all(exp.Column)) if query.args.get("order") else ():
+    for column in list(find_all(query.args["order"], exp.Column)) if query.args.get("order") else ():
         if not column.table and column.name in items:
             column.replace(items[column.name].copy())
     query.set("expressions", [tied.as_known(items[tied.key.name])])
@@ -291,8 +292,8 @@ def listing_of(query: exp.Select) -> Listing | None:
     """
     where = query.args.get("where")
     conditions = conjuncts_of(where.this if where else None)
-    late = [each for each in conditions if each.find(exp.Query)]
-    if not late or any(query.args.get(part) for part in _OF_ALL_ROWS) or query.find(exp.Window):
+    late = [each for each in conditions if find_first(each, exp.Query)]
+    if not late or any(query.args.get(part) for part in _OF_ALL_ROWS) or find_first(query, exp.Window):
         return None
     around = exp.select(*(item.copy() for item in query.expressions)).where(*(each.copy() for each in late))
     rows = query.copy()
@@ -301,7 +302,7 @@ def listing_of(query: exp.Select) -> Listing | None:
         if (value := rows.args.get(part)) is not None:
             rows.set(part, None)
             around.set(part, value)
-    if any(_depends(inner) for inner in around.find_all(exp.Query) if inner is not around):
+    if any(_depends(inner) for inner in find_all(around, exp.Query) if inner is not around):
         return None
     names: dict[exp.Expr, str] = {}
     for column in _own_columns(around):

@@ -34,6 +34,7 @@ from relaqs_engine.rewrite.scopes import (
     is_of_window,
     outer_columns,
 )
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -126,7 +127,7 @@ def _is_key_of_all(item: exp.Expr, aggregates: Sequence[exp.Expr]) -> bool:
 def check_each_key_has_one_name(written: exp.Query, qualified: exp.Query) -> None:
     """Raise NotOnlineError where GROUP BY writes one key in two ways. DuckDB takes it for two keys."""
     before, after = (
-        sorted(len(_names(select)) for select in tree.find_all(exp.Select) if groups_several_times(select))
+        sorted(len(_names(select)) for select in find_all(tree, exp.Select) if groups_several_times(select))
         for tree in (written, qualified)
     )
     if before != after:
@@ -212,12 +213,12 @@ def with_groups_below(tree: exp.Query) -> exp.Query:
     SELECT (SELECT MAX(z.size) - relaqs_groups.value_0 FROM z WHERE z.id = relaqs_groups.key_0) AS v
     FROM (SELECT t.zone AS key_0, MAX(t.km) AS value_0 FROM t GROUP BY t.zone) AS relaqs_groups
     """
-    if not any(map(_asks_about_groups, tree.find_all(exp.Select))):
+    if not any(map(_asks_about_groups, find_all(tree, exp.Select))):
         return tree
     tree = tree.copy()
-    taken = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
+    taken = {each.alias_or_name for each in find_all(tree, exp.Table, exp.Subquery)}
     names = (name for i in count() if (name := f"{_GROUPS}_{i}" if i else _GROUPS) not in taken)
-    for select in reversed(list(tree.find_all(exp.Select))):
+    for select in reversed(list(find_all(tree, exp.Select))):
         if not _asks_about_groups(select):
             continue
         outer, inner = split_at_groups(with_written_keys(select), name := next(names))
@@ -283,12 +284,12 @@ def split_at_groups(query: exp.Select, groups: str) -> tuple[exp.Select, exp.Sel
 
 def asks_after_groups(query: exp.Select) -> bool:
     """Whether a SELECT has a subquery in what is computed after its groups are made."""
-    return any(place.find(exp.Query) is not None for place in after_groups(query))
+    return any(find_first(place, exp.Query) is not None for place in after_groups(query))
 
 
 def _asks_in_having(query: exp.Select) -> bool:
     having = query.args.get("having")
-    return having is not None and having.find(exp.Query) is not None
+    return having is not None and find_first(having, exp.Query) is not None
 
 
 class _Groups:
@@ -306,7 +307,7 @@ class _Groups:
         self._values: dict[exp.Expr, str] = {}
         scopes = Scopes(query)
         below = [each for place in after_groups(query) for each in own_nodes(place, exp.Query)]
-        columns = (column for each in below for column in each.find_all(exp.Column) if column.table)
+        columns = (column for each in below for column in find_all(each, exp.Column) if column.table)
         self._columns = {id(column) for column in columns if scopes.owner(column) is query}
         self._calls = {id(call) for call in scopes.aggregates_of(query)} if self._columns else set()
 
@@ -359,7 +360,7 @@ class _Groups:
                 self._replace_below(child)
 
     def _is_of_query(self, node: exp.Expr) -> bool:
-        columns = [id(column) for column in node.find_all(exp.Column)]
+        columns = [id(column) for column in find_all(node, exp.Column)]
         return bool(columns) and self._columns.issuperset(columns)
 
     def _value(self, call: exp.Expr) -> str:

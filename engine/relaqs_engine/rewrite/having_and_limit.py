@@ -30,6 +30,7 @@ from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
 from relaqs_engine.rewrite.outputs import plain_total
 from relaqs_engine.rewrite.render import attempted, merged_columns, valued
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import DIALECT
 
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
@@ -202,14 +203,14 @@ def _ranks_totals(draft: Draft) -> bool:
     """
     scaled = {SCALE, DISTINCT_ESTIMATE}
     return any(
-        column.name in scaled for value, _ in _ranked_by(draft) for column in value.find_all(exp.Column)
+        column.name in scaled for value, _ in _ranked_by(draft) for column in find_all(value, exp.Column)
     )
 
 
 def _estimates(draft: Draft, expression: exp.Expr) -> bool:
     """Whether anything but group keys occurs in the expression."""
     keys = {f"k{i}" for i in range(len(draft.keys))}
-    return any(not column.table and column.name not in keys for column in expression.find_all(exp.Column))
+    return any(not column.table and column.name not in keys for column in find_all(expression, exp.Column))
 
 
 def _names(draft: Draft) -> set[str]:
@@ -224,7 +225,7 @@ def _decider(draft: Draft, value: exp.Expr, total: str | None = None) -> Decider
     """Return the decider, None where its value is no estimate with a standard error."""
     additive = {column.name for column in (*draft.basis, *draft.shared_basis) if column.is_additive}
     keys = {f"k{i}" for i in range(len(draft.keys))}
-    used = {column.name for column in value.find_all(exp.Column)} - keys - {SCALE, SHARED_SCALE}
+    used = {column.name for column in find_all(value, exp.Column)} - keys - {SCALE, SHARED_SCALE}
     if not used <= additive:
         return None
     output = OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", value.sql(DIALECT), total=total)

@@ -57,6 +57,7 @@ from relaqs_engine.rewrite.smoothness import (
     value_over_groups,
 )
 from relaqs_engine.rewrite.split import aggregates, answer_index, sources_of
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import Question, number_of, terms_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -175,7 +176,7 @@ def _loses_rows(query: exp.Select) -> bool:
     joins: list[exp.Join] = query.args.get("joins") or []
     return (
         bool(query.args.get("distinct"))
-        or query.find(exp.UDTF, exp.Explode) is not None
+        or find_first(query, exp.UDTF, exp.Explode) is not None
         or any(join.method or join.args.get("using") for join in joins)
         or any(join.side not in ("", "LEFT") for join in joins)
         or any(join.kind not in ("", "INNER", "CROSS", "OUTER") for join in joins)
@@ -301,7 +302,7 @@ def _over_groups(item: exp.Expr, names: Names, below: Level) -> Value:
 
 
 def _totals(item: exp.Expr) -> Iterator[exp.Expr]:
-    return filter(is_total_of, item.find_all(exp.AggFunc))
+    return filter(is_total_of, find_all(item, exp.AggFunc))
 
 
 def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
@@ -390,7 +391,7 @@ def with_places(level: Level, rows_of_unit: int) -> exp.Select | None:
     query = level.query
     if not isinstance(query, exp.Select) or level.sets is None or query.args.get("limit") is None:
         return None
-    if query.args.get("offset") is not None or query.find(exp.Distinct):
+    if query.args.get("offset") is not None or find_first(query, exp.Distinct):
         return None
     order = list(_keys_of_order(query, level.values))
     over = exp.Window(this=exp.Count(this=exp.Star()), order=exp.Order(expressions=order) if order else None)

@@ -29,6 +29,7 @@ from sqlglot import exp
 
 from relaqs_engine.plans.plan import QuantileOf, TimeScale
 from relaqs_engine.sql.aggregates import Call, Merge
+from relaqs_engine.sql.dialect import find_first
 from relaqs_engine.sql.parse import DIALECT
 
 # The column that `OfValues.call` is over.
@@ -96,7 +97,7 @@ def _of_rows(call: Call) -> OfValues:
     fields: dict[str, tuple[str, exp.Expr]] = {}
 
     def listed(value: exp.Expr) -> exp.Expr:
-        if value.find(exp.Column) is None:
+        if find_first(value, exp.Column) is None:
             return value.copy()
         name, _ = fields.setdefault(value.sql(DIALECT), (f"a{len(fields)}", value.copy()))
         return exp.column(name, LISTED)

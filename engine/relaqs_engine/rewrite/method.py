@@ -33,6 +33,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import Ranges, Sign, cast_step
 from relaqs_engine.sql.parse import DIALECT
 
@@ -71,7 +72,7 @@ def values_named(condition: exp.Expr, column: exp.Column) -> int:
 
 def _share_named(condition: exp.Expr, column_of: ColumnLookup) -> float:
     """Return the share of the values that a condition names, 1 where it names none."""
-    for column in condition.find_all(exp.Column):
+    for column in find_all(condition, exp.Column):
         known = column_of(column)
         if known is not None and known.distinct_count and (named := values_named(condition, column)):
             return min(1.0, named / known.distinct_count)
@@ -90,10 +91,10 @@ def _shares_outside(condition: exp.Expr, column_of: ColumnLookup) -> list[tuple[
     if not isinstance(condition, (*_UPWARD, *_DOWNWARD)):
         return []
     left, right = condition.left.unnest(), condition.right.unnest()
-    is_turned = left.find(exp.Column) is None
+    is_turned = find_first(left, exp.Column) is None
     value, constant = (right, left) if is_turned else (left, right)
     within, ends = _ends(value, column_of), _ends(constant, column_of)
-    if within is None or ends is None or constant.find(exp.Column) or within[0] >= within[1]:
+    if within is None or ends is None or find_first(constant, exp.Column) or within[0] >= within[1]:
         return []
     below = (sum(ends) / 2 - within[0]) / (within[1] - within[0])
     below = min(1.0, max(0.0, below))
@@ -231,7 +232,7 @@ def _has_all_units(draft: Draft, derived: exp.Expr, layout: Layout) -> bool:
     tables, group = tables_in(query), query.args.get("group")
     if group is None or len(tables) > 1 or query.args["from_"].this is not tables[0]:
         return False
-    if tables[0].args.get("sample") or query.find(exp.Unnest, exp.Explode):  # other rows, or more
+    if tables[0].args.get("sample") or find_first(query, exp.Unnest, exp.Explode):  # other rows, or more
         return False
     keys = [key.name.lower() for key in group.expressions if isinstance(key, exp.Column)]
     is_plain = [name for name, part in group.args.items() if part] == ["expressions"]
@@ -312,7 +313,7 @@ def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
 def _ends_by(aggregate: exp.Expr, source: Source, group: str) -> dict[tuple[str, str], GroupEnds]:
     """Return the ends by group of the columns of a source in an aggregate, by table and name."""
     found = {}
-    for each in aggregate.find_all(exp.Column):
+    for each in find_all(aggregate, exp.Column):
         column = source.column(each.name) if each.table == source.alias else None
         for ends in () if column is None else column.ends_by:
             if ends.by == group:
@@ -343,7 +344,7 @@ def _known_outputs(draft: Draft) -> Iterator[tuple[int, DistinctCount]]:
         if counted is None:
             continue
         listed = sqlglot.parse_one(lists[counted.listed], dialect=DIALECT)
-        column = listed.find(exp.Column)
+        column = find_first(listed, exp.Column)
         if column is None or listed.sql(DIALECT) != _list_of_values(column):
             continue  # of an expression, or of some rows
         known = draft.column_of(column)
@@ -461,9 +462,9 @@ def _known_keys(draft: Draft) -> Iterator[tuple[str, str]]:
     The first month of a table often has the rows of one day, and may be missed when all others were met.
     """
     for i, key in enumerate(draft.keys if _all_rows_count(draft) else ()):
-        columns = {column.name for column in key.find_all(exp.Column)}
+        columns = {column.name for column in find_all(key, exp.Column)}
         known = draft.sources[0].column(columns.pop()) if len(columns) == 1 else None
-        if known is None or known.type not in _EXACT_TYPES or key.find(exp.Query):
+        if known is None or known.type not in _EXACT_TYPES or find_first(key, exp.Query):
             continue
         ends = (known.minimum, known.maximum, *([None] if known.null_count else []))
         for end in dict.fromkeys(ends):  # in an order that is the same in each process

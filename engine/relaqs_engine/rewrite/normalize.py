@@ -48,7 +48,7 @@ from relaqs_engine.rewrite.scopes import (
     with_named_outputs,
     with_one_name_each,
 )
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 from relaqs_engine.sql.functions import is_array_of_query, volatile_function
 from relaqs_engine.sql.parse import referenced_cte
 
@@ -64,7 +64,7 @@ def shared_columns_as_left(tree: exp.Query) -> exp.Query:
     >>> shared_columns_as_left(tree).sql()
     'SELECT z.zone AS zone FROM zones AS z LEFT JOIN trips AS t ON z.zone = t.zone'
     """
-    for select in list(tree.find_all(exp.Select)):
+    for select in list(find_all(tree, exp.Select)):
         joins = select.args.get("joins") or []
         if joins and not revive_rows(joins):
             _replace_shared(select, joins)
@@ -179,7 +179,7 @@ def semi_joins_as_exists(tree: exp.Query, catalog: Catalog) -> exp.Query:
     SELECT AVG(fare) FROM trips WHERE EXISTS(SELECT 1 FROM zones WHERE trips.zone = zones.zone)
     """
     tree = tree.copy()
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         joins = select.args.get("joins") or []
         for position in reversed(range(len(joins))):
             if joins[position].kind in _SEMI_KINDS and not revive_rows(joins[position + 1 :]):
@@ -255,10 +255,10 @@ def without_own_members(tree: exp.Query) -> exp.Query:
     >>> print(without_own_members(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
     SELECT SUM(t.x) FROM t WHERE t.year = 2000 AND t.x > 1 AND NOT t.k IS NULL
     """
-    if not any(_asked(each) for each in tree.find_all(exp.In)):
+    if not any(_asked(each) for each in find_all(tree, exp.In)):
         return tree
     tree = tree.copy()
-    for asked in list(tree.find_all(exp.In)):
+    for asked in list(find_all(tree, exp.In)):
         select, inner = asked.parent_select, _asked(asked)
         if select is not None and inner is not None and not outer_columns(inner):
             rows = _as_rows(inner)
@@ -283,7 +283,7 @@ def _as_rows(query: exp.Select) -> exp.Select | None:
         _set_ranks_alone(select)
         if _has_keys_alone(select):
             select.set("group", None)
-    if any(_sources(select) is None for select in query.find_all(exp.Select)):
+    if any(_sources(select) is None for select in find_all(query, exp.Select)):
         return None
     found = merge_subqueries(query)
     return found if isinstance(found, exp.Select) else None
@@ -426,7 +426,7 @@ def _whole(value: exp.Expr) -> int | None:
 def _text(condition: exp.Expr, names: Mapping[str, str]) -> str:
     """Return a condition as text, with other names of its tables. Both sides of = may change places."""
     condition = exp.paren(condition.copy()).unnest()
-    for column in condition.find_all(exp.Column):
+    for column in find_all(condition, exp.Column):
         column.set("table", exp.to_identifier(names.get(column.table, column.table), quoted=True))
     if isinstance(condition, exp.EQ):
         return " = ".join(sorted(side.unnest().sql(DIALECT) for side in (condition.left, condition.right)))
@@ -473,13 +473,13 @@ def qualified(draft: Draft) -> Draft:
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
-    if any(with_.recursive for with_ in tree.find_all(exp.With)):
+    if any(with_.recursive for with_ in find_all(tree, exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
     _check_parts(tree)
-    if any(map(is_array_of_query, tree.find_all(exp.Anonymous))):
+    if any(map(is_array_of_query, find_all(tree, exp.Anonymous))):
         raise NotOnlineError("ARRAY takes all rows of its query")
     tree = inline_ctes(_qualified(draft, _with_renamed_columns_selected(draft, tree)))
-    if (row := tree.find(exp.TableColumn)) is not None:
+    if (row := find_first(tree, exp.TableColumn)) is not None:
         raise NotOnlineError(f"it takes whole rows of {row.name} as values")
     check_columns_are_where_they_are_named(tree, lambda name: _columns_of(draft, name))
     tree = with_groups_below(with_one_name_each(tree))
@@ -490,7 +490,7 @@ def qualified(draft: Draft) -> Draft:
 
 def merged(tree: exp.Query) -> exp.Query:
     """Return a qualified query with its derived tables merged where that is sound."""
-    if tree.find(exp.Subquery) is None:
+    if find_first(tree, exp.Subquery) is None:
         return tree
     tree = with_plain_outer_sides(tree.copy())
     if _has_outer_join_over_derived_table(tree) or _has_pivot_without_name(tree):
@@ -505,7 +505,7 @@ def merged(tree: exp.Query) -> exp.Query:
 
 def _has_pivot_without_name(tree: exp.Query) -> bool:
     """Whether there is a FROM (PIVOT …). Qualifying gives it no alias, and sqlglot cannot merge around it."""
-    return any(isinstance(each.this, exp.Pivot) and not each.alias for each in tree.find_all(exp.Subquery))
+    return any(isinstance(each.this, exp.Pivot) and not each.alias for each in find_all(tree, exp.Subquery))
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
@@ -529,7 +529,7 @@ def _check_parts(tree: exp.Query) -> None:
     `a JOIN BY (TYPE single) b` is one. So is `a LEFT JOIN (b JOIN c ON p) ON q`: parse_query has written out
     the brackets of all other joins.
     """
-    for node in tree.find_all(*_PARTS):
+    for node in find_all(tree, *_PARTS):
         for part in sorted(set(_given(node)) - _PARTS[type(node)]):
             joined_in_brackets = (
                 part == "joins" and isinstance(node.parent, exp.Subquery) and node.parent.alias
@@ -549,7 +549,7 @@ def _with_renamed_columns_selected(draft: Draft, tree: exp.Query) -> exp.Query:
     """Return a query that reads `(SELECT zone AS z FROM zones) AS t` for `zones AS t(z)`."""
     renaming = [
         table
-        for table in tree.find_all(exp.Table)
+        for table in find_all(tree, exp.Table)
         if (alias := table.args.get("alias")) is not None
         and alias.columns
         and isinstance(table.this, exp.Identifier)
@@ -591,14 +591,14 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
     This is sound because volatile functions, such as random(), were refused before.
     """
     _number_ctes(tree)
-    while with_ := next((node for node in tree.find_all(exp.With) if node.expressions), None):
+    while with_ := next((node for node in find_all(tree, exp.With) if node.expressions), None):
         scope = with_.parent
         assert scope is not None
         cte = with_.expressions[0]
         cte.pop()
         if not with_.expressions:
             with_.pop()
-        for table in list(scope.find_all(exp.Table)):
+        for table in list(find_all(scope, exp.Table)):
             if table.meta_get(_CTE) == cte.meta[_CTE]:
                 body = cte.this.copy()
                 alias = exp.TableAlias(this=_identifier(table.alias_or_name))
@@ -611,9 +611,9 @@ def _number_ctes(tree: exp.Query) -> None:
 
     A body that moves elsewhere in the tree so keeps the meaning of the names in it.
     """
-    for number, cte in enumerate(tree.find_all(exp.CTE)):
+    for number, cte in enumerate(find_all(tree, exp.CTE)):
         cte.meta[_CTE] = number
-    for table in tree.find_all(exp.Table):
+    for table in find_all(tree, exp.Table):
         if not table.db and (referenced := referenced_cte(table)) is not None:
             table.meta[_CTE] = referenced.meta[_CTE]
 
@@ -656,7 +656,7 @@ def with_plain_outer_sides(tree: exp.Query) -> exp.Query:
     SELECT SUM(few.fare) AS s FROM trips AS few
     LEFT JOIN zones AS zones ON few.zone = zones.zone WHERE few.fare > 9
     """
-    for select in list(tree.find_all(exp.Select)):
+    for select in list(find_all(tree, exp.Select)):
         joins = select.args.get("joins") or []
         if not any(join.side == "LEFT" for join in joins) or not all(map(_keeps_its_outer_side, joins)):
             continue
@@ -668,7 +668,7 @@ def with_plain_outer_sides(tree: exp.Query) -> exp.Query:
         table.set("alias", exp.TableAlias(this=_identifier(name)))
         from_.set("this", table)
         if condition is not None:
-            for column in condition.find_all(exp.Column):
+            for column in find_all(condition, exp.Column):
                 column.set("table", _identifier(name))
             select.where(condition, copy=False)
     return tree
@@ -687,7 +687,9 @@ def _plain_rows(item: exp.Expr) -> tuple[exp.Table, exp.Expr | None] | None:
     where = body.args.get("where")
     if more or not isinstance(table, exp.Table) or set(_given(table)) - {"this", "alias", "db", "catalog"}:
         return None
-    if item.args["alias"].args.get("columns") or (where is not None and where.find(exp.Query, exp.Window)):
+    if item.args["alias"].args.get("columns") or (
+        where is not None and find_first(where, exp.Query, exp.Window)
+    ):
         return None
     if not all(
         isinstance(each.unalias(), exp.Column) and each.alias == each.unalias().name
@@ -706,7 +708,7 @@ def _has_outer_join_over_derived_table(tree: exp.Expr) -> bool:
 
     Merging that table could turn its NULL-filled columns into constants.
     """
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         joins = select.args.get("joins") or []
         outer = any(join.side in ("LEFT", "RIGHT", "FULL") for join in joins)
         from_ = select.args.get("from_")
@@ -731,9 +733,9 @@ def check_shape(draft: Draft) -> Draft:
     for part, words in (("qualify", "QUALIFY"), ("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
         if select.args.get(part):
             raise NotOnlineError(f"{words} is not rewritten")
-    if select.find(exp.Collate):
+    if find_first(select, exp.Collate):
         raise NotOnlineError("text that COLLATE makes equal would not be equal between partial answers")
-    if select.find(exp.Columns):
+    if find_first(select, exp.Columns):
         raise NotOnlineError("COLUMNS stands for several columns")
     if any(own_nodes(item, exp.Window) for item in select.expressions):
         raise NotOnlineError("a window function needs all rows of its window")

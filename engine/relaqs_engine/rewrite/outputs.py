@@ -21,6 +21,7 @@ from relaqs_engine.plans.plan import OfDistinct, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.statistics import AveragedTime, averaged_time_in
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import (
     Sign,
     Signs,
@@ -189,6 +190,6 @@ def plain_total(value: exp.Expr, basis: Container[str]) -> str | None:
 
 
 def _own_columns(value: exp.Expr) -> Iterator[exp.Column]:
-    for column in value.find_all(exp.Column):
+    for column in find_all(value, exp.Column):
         if not column.table:
             yield column

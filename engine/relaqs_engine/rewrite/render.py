@@ -47,6 +47,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, said
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, over_hoists, scan_of_tables, scan_sql, scans_of
 from relaqs_engine.rewrite.unbounded import place_columns, with_places
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import DIALECT
 
 # Arrow has no bit string (only padded bytes), no order of an ENUM's values, and no zone beside a time.
@@ -495,7 +496,7 @@ def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
         value = ordered.this
         if isinstance(value, exp.Column) and not value.table and value.name in by_name:
             value = by_name[value.name]
-        elif output := next((each for each in value.find_all(exp.Column) if not each.table), None):
+        elif output := next((each for each in find_all(value, exp.Column) if not each.table), None):
             names = f"ORDER BY {said(value)} computes with the output {said(output)}"
             raise NotOnlineError(f"{names}; write out what that stands for")
         found.append((value, ordered))

@@ -46,6 +46,7 @@ from relaqs_engine.layouts.footers import End, Zone
 from relaqs_engine.layouts.manifest import FLOATS, Layout
 from relaqs_engine.layouts.row_groups import RowGroup, is_sound, number
 from relaqs_engine.plans.plan import spread_draws
+from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import DIALECT
 
 FAR_OUT = 3.0
@@ -179,7 +180,7 @@ def _is_no_nan(condition: exp.Expr) -> exp.Column | None:
             (argument,) = condition.expressions
             return argument if isinstance(argument, exp.Column) else None
     is_below = bool(below) and all(isinstance(each.unnest(), exp.Literal | exp.Neg) for each in below)
-    is_number = not any(literal.is_string for each in below for literal in each.find_all(exp.Literal))
+    is_number = not any(literal.is_string for each in below for literal in find_all(each, exp.Literal))
     of = of.unnest()
     return of if is_below and is_number and isinstance(of, exp.Column) else None
 
@@ -291,7 +292,7 @@ def _in_conditions(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -
     for condition in conditions:
         wanted = wanted_by(condition, alias, layout)
         if wanted is None or not wanted.is_whole:
-            yield from condition.find_all(exp.Column)
+            yield from find_all(condition, exp.Column)
 
 
 def _elsewhere(select: exp.Select) -> Iterator[exp.Column]:
@@ -299,7 +300,7 @@ def _elsewhere(select: exp.Select) -> Iterator[exp.Column]:
     grouped = select.args.get("group")
     joins = [join.args["on"] for join in select.args.get("joins") or () if join.side and join.args.get("on")]
     for each in (*select.expressions, *joins, *([grouped] if grouped else [])):
-        yield from (column for column in each.find_all(exp.Column) if not _is_term(column))
+        yield from (column for column in find_all(each, exp.Column) if not _is_term(column))
 
 
 def _is_term(column: exp.Column) -> bool:

@@ -63,6 +63,7 @@ from relaqs_engine.rewrite.draft import (
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.rewrite.units import keys_beside, of_derived_table
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
@@ -111,7 +112,7 @@ def choose_streams(draft: Draft) -> Draft:
 def _why_nothing_is_sampled(draft: Draft) -> str:
     """Return why a query over static tables has no estimate, and what keeps a subquery from giving one."""
     reason = "no table of its FROM is sampled: static ones are read whole"
-    inside = (table for each in draft.select.find_all(exp.Exists, exp.In) for table in tables_in(each))
+    inside = (table for each in find_all(draft.select, exp.Exists, exp.In) for table in tables_in(each))
     names = (table.name for table in inside if isinstance(table.this, exp.Identifier))
     sampled = sorted({name for name in names if draft.catalog.table(name).is_sampled})
     if not sampled:
@@ -161,8 +162,8 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
 
 def _is_the_same_everywhere(node: exp.Subquery) -> bool:
     """Whether each worker gets the same rows of a derived table: no ties decide about them."""
-    selects = node.find_all(exp.Select)
-    return not node.find(exp.TableSample) and not any(map(relates_all_rows, selects))
+    selects = find_all(node, exp.Select)
+    return not find_first(node, exp.TableSample) and not any(map(relates_all_rows, selects))
 
 
 def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
@@ -172,7 +173,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
         f"{sampled} across partitions, before the outer query aggregates"
     )
     select, group = node.this, node.this.args.get("group")
-    one_level = isinstance(select, exp.Select) and len(list(select.find_all(exp.Query))) == 1
+    one_level = isinstance(select, exp.Select) and len(list(find_all(select, exp.Query))) == 1
     if not one_level or group is None or select.args.get("distinct") or relates_all_rows(select):
         raise refusal
     inner = query_inside(draft, node)
@@ -352,10 +353,10 @@ def check_subqueries(draft: Draft) -> Draft:
         draft.catalog.table(table.name).table
         for source in draft.streams
         if source.is_derived
-        for table in source.node.find_all(exp.Table)
+        for table in find_all(source.node, exp.Table)
         if draft.catalog.table(table.name).is_sampled
     }
-    for table in draft.select.find_all(exp.Table):
+    for table in find_all(draft.select, exp.Table):
         if id(table) in read_before:
             continue
         if not isinstance(table.this, exp.Identifier):
@@ -374,7 +375,7 @@ def check_subqueries(draft: Draft) -> Draft:
 
 def is_local_query(draft: Draft, query: exp.Expr) -> bool:
     """Whether every sampled row that a subquery reads has the outer row's cluster key."""
-    for table in query.find_all(exp.Table):
+    for table in find_all(query, exp.Table):
         if isinstance(table.this, exp.Identifier) and draft.catalog.table(table.name).is_sampled:
             select = table.find_ancestor(exp.Select)
             if select is None or not _is_local(draft, select, table):
@@ -390,7 +391,7 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     layout = draft.catalog.table(table.name)
     inner = Source(table.alias_or_name, table, layout, key_columns=layout.cluster_key)
     asked = levels[-1]
-    names = [each.alias_or_name for each in asked.find_all(exp.Table, exp.Subquery)]
+    names = [each.alias_or_name for each in find_all(asked, exp.Table, exp.Subquery)]
     pairs = [pair for level in levels[:-1] for pair in _handed_on(level)]
     if any(join.side for level in levels for join in level.args.get("joins") or []):
         return False
@@ -402,7 +403,7 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
         pairs.append((exp.column(outside.name, _OUTSIDE + outside.table), value))
     outer = [each for each in draft.streams if each.alias not in names]  # the names inside hide others
     outer += [replace(each, alias=_OUTSIDE + each.alias) for each in draft.streams]
-    inside = [each for each in asked.find_all(exp.Table) if isinstance(each.this, exp.Identifier)]
+    inside = [each for each in find_all(asked, exp.Table) if isinstance(each.this, exp.Identifier)]
     known = {each.alias_or_name: draft.catalog.table(each.name) for each in inside}
     known |= {each.alias: each.layout for each in outer if each.layout is not None}
     equal = _with_what_follows(pairs, known)
@@ -419,7 +420,7 @@ def _levels(draft: Draft, query: exp.Select) -> Iterator[exp.Select]:
         derived = found[-1].parent
         is_plain = isinstance(derived, exp.Subquery) and isinstance(derived.parent, exp.From | exp.Join)
         makes_groups = any(found[-1].args.get(part) for part in ("group", "distinct"))
-        if outer is None or not is_plain or makes_groups or found[-1].find(exp.AggFunc):
+        if outer is None or not is_plain or makes_groups or find_first(found[-1], exp.AggFunc):
             return
         found.append(outer)
     yield from found
@@ -474,7 +475,7 @@ def _has_no_null(draft: Draft, query: exp.Select, membership: ColumnPair) -> boo
     unknown too, unless the set is empty, and it may be empty in one partition only.
     """
     outer = next((source for source in draft.sources if source.alias == membership[0].table), None)
-    found = (table for table in query.find_all(exp.Table) if table.parent_select is query)
+    found = (table for table in find_all(query, exp.Table) if table.parent_select is query)
     inner = next((table for table in found if table.alias_or_name == membership[1].table), None)
     if outer is None or outer.nullable or inner is None or not isinstance(inner.this, exp.Identifier):
         return False
@@ -610,7 +611,7 @@ def _rows(draft: Draft, query: exp.Query) -> int:
 
 def _combinations(layout: Layout, values: Iterable[exp.Expr]) -> int:
     """Return about how many combinations there are of the columns in these values of a table's rows."""
-    found = {column.name.lower() for value in values for column in value.find_all(exp.Column)}
+    found = {column.name.lower() for value in values for column in find_all(value, exp.Column)}
     return prod(max(each.distinct_count, 1) for each in layout.columns if each.name.lower() in found)
 
 
@@ -626,7 +627,7 @@ def _whole_seconds(draft: Draft, query: exp.Query) -> float:
 def column_seconds(draft: Draft, query: exp.Expr, table: exp.Table) -> float:
     """Return how long reading the columns takes that a query uses of a table in it."""
     layout = draft.catalog.table(table.name)
-    columns = query.find_all(exp.Column)
+    columns = find_all(query, exp.Column)
     used = {column.name.lower() for column in columns if column.table == table.alias_or_name}
     byte_count = sum(column.byte_count for column in layout.columns if column.name.lower() in used)
     return scan_core_seconds(byte_count, layout.row_count)
@@ -662,7 +663,7 @@ def _asked(tree: exp.Select) -> list[exp.Query]:
     """Return the queries of EXISTS and IN, but for those inside other subqueries."""
     found = [
         node.this if isinstance(node, exp.Exists) else node.args.get("query")
-        for node in tree.find_all(exp.Exists, exp.In)
+        for node in find_all(tree, exp.Exists, exp.In)
     ]
     queries = [node.this if isinstance(node, exp.Subquery) else node for node in found]
     return [each for each in queries if isinstance(each, exp.Query) and each.parent_select is tree]
@@ -691,7 +692,9 @@ def members_and_asking(
         alias: the name of the table of members.
         repeats: whether members are to be made distinct.
     """
-    if query.find(exp.AggFunc, exp.TableSample) or any(map(relates_all_rows, query.find_all(exp.Select))):
+    if find_first(query, exp.AggFunc, exp.TableSample) or any(
+        map(relates_all_rows, find_all(query, exp.Select))
+    ):
         return None
     if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
         return None
@@ -716,10 +719,10 @@ def _of_select(
     conditions = conjuncts_of(where.this if (where := query.args.get("where")) else None)
     correlated = [each for each in conditions if outside & aliases_in(each)]
     is_grouped = query.args.get("group") or query.args.get("having")
-    if correlated and (is_grouped or any(each.find(exp.Query) for each in correlated)):
+    if correlated and (is_grouped or any(find_first(each, exp.Query) for each in correlated)):
         return None
     outputs = [] if isinstance(query.parent, exp.Exists) else [each.unalias() for each in query.expressions]
-    columns = (column for condition in correlated for column in condition.find_all(exp.Column))
+    columns = (column for condition in correlated for column in find_all(condition, exp.Column))
     values = dict.fromkeys([*outputs, *(column for column in columns if column.table not in outside)])
     names = {
         value: exp.column(f"c{i}", alias, quoted=True) for i, value in enumerate(values or [_A_ROW_IS_THERE])

@@ -105,6 +105,7 @@ from relaqs_engine.rewrite.draft import (
 from relaqs_engine.rewrite.grouping import group_keys, is_before_groups
 from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.aggregates import call_of, is_aggregate
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -180,12 +181,12 @@ def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
     if plan.outputs[-1].kind is not OutputKind.ESTIMATE or not all(map(_adds_rows, plan.columns.basis)):
         return None
     alias = next((s.alias for s in draft.streams if _is_same_table(draft, s, correlation)), None)
-    if alias is None or any(condition.find(exp.Query) for condition in correlation.conditions):
+    if alias is None or any(find_first(condition, exp.Query) for condition in correlation.conditions):
         return None
 
     def of_row(expression: exp.Expr) -> exp.Expr:
         moved = expression.copy()
-        for column in moved.find_all(exp.Column):
+        for column in find_all(moved, exp.Column):
             if column.table == correlation.alias:
                 column.set("table", exp.to_identifier(alias, quoted=True))
         return moved
@@ -340,8 +341,8 @@ class StageMaker:
 def _title(select: exp.Select) -> str:
     """Return what a stage computes, for people: its value, or else the condition that chooses its groups."""
     value, having = select.expressions[-1].unalias(), select.args.get("having")
-    about = exp.paren(value if value.find(exp.AggFunc) or not having else having.this).copy()
-    for column in list(about.find_all(exp.Column)):
+    about = exp.paren(value if find_first(value, exp.AggFunc) or not having else having.this).copy()
+    for column in list(find_all(about, exp.Column)):
         column.replace(exp.column(column.name))
     title: str = about.this.sql(DIALECT)
     return title if len(title) <= _TITLE_LENGTH else title[: _TITLE_LENGTH - 1] + "…"
@@ -354,7 +355,7 @@ def look_up_of(node: exp.Expr) -> str | None:
         return None
     tables = tables_in(select)
     is_column = (
-        isinstance(select.expressions[0].find(exp.Column), exp.Column) and len(select.expressions) == 1
+        isinstance(find_first(select.expressions[0], exp.Column), exp.Column) and len(select.expressions) == 1
     )
     return str(tables[0].name) if len(tables) == 1 and is_column else None
 
@@ -489,7 +490,7 @@ def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
 
 def _is_correlated(query: exp.Select, condition: exp.Expr) -> bool:
     outside = {id(column) for column in outer_columns(query)}
-    return any(id(column) in outside for column in condition.find_all(exp.Column))
+    return any(id(column) in outside for column in find_all(condition, exp.Column))
 
 
 def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.Expr]:
@@ -497,7 +498,7 @@ def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.E
         outside = {id(column) for column in outer_columns(query)}
         for inner, outer in ((condition.left, condition.right), (condition.right, condition.left)):
             inner, outer = without_brackets(inner), without_brackets(outer)
-            columns = list(outer.find_all(exp.Column))
+            columns = list(find_all(outer, exp.Column))
             is_outer = bool(columns) and all(id(column) in outside for column in columns)
             if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:
                 return inner, outer
@@ -522,7 +523,7 @@ def share_values(draft: Draft, maker: StageMaker) -> Draft:
     tree = draft.select
     keys, _ = group_keys(tree)
     names: dict[str, SharedValue] = {}
-    for subquery in list(tree.find_all(exp.Subquery)):
+    for subquery in list(find_all(tree, exp.Subquery)):
         if not (stages := maker.stages_in(subquery)) or subquery.find_ancestor(exp.From, exp.Join):
             continue
         if is_before_groups(subquery, keys):
@@ -585,15 +586,15 @@ def _push(side: exp.Expr) -> None:
     if len(queries) != 1 or isinstance(side.unnest(), exp.Select | exp.Subquery):
         return
     query = queries[0]
-    inside = {id(column) for column in query.find_all(exp.Column)}
+    inside = {id(column) for column in find_all(query, exp.Column)}
     plain = isinstance(query, exp.Select) and isinstance(query.parent, exp.Subquery)
-    if not plain or any(id(column) not in inside for column in side.find_all(exp.Column)):
+    if not plain or any(id(column) not in inside for column in find_all(side, exp.Column)):
         return
-    if side.find(exp.In, exp.Exists, exp.Any, exp.All) or len(query.expressions) != 1:
+    if find_first(side, exp.In, exp.Exists, exp.Any, exp.All) or len(query.expressions) != 1:
         return
     select = query.copy()
     value = select.expressions[0].unalias()
-    if select.args.get("group") or not value.find(exp.AggFunc):
+    if select.args.get("group") or not find_first(value, exp.AggFunc):
         return
     assert query.parent is not None
     query.parent.replace(exp.paren(value))

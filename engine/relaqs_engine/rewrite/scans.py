@@ -42,6 +42,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.exists import ask_rows_by_key
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, rows_of, whole_table
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -93,7 +94,7 @@ def _row_count(source: Source) -> int:
 
 
 def _is_only_about(condition: exp.Expr, source: Source) -> bool:
-    return aliases_in(condition) == {source.alias} and not condition.find(exp.Query)
+    return aliases_in(condition) == {source.alias} and not find_first(condition, exp.Query)
 
 
 def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work) -> None:
@@ -121,7 +122,7 @@ def implied_by_or(condition: exp.Expr, alias: str) -> exp.Expr | None:
         return None
     parts = []
     for branch in condition.flatten():
-        own = [c for c in conjuncts_of(branch) if aliases_in(c) == {alias} and not c.find(exp.Query)]
+        own = [c for c in conjuncts_of(branch) if aliases_in(c) == {alias} and not find_first(c, exp.Query)]
         if not own:
             return None
         parts.append(exp.and_(*own, copy=True))
@@ -144,7 +145,7 @@ def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expr]:
 
 def projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expr]) -> str:
     """Return the SELECT that reads the used columns of a table and the rows that meet the conditions."""
-    used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
+    used = {column.name.lower() for column in find_all(select, exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
         exp.alias_(rows_of(_whole(layout)), layout.table, quoted=True, table=True)
@@ -157,7 +158,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
 def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Expr:
     """Return the condition with the table's name for its alias, so that equal hoists have equal texts."""
     condition = condition.copy()
-    for column in condition.find_all(exp.Column):
+    for column in find_all(condition, exp.Column):
         if column.table == source.alias:
             column.set("table", exp.to_identifier(layout.table, quoted=True))
     return condition
@@ -226,7 +227,7 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
 def _hoist_subqueries(draft: Draft, scan: exp.Select, work: _Work) -> None:
     """Put prepared tables in the place of subqueries that have the same rows for all tasks."""
     replaced = {*work.hoists, *(stream_token(layout.table) for layout in draft.catalog.layouts)}
-    for query in list(scan.find_all(exp.Select)):
+    for query in list(find_all(scan, exp.Select)):
         is_inside = query is not scan and query.root() is scan  # and not in one that was prepared just now
         if is_inside and _is_same_for_all_rows(draft, query, replaced):
             query.replace(exp.select("*").from_(_prepared(draft, query, work)))
@@ -287,7 +288,7 @@ def _is_same_for_all_rows(draft: Draft, query: exp.Select, replaced: set[str]) -
         return False
     if any(draft.catalog.table(name).table in draft.local_tables for name in names):
         return False
-    return all(_is_bound_within(query, column) for column in query.find_all(exp.Column))
+    return all(_is_bound_within(query, column) for column in find_all(query, exp.Column))
 
 
 def _is_bound_within(query: exp.Select, column: exp.Column) -> bool:
@@ -443,7 +444,7 @@ def is_filtered(scan: exp.Select) -> bool:
     >>> is_filtered(sqlglot.parse_one("SELECT sum(x) FROM t WHERE x > 1"))
     True
     """
-    return any(not isinstance(where.parent, exp.Filter) for where in scan.find_all(exp.Where))
+    return any(not isinstance(where.parent, exp.Filter) for where in find_all(scan, exp.Where))
 
 
 def _names(draft: Draft, scan: exp.Select) -> Iterator[str]:
@@ -451,7 +452,7 @@ def _names(draft: Draft, scan: exp.Select) -> Iterator[str]:
     having = draft.select.args.get("having")
     around = [*_sort_keys(draft.select), *([] if having is None else [having])]
     for tree in chain([scan], draft.keys, draft.select.expressions, around):
-        yield from (column.name.lower() for column in tree.find_all(exp.Column))
+        yield from (column.name.lower() for column in find_all(tree, exp.Column))
     if draft.distinct is not None:  # a value's sampling units are counted by their keys
         yield from (name.lower() for source in draft.streams for name in source.key_columns)
 

@@ -23,6 +23,7 @@ from itertools import count
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, said, without_brackets
+from relaqs_engine.sql.dialect import find_all, find_first
 
 AGGREGATES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 """An aggregate's call, and what is written around it."""
@@ -61,12 +62,12 @@ class Scopes:
 
     def depends_on(self, query: exp.Expr, select: exp.Expr) -> bool:
         """Whether a subquery names a column of a SELECT around it."""
-        columns = (each for each in query.find_all(exp.Column) if each.table)
+        columns = (each for each in find_all(query, exp.Column) if each.table)
         return any(self.owner(column) is select for column in columns)
 
     def owner_of_aggregate(self, call: exp.Expr) -> exp.Expr | None:
         """Return the SELECT that an aggregate belongs to. None where that is outside of the query."""
-        columns = [] if is_of_window(call) else [each for each in call.find_all(exp.Column) if each.table]
+        columns = [] if is_of_window(call) else [each for each in find_all(call, exp.Column) if each.table]
         owners = [owner for owner in map(self.owner, columns) if owner is None or not is_below(owner, call)]
         select = call.parent_select
         while owners and select is not None and not any(owner is select for owner in owners):
@@ -78,7 +79,7 @@ class Scopes:
         return [
             call
             for place in after_groups(select)
-            for call in place.find_all(*AGGREGATES)
+            for call in find_all(place, *AGGREGATES)
             if not isinstance(call.parent, AGGREGATES)
             and not is_of_window(call)
             and self.owner_of_aggregate(call) is select
@@ -132,7 +133,7 @@ def outer_columns(query: exp.Expr) -> list[exp.Column]:
     ['t.zone']
     """
     scopes = Scopes(query)
-    return [each for each in query.find_all(exp.Column) if each.table and scopes.owner(each) is None]
+    return [each for each in find_all(query, exp.Column) if each.table and scopes.owner(each) is None]
 
 
 def check_columns_are_where_they_are_named(
@@ -147,10 +148,10 @@ def check_columns_are_where_they_are_named(
         tree: the qualified query.
         columns_of: gives the columns of a table of the catalog.
     """
-    if len(list(tree.find_all(exp.Select))) == 1:
+    if len(list(find_all(tree, exp.Select))) == 1:
         return
     scopes, hides = Scopes(tree), _hides_names(tree)
-    for column in tree.find_all(exp.Column):
+    for column in find_all(tree, exp.Column):
         if not column.table or (owner := scopes.owner(column)) is None:
             continue
         source = _table_of(owner, column.table)
@@ -169,7 +170,7 @@ def _may_have(source: exp.Expr, name: str, columns_of: Callable[[str], Iterable[
 
 def _hides_names(tree: exp.Query) -> bool:
     """Whether a SELECT reads a table under a name that one around it has, too."""
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         names, around = names_of(select) - {""}, select.parent_select
         while names and around is not None:
             if names & names_of(around):
@@ -190,7 +191,7 @@ def with_one_name_each(tree: exp.Query) -> exp.Query:
     >>> print(with_one_name_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
     SELECT q.k FROM (SELECT t.zone AS k FROM t) AS q WHERE EXISTS(SELECT 1 FROM t AS t_2 WHERE t_2.km = q.k)
     """
-    names = [name for select in tree.find_all(exp.Select) for name in names_of(select)]
+    names = [name for select in find_all(tree, exp.Select) for name in names_of(select)]
     if len(set(names)) == len(names) or not any(_hiding(*each) for each in _depending(tree, _owners(tree))):
         return tree
     tree = tree.copy()
@@ -207,12 +208,12 @@ _Owners = Mapping[int, exp.Expr | None]
 def _owners(tree: exp.Query) -> _Owners:
     """Return the SELECT that each column belongs to, by the column's id."""
     scopes = Scopes(tree)
-    return {id(column): scopes.owner(column) for column in tree.find_all(exp.Column) if column.table}
+    return {id(column): scopes.owner(column) for column in find_all(tree, exp.Column) if column.table}
 
 
 def _depending(tree: exp.Query, owners: _Owners) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """Yield each subquery that depends on a query around it, with the table there that it names."""
-    for column in tree.find_all(exp.Column):
+    for column in find_all(tree, exp.Column):
         owner, query = owners.get(id(column)), column.parent_select
         if owner is None or query is owner:
             continue
@@ -234,16 +235,16 @@ def _table_of(select: exp.Expr, name: str) -> exp.Expr:
 
 def _hiding(query: exp.Expr, source: exp.Expr) -> list[tuple[exp.Expr, str]]:
     """Return the SELECTs in a subquery that know a table by the name of one around it, or of one in that."""
-    outside = {source.alias_or_name}.union(*map(names_of, source.find_all(exp.Select)))
-    selects = query.find_all(exp.Select)
+    outside = {source.alias_or_name}.union(*map(names_of, find_all(source, exp.Select)))
+    selects = find_all(query, exp.Select)
     return [(select, name) for select in selects for name in sorted(names_of(select) & outside)]
 
 
 def _rename_inside(query: exp.Expr, source: exp.Expr, owners: _Owners, known: frozenset[str]) -> bool:
     """Give another name to what hides a table around a subquery, in place. Whether there was any."""
     hiding = _hiding(query, source)
-    inside = [name for select in query.find_all(exp.Select) for name in names_of(select)]
-    taken = known.union(inside, *map(names_of, source.find_all(exp.Select)))
+    inside = [name for select in find_all(query, exp.Select) for name in names_of(select)]
+    taken = known.union(inside, *map(names_of, find_all(source, exp.Select)))
     for select, name in hiding:
         fresh = next(each for i in count(2) if (each := f"{name}_{i}") not in taken)
         taken |= {fresh}
@@ -259,7 +260,7 @@ def _rename(select: exp.Expr, name: str, fresh: str, owners: _Owners) -> None:
             columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
             alias = exp.TableAlias(this=exp.to_identifier(fresh, quoted=True), columns=columns)
             table.set("alias", alias)
-    for column in select.find_all(exp.Column):
+    for column in find_all(select, exp.Column):
         if column.table == name and owners.get(id(column)) is select:
             column.set("table", exp.to_identifier(fresh, quoted=True))
 
@@ -282,9 +283,9 @@ def with_named_outputs(tree: exp.Query) -> exp.Query:
     >>> print(with_named_outputs(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
     SELECT zone, COUNT(*) AS _col_1, CAST(km AS TEXT) AS _col_2, -km AS zone_1 FROM t ORDER BY 4
     """
-    written = {each.name.lower() for each in tree.find_all(exp.Identifier)}
+    written = {each.name.lower() for each in find_all(tree, exp.Identifier)}
     prefix = next(each for i in count() if not _begins(each := "_" * i + _UNNAMED, written))
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         for place, item in enumerate(list(select.expressions)):
             if not _is_named(item):
                 item.replace(_named(item.copy(), f"{prefix}{place}"))
@@ -295,7 +296,7 @@ def with_named_outputs(tree: exp.Query) -> exp.Query:
 def _is_named(item: exp.Expr) -> bool:
     """Whether an output has a name of its own, or stands for several columns."""
     named = isinstance(without_brackets(item), exp.Alias | exp.Aliases | exp.Column | exp.Dot | exp.Star)
-    return named or item.find(exp.Columns, exp.UDTF, exp.Explode) is not None
+    return named or find_first(item, exp.Columns, exp.UDTF, exp.Explode) is not None
 
 
 def _begins(prefix: str, names: set[str]) -> bool:
@@ -315,7 +316,7 @@ def with_columns_told_apart(tree: exp.Query, *, has_star_over_query: bool) -> ex
         tree: the qualified query.
         has_star_over_query: see there, of the query before it was qualified.
     """
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         if (names := _tell_apart(select)) and select is not tree and has_star_over_query:
             raise NotOnlineError(f"* stands for outputs of which two are called {min(names)}")
         _name_positions(select)
@@ -370,12 +371,12 @@ def _asked_by_name(select: exp.Select) -> Iterator[str]:
 
 def has_star_over_query(written: exp.Query) -> bool:
     """Whether * is an output of a SELECT that reads another query."""
-    if not any(item.is_star for select in written.find_all(exp.Select) for item in select.expressions):
+    if not any(item.is_star for select in find_all(written, exp.Select) for item in select.expressions):
         return False
-    ctes = {cte.alias.lower() for cte in written.find_all(exp.CTE)}
+    ctes = {cte.alias.lower() for cte in find_all(written, exp.CTE)}
     return any(
         isinstance(table, exp.Subquery) or table.name.lower() in ctes
-        for select in written.find_all(exp.Select)
+        for select in find_all(written, exp.Select)
         if any(item.is_star for item in select.expressions)
         for table in tables_of(select)
     )

@@ -24,6 +24,7 @@ from math import inf, isfinite
 from sqlglot import exp
 
 from relaqs_engine.sql.aggregates import Merge, call_of
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     NEIGHBOUR,
     Motion,
@@ -268,7 +269,7 @@ def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     trust = Trusts(names, grouped=True)(expression)
     bare = expression.unnest()
     is_total = is_total_of(bare) and trust is not Trust.NONE and Totals(names)(bare.this)
-    calls = expression.find_all(exp.AggFunc)
+    calls = find_all(expression, exp.AggFunc)
     rounds = any(Steps(names)(argument) for call in calls for argument in call.iter_expressions())
     return _computed(expression, names, trust, is_total, inf if rounds else 0.0)
 
@@ -292,7 +293,7 @@ def margins_of_choices(item: exp.Expr, names: Names) -> list[exp.Expr]:
 
 def filled_in(item: exp.Expr, names: Names) -> list[exp.Expr]:
     """Return the estimates of an output for which COALESCE takes something else where they are NULL."""
-    asked = [each for coalesce in item.find_all(exp.Coalesce) for each in asked_in_turn(coalesce)[0]]
+    asked = [each for coalesce in find_all(item, exp.Coalesce) for each in asked_in_turn(coalesce)[0]]
     return [each for each in asked if trust_in(each, names) is not Trust.KEY]
 
 
@@ -334,10 +335,9 @@ def _is_scaled(expression: exp.Expr, names: Names) -> bool:
     bare = expression.unnest()
     if isinstance(bare, exp.Window) and isinstance(bare.this, _RANKS):
         return False  # all that is compared is scaled alike
-    columns = expression.find_all(exp.Column)
-    return (
-        any(_known(column, names).is_scaled for column in columns) or expression.find(exp.Query) is not None
-    )
+    if find_first(expression, exp.Query):
+        return True
+    return any(_known(column, names).is_scaled for column in find_all(expression, exp.Column))
 
 
 def _windowed(window: exp.Window, names: Names) -> Trust:

@@ -39,6 +39,7 @@ from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.sampling import members_and_asking
 from relaqs_engine.rewrite.scalar_subqueries import decorrelated, put_look_up, those_looked_up
 from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.statements import Describe
 
@@ -136,7 +137,7 @@ def _rows(source: exp.Subquery) -> str:
 
 
 def _reads_one_table(condition: exp.Expr) -> bool:
-    names = {column.table for column in condition.find_all(exp.Column)}
+    names = {column.table for column in find_all(condition, exp.Column)}
     return len(names) < 2 and "" not in names
 
 
@@ -158,8 +159,8 @@ def _can_be_filtered(query: exp.Select) -> bool:
     """Whether FILTER can stand for WHERE: no subquery in it, no cast that other rows could fail."""
     where = query.args.get("where")
     calls = [node for item in query.expressions for node in own_nodes(item, exp.AggFunc)]
-    apart = any(call.find(exp.Distinct, exp.Order, exp.Cast) for call in calls)
-    return not apart and (where is None or where.find(exp.Query, exp.Cast) is None)
+    apart = any(find_first(call, exp.Distinct, exp.Order, exp.Cast) for call in calls)
+    return not apart and (where is None or find_first(where, exp.Query, exp.Cast) is None)
 
 
 def _merge(query: exp.Select, same: Sequence[exp.Subquery]) -> None:
@@ -182,7 +183,7 @@ def _merge(query: exp.Select, same: Sequence[exp.Subquery]) -> None:
     for table in same[1:]:
         assert table.parent is not None
         table.parent.pop()
-    for column in list(query.find_all(exp.Column)):
+    for column in list(find_all(query, exp.Column)):
         if (place := places.get((column.table, column.name))) is not None:
             column.replace(exp.column(place, first.alias_or_name, quoted=True))
 
@@ -268,7 +269,7 @@ def carve(
     >>> print(carved.outer.sql("duckdb"))
     SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
     """
-    names = {each.alias_or_name for each in tree.find_all(exp.Table, exp.Subquery)}
+    names = {each.alias_or_name for each in find_all(tree, exp.Table, exp.Subquery)}
     carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
     tree = tree.copy()
     if plan_whole:
@@ -358,7 +359,7 @@ class _Carver:
         found = listing_of(keys_for_exists(query))
         if found is None or (answer := self._add(found.rows, self._plan_part)) is None:
             return None
-        for column in found.around.find_all(exp.Column):
+        for column in find_all(found.around, exp.Column):
             if column.table == ROWS:
                 column.set("table", exp.to_identifier(answer))
         around = with_one_row_tables(found.around.from_(exp.to_table(answer), copy=False))
@@ -443,7 +444,7 @@ class _Carver:
 
     def _table(self, table: exp.Table, query: exp.Select) -> exp.Subquery:
         """Return a derived table with those columns of a static table that the query uses."""
-        used = {column.name for column in query.find_all(exp.Column) if column.table == table.alias_or_name}
+        used = {column.name for column in find_all(query, exp.Column) if column.table == table.alias_or_name}
         columns: list[exp.Expr] = [
             exp.column(name, table.alias_or_name, quoted=True) for name in sorted(used)
         ]
@@ -473,7 +474,7 @@ class _Carver:
         """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
         around = around or (self._plan_whole is not None and asks_after_groups(query))
-        if not around and query.find(exp.Window) is None:
+        if not around and find_first(query, exp.Window) is None:
             return self._whole(query)
         return self._above_groups(query)
 
@@ -483,7 +484,7 @@ class _Carver:
         answer = self._add(inner, self._plan_part)
         if answer is None:
             return None
-        for column in outer.find_all(exp.Column):
+        for column in find_all(outer, exp.Column):
             if column.table == _CORE:
                 column.set("table", exp.to_identifier(answer))
         self._cut_parts(outer)
@@ -533,7 +534,7 @@ def _ask_fewer_groups(tree: exp.Query, is_sampled: Callable[[str], bool]) -> Non
     def is_estimated(table: exp.Table) -> bool:
         return isinstance(table.this, exp.Identifier) and is_sampled(table.name)
 
-    for value in list(tree.find_all(exp.Subquery)):
+    for value in list(find_all(tree, exp.Subquery)):
         query = value.this
         if isinstance(query, exp.Select) and len(query.expressions) == 1 and outer_columns(query):
             try:

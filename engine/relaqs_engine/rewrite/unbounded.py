@@ -69,6 +69,7 @@ from relaqs_engine.rewrite.draft import (
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
 from relaqs_engine.rewrite.smoothness import BENDS
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     Motion,
     Sign,
@@ -99,8 +100,8 @@ def chooses_by_estimates(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> b
     bare = value.unnest()
     return (
         any(not _is_harmless(each, basis) for each in conditions_in(value))
-        or any(each is not bare and _may_be_filled(each, basis) for each in value.find_all(exp.Coalesce))
-        or any(_chooses(each, basis, alone=each is bare) for each in value.find_all(exp.Greatest, exp.Least))
+        or any(each is not bare and _may_be_filled(each, basis) for each in find_all(value, exp.Coalesce))
+        or any(_chooses(each, basis, alone=each is bare) for each in find_all(value, exp.Greatest, exp.Least))
     )
 
 
@@ -140,7 +141,7 @@ def _may_be_filled(coalesce: exp.Coalesce, basis: Mapping[str, BasisColumn]) -> 
 
 def _estimated(expression: exp.Expr, basis: Mapping[str, BasisColumn]) -> set[str]:
     """Return the merged columns in an expression, those left aside that count all rows."""
-    names = {column.name for column in expression.find_all(exp.Column)}
+    names = {column.name for column in find_all(expression, exp.Column)}
     return {name for name in names if name in basis and name not in _NUMBERS_OF_ALL}
 
 
@@ -151,7 +152,7 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
         value: of an output.
         basis: the merged columns by their names.
     """
-    estimates = [column for column in value.find_all(exp.Column) if column.name in basis]
+    estimates = [column for column in find_all(value, exp.Column) if column.name in basis]
     above = {id(node): node for column in estimates for node in _path(column)}
     for node in above.values():
         if motion_of(node) is Motion.JUMPS:
@@ -172,10 +173,10 @@ def _centres_moments(node: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
 
     Both factors may be near zero, but then it is a small part of the sum that it stands in.
     """
-    if not isinstance(node, exp.Mul) or node.left.find(exp.Sub) is None:
+    if not isinstance(node, exp.Mul) or find_first(node.left, exp.Sub) is None:
         return False
     shift, moments = (
-        [basis.get(each.name) for each in side.find_all(exp.Column)] for side in (node.left, node.right)
+        [basis.get(each.name) for each in find_all(side, exp.Column)] for side in (node.left, node.right)
     )
     return all(each is not None and each.kind is Basis.MEAN for each in shift) and all(
         each is not None and each.is_moment for each in moments
@@ -211,7 +212,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     of_all += [
         f"a group of {said_name(source.alias)} may become any number of rows, which then count all at once"
         for source in draft.streams
-        if source.is_derived and source.node.find(exp.UDTF, exp.Explode)
+        if source.is_derived and find_first(source.node, exp.UDTF, exp.Explode)
     ]
     estimated = {
         output: output.of_distinct.factor if output.of_distinct else output for output in draft.outputs
@@ -291,7 +292,7 @@ def _reasons(output: OutputColumn, basis: dict[str, BasisColumn], sources: Seque
         if chooses_by_estimates(value, basis):
             yield "it chooses by an estimate, and may choose otherwise at the end; its parts may be certified"
         yield from jumps_and_bends(value, basis)
-        names = dict.fromkeys(column.name for column in value.find_all(exp.Column))
+        names = dict.fromkeys(column.name for column in find_all(value, exp.Column))
     for name in names:
         column = basis.get(name or "")
         if column is not None and column.is_additive and None in (column.lowest, column.highest):
@@ -302,14 +303,14 @@ def _unbounded(column: BasisColumn, sources: Sequence[Source]) -> str:
     """Return why nothing bounds what a row adds to a sum, in the words of the query."""
     summed = sqlglot.parse_one(column.sql, dialect=DIALECT)
     named = {source.alias: source for source in sources}
-    for each in summed.find_all(exp.Column):
+    for each in find_all(summed, exp.Column):
         source = named.get(each.table)
         known = None if source is None or source.is_derived else source.column(each.name)
         if known is not None and known.type in ("DOUBLE", "FLOAT") and None in (known.minimum, known.maximum):
             return f"{known.name} has NaN, infinity or no values, so nothing bounds what a row adds"
-    call = summed.find(exp.AggFunc)
+    call = find_first(summed, exp.AggFunc)
     inner = summed if call is None or not isinstance(call.this, exp.Expr) else call.this
-    for each in inner.find_all(exp.Column):
+    for each in find_all(inner, exp.Column):
         if not is_said(each.name):
             return "nothing bounds what a row adds to it"
         each.set("table", None)

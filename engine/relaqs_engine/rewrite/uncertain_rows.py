@@ -66,6 +66,7 @@ from relaqs_engine.rewrite.scalar_subqueries import (
     share_values,
 )
 from relaqs_engine.rewrite.scans import hoist_statics
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 _COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -119,7 +120,7 @@ class Late:
         """Return the query's columns that occur in the conditions, each once."""
         found: dict[str, exp.Column] = {}
         for condition in self.conditions:
-            for column in condition.find_all(exp.Column):
+            for column in find_all(condition, exp.Column):
                 if column.table:
                     found.setdefault(column.sql(DIALECT), column)
         return tuple(found.values())
@@ -131,7 +132,7 @@ def _comparison(condition: exp.Expr, maker: StageMaker) -> Comparison | None:
     left, right = _bare(condition.left), _bare(condition.right)
     for row, other, kind in ((left, right, type(condition)), (right, left, _MIRRORED[type(condition)])):
         name = look_up_of(other)
-        if name is None or row.find(exp.Query):
+        if name is None or find_first(row, exp.Query):
             continue
         if maker.stage(name).plan.outputs[0].kind is OutputKind.ESTIMATE:
             return Comparison(row, kind, other, name)
@@ -171,7 +172,7 @@ def cross_fits(draft: Draft, late: Late, maker: StageMaker) -> dict[str, CrossFi
     """Return the look-ups that read the group of the row itself, by their SQL."""
     found: dict[str, CrossFit] = {}
     for condition in late.conditions if late.comparison is None else ():
-        for look_up in condition.find_all(exp.Select):
+        for look_up in find_all(condition, exp.Select):
             correlation = maker.correlation(look_up)
             if correlation is not None and (fit := cross_fit_of(draft, correlation)) is not None:
                 found[look_up.sql(DIALECT)] = fit
@@ -261,7 +262,7 @@ def _fitted(condition: exp.Expr, fits: Mapping[str, CrossFit], first: int) -> ex
     condition = condition.copy()
     for text, fit in fits.items():
         names = [f"{STATE}.k{first + i}" for i in range(len(fit.own))]
-        for look_up in list(condition.find_all(exp.Select)):
+        for look_up in list(find_all(condition, exp.Select)):
             if look_up.sql(DIALECT) == text:
                 look_up.set("expressions", [fit.value(names)])
         first += len(names)

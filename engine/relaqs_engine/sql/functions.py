@@ -27,7 +27,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.aggregates import law_of
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 
 # Their value depends on the moment or on chance. Only one evaluation for the whole query is sound.
 VOLATILE: tuple[type[exp.Expr], ...] = (
@@ -74,7 +74,7 @@ def check_functions(query: exp.Expr) -> None:
     Traceback (most recent call last):
     relaqs_engine.errors.SqlError: the function 'getenv' is not known or not allowed in a query...
     """
-    for node in query.find_all(exp.Func):
+    for node in find_all(query, exp.Func):
         if isinstance(node, _REFUSED):
             name = node.sql_name().lower()
             raise SqlError(f"the function {name} is not allowed in a query{_file_of(node)}")
@@ -114,7 +114,7 @@ def of_a_file(path: str, tables: Collection[str] = ()) -> str:
 
 def _file_of(call: exp.Func) -> str:
     """Return what to write instead of a call of a file, "" for any other call."""
-    path = next((each.name for each in call.find_all(exp.Literal) if each.is_string), "")
+    path = next((each.name for each in find_all(call, exp.Literal) if each.is_string), "")
     return f"; {instead}" if (instead := of_a_file(path)) else ""
 
 
@@ -131,7 +131,7 @@ def volatile_function(query: exp.Expr) -> str | None:
     >>> volatile_function(sqlglot.parse_one("SELECT fare * random() FROM trips", dialect="duckdb"))
     'random()'
     """
-    for node in query.find_all(exp.Func):
+    for node in find_all(query, exp.Func):
         if isinstance(node, VOLATILE) or _is_volatile_by_name(node):
             return node.sql(DIALECT).lower()
     return None
@@ -325,7 +325,7 @@ def _bound_series(node: exp.GenerateSeries, made: _Made) -> None:
         _check(count, most, f"{name} would make {count:,.0f}", _IN_FROM if _is_unnested(node) else "")
         add(name, int(count))
         return
-    if (chance := node.find(exp.Rand, exp.Uuid)) is not None:
+    if (chance := find_first(node, exp.Rand, exp.Uuid)) is not None:
         raise SqlError(
             f"{name} takes {chance.sql('duckdb').lower()}, which would be another number when its length is "
             "checked; name that number in a WITH, and take it from there"
@@ -347,7 +347,7 @@ def _is_unnested(node: exp.GenerateSeries) -> bool:
 def _is_unnested_alone(node: exp.GenerateSeries) -> bool:
     """Whether a list is the same for all rows, so made once, or in FROM, where the memory limit counts it."""
     return isinstance(node.parent, exp.Unnest) or (
-        _is_unnested(node) and node.find(exp.Column, exp.Query, exp.Rand, exp.Anonymous) is None
+        _is_unnested(node) and find_first(node, exp.Column, exp.Query, exp.Rand, exp.Anonymous) is None
     )
 
 
@@ -446,7 +446,7 @@ def _bound_text(text: exp.Expr, most: int, name: str, made: _Made) -> None:
 def _check_window(window: exp.Window) -> None:
     """Refuse what DuckDB computes anew over the whole frame of each row, where it cannot be interrupted."""
     spec = window.args.get("spec")
-    if spec is not None and spec.args.get("exclude") and window.this.find(exp.Distinct, exp.Order):
+    if spec is not None and spec.args.get("exclude") and find_first(window.this, exp.Distinct, exp.Order):
         raise SqlError(
             "a window that EXCLUDEs rows cannot aggregate DISTINCT or ordered values: each row would read "
             "all others; leave one of them out"
@@ -467,7 +467,7 @@ def _check_reduction(function: exp.Expr, name: str) -> None:
         return
     so_far = function.expressions[0].name.lower()
     for maker in _makers(function.this):
-        if sum(1 for each in maker.find_all(exp.Identifier) if each.name.lower() == so_far) > 1:
+        if sum(1 for each in find_all(maker, exp.Identifier) if each.name.lower() == so_far) > 1:
             raise SqlError(
                 f"{name} puts {so_far} together with itself, so it doubles at each element; use it once"
             )

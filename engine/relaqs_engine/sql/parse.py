@@ -28,6 +28,7 @@ from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.sql.aggregates import mark_aggregates
 from relaqs_engine.sql.binder import check_reading
 from relaqs_engine.sql.dialect import DIALECT as DIALECT
+from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.functions import check_functions, guard_functions, of_a_file
 from relaqs_engine.sql.read import Edit, Effort, WrittenSql, read_statements, statement_tokens, too_large
 from relaqs_engine.sql.statements import select_for_pivots
@@ -80,7 +81,7 @@ def check_expansion(tree: exp.Query, tables: Mapping[str, Iterable[str]]) -> Non
         name.lower(): _Written(columns={column.lower(): 1 for column in columns})
         for name, columns in tables.items()
     }
-    if (ctes := sum(1 for _ in tree.find_all(exp.CTE))) > MOST_CTES:
+    if (ctes := sum(1 for _ in find_all(tree, exp.CTE))) > MOST_CTES:
         raise too_large(
             f"the query has {ctes:,} names in its WITHs and views", MOST_CTES, "put some together"
         )
@@ -232,7 +233,9 @@ def _nodes_of(value: object) -> list[exp.Expr]:
 
 
 def _check_columns(select: exp.Select, width: int) -> None:
-    count = sum(max(width, 1) if item.is_star or item.find(exp.Columns) else 1 for item in select.expressions)
+    count = sum(
+        max(width, 1) if item.is_star or find_first(item, exp.Columns) else 1 for item in select.expressions
+    )
     if count > MOST_COLUMNS:
         raise too_large(f"a SELECT has {count:,} columns", MOST_COLUMNS, "name those that you need")
 
@@ -377,7 +380,7 @@ def _out_of_brackets(tree: exp.Expr) -> exp.Expr:
 
 def _take_in_what_follows_brackets(tree: exp.Query) -> None:
     """Write `FROM ((SELECT a FROM t LIMIT 1))` for `FROM ((SELECT a FROM t) LIMIT 1)`. In place."""
-    for brackets in reversed(list(tree.find_all(exp.Subquery))):
+    for brackets in reversed(list(find_all(tree, exp.Subquery))):
         _take_in(brackets)
 
 
@@ -405,15 +408,15 @@ def _no_select(tree: exp.Expr, sql: str) -> SqlError:
 
 def _select_what_is_described(tree: exp.Query) -> None:
     """Write `SELECT * FROM t` for the `t` of a DESCRIBE or SUMMARIZE inside of a SELECT. In place."""
-    for node in list(tree.find_all(exp.Describe, exp.Summarize)):
+    for node in list(find_all(tree, exp.Describe, exp.Summarize)):
         if isinstance(node.this, exp.Table | exp.Values):
             node.set("this", exp.select("*").from_(node.this.copy()))
 
 
 def _leave_out_the_schema(tree: exp.Query) -> None:
     """Write `t` for `main.t`, the name with DuckDB's schema, where no CTE is called so. In place."""
-    shadowing = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    for node in list(tree.find_all(exp.Table, exp.Column)):
+    shadowing = {cte.alias.lower() for cte in find_all(tree, exp.CTE)}
+    for node in list(find_all(tree, exp.Table, exp.Column)):
         name = node.table if isinstance(node, exp.Column) else node.name
         if node.text("db").lower() == "main" and not node.text("catalog") and name.lower() not in shadowing:
             node.set("db", None)
@@ -421,7 +424,7 @@ def _leave_out_the_schema(tree: exp.Query) -> None:
 
 def _unpack_columns(tree: exp.Query) -> None:
     """Write `*COLUMNS(…)` for `UNPACK(COLUMNS(…))`, which is the same. In place."""
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in list(find_all(tree, exp.Anonymous)):
         if call.name.lower() == "unpack" and len(call.expressions) == 1:
             (columns,) = call.expressions
             if isinstance(columns, exp.Columns):
@@ -434,7 +437,7 @@ def _read_calls_of_queries(tree: exp.Query) -> None:
 
     Such as x > ALL ((SELECT 1) UNION SELECT 2), EXISTS(VALUES (1)) and EXISTS((SELECT 1)).
     """
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in list(find_all(tree, exp.Anonymous)):
         name, given = call.name.lower(), call.expressions
         if name not in _OF_QUERIES or len(given) != 1 or (query := _query_in(given[0])) is None:
             continue
@@ -470,7 +473,7 @@ def _select_from_values(tree: exp.Query) -> None:
 
     sqlglot takes the VALUES in such brackets for the name of a table.
     """
-    for table in list(tree.find_all(exp.Table)):
+    for table in list(find_all(tree, exp.Table)):
         values, alias = table.this, table.args.get("alias")
         if isinstance(values, exp.Values) and not any(table.args.get(name) for name in ("sample", "pivots")):
             name = exp.TableAlias(this=alias.this.copy()) if alias else None
@@ -485,7 +488,7 @@ def _take_joins_out_of_brackets(tree: exp.Query) -> None:
     The first is what the text means without them. The second is a JOIN b ON TRUE JOIN c ON p AND q, where
     all are inner joins. sqlglot puts joins into the brackets before them, as in FROM (FROM t) JOIN u.
     """
-    for start in list(tree.find_all(exp.From)):
+    for start in list(find_all(tree, exp.From)):
         query = start.parent
         while isinstance(query, exp.Select) and isinstance(brackets := start.this, exp.Subquery):
             if brackets.alias:
@@ -497,7 +500,7 @@ def _take_joins_out_of_brackets(tree: exp.Query) -> None:
             query.set("joins", [*joins, *(query.args.get("joins") or ())])
             if start.this is brackets:
                 break
-    for select in tree.find_all(exp.Select):
+    for select in find_all(tree, exp.Select):
         joins = select.args.get("joins") or []
         if any(_is_inner(join) and join.this.args.get("joins") for join in map(_without_brackets, joins)):
             select.set("joins", [each for join in joins for each in _one_by_one(join)])
@@ -540,7 +543,7 @@ def _is_inner(join: exp.Join) -> bool:
 
 def _order_by_all(tree: exp.Query) -> None:
     """Write ORDER BY ALL for ORDER BY *, which is the same. In place."""
-    for ordered in tree.find_all(exp.Ordered):
+    for ordered in find_all(tree, exp.Ordered):
         if isinstance(ordered.this, exp.Star) and not any(ordered.this.args.values()):
             ordered.set("this", exp.var("ALL"))
 
@@ -582,7 +585,7 @@ def _check_tables(
     tree: exp.Query, names: dict[str, str], left_out: Mapping[str, RelaqsError]
 ) -> Iterable[str]:
     """Yield the catalog's name of each table that is read. Names of CTEs are not tables."""
-    for table in tree.find_all(exp.Table):
+    for table in find_all(tree, exp.Table):
         if not isinstance(table.this, exp.Identifier):
             if isinstance(table.this, _TABLE_FUNCTIONS):
                 continue
@@ -719,7 +722,7 @@ def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Quer
     found: dict[str, exp.Query] = {}
     pending = [tree]
     while pending:
-        for table in pending.pop().find_all(exp.Table):
+        for table in find_all(pending.pop(), exp.Table):
             name = names.get(table.name.lower())
             if name is None or name in found or table.db or is_cte_reference(table):
                 continue
@@ -736,7 +739,7 @@ def _refuse_capture(tree: exp.Query, views: Mapping[str, exp.Query]) -> None:
     if with_ is None:
         return
     own = {cte.alias.lower() for cte in with_.expressions}
-    read = {table.name.lower() for view in views.values() for table in view.find_all(exp.Table)}
+    read = {table.name.lower() for view in views.values() for table in find_all(view, exp.Table)}
     clashes = own & {name.lower() for name in views} | (own & read if with_.recursive else set())
     if clashes:
         name = min(clashes)
@@ -780,7 +783,7 @@ def with_tables_of_paths(
     tokens = statement_tokens(written.sql)
     places = {token.start: place for place, token in enumerate(tokens)}
     edits = []
-    for table in trees[0].find_all(exp.Table):
+    for table in find_all(trees[0], exp.Table):
         begin = table.this.meta.get("start")
         if table.text("db") or begin not in places or is_cte_reference(table):
             continue

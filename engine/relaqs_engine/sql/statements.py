@@ -28,7 +28,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import quote_text, syntax_error
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.dialect import DIALECT
+from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 from relaqs_engine.sql.read import (
     Edit,
     WrittenSql,
@@ -69,11 +69,11 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     >>> print(columns_written_out(query, Binder(CATALOG).describe).sql("duckdb"))
     SELECT MAX(GREATEST("km", "fare")) AS "m" FROM trips
     """
-    if not isinstance(tree, exp.Select) or tree.find(exp.Columns) is None:
+    if not isinstance(tree, exp.Select) or find_first(tree, exp.Columns) is None:
         return tree
     items = []
     for item in tree.expressions:
-        found = list(item.find_all(exp.Columns))
+        found = list(find_all(item, exp.Columns))
         if not found:
             items.append(item)
             continue
@@ -110,7 +110,7 @@ def _repeats(names: Sequence[str]) -> bool:
 def _for_each(item: exp.Expr, names: Sequence[str], outputs: Sequence[str]) -> Iterator[exp.Expr]:
     for name, output in zip(names, outputs, strict=True):
         value = item.unalias().copy()
-        for columns in list(value.find_all(exp.Columns)):
+        for columns in list(find_all(value, exp.Columns)):
             column = _column(name, columns)
             if columns is value:
                 value = column
@@ -129,7 +129,7 @@ def _column(name: str, columns: exp.Columns) -> exp.Column:
 def _spread(tree: exp.Select, item: exp.Expr, describe: Describe) -> exp.Expr | None:
     """Return an output with columns in the place of each *COLUMNS(…), None where that cannot be written."""
     value = item.unalias().copy()
-    for columns in list(value.find_all(exp.Columns)):
+    for columns in list(find_all(value, exp.Columns)):
         one_by_one = columns.copy()
         one_by_one.set("unpack", None)
         names = _names(tree, one_by_one, describe)
@@ -179,7 +179,7 @@ def select_for_pivots(tree: exp.Query) -> None:
         k
     )
     """
-    for pivot in list(tree.find_all(exp.Pivot)):
+    for pivot in list(find_all(tree, exp.Pivot)):
         if isinstance(pivot.parent, exp.Subquery) and (select := _select_for(pivot)) is not None:
             pivot.replace(select)
 
@@ -229,7 +229,9 @@ def _aggregates(pivot: exp.Pivot) -> list[tuple[exp.Expression, str]]:
     """Return the aggregates and what their columns are called beside the value. Empty: it is not known."""
     using = pivot.args.get("using") or [exp.Count(this=exp.Star(), big_int=True)]
     found = [(each.unalias(), each.alias) for each in using]
-    are_simple = all(isinstance(each, exp.AggFunc) and each.find(exp.Order) is None for each, _ in found)
+    are_simple = all(
+        isinstance(each, exp.AggFunc) and find_first(each, exp.Order) is None for each, _ in found
+    )
     are_named = len(found) == 1 or all(alias for _, alias in found)
     return found if are_simple and are_named else []
 
