@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +52,21 @@ if TYPE_CHECKING:
     from relaqs.training.run import Batch, GivenModel, TrainArguments, TrainingOptions, TrainingRun
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
+
+
+@dataclass(frozen=True, slots=True)
+class _Select:
+    """A SELECT as it is planned.
+
+    Attributes:
+        written: its text, with constants in the place of parameters. It knows places in what the user wrote.
+        civil_time: by which it reads and shows moments. None: that of the session.
+        functions: where it calls costly functions, DuckDB's type of the answers of each.
+    """
+
+    written: WrittenSql
+    civil_time: CivilTime | None
+    functions: Mapping[str, str] | None
 
 
 class Session:
@@ -375,6 +390,8 @@ class Session:
     ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
+        In three steps: `_read` gives the SELECT to plan, `_planned` its plan, `start` the query that runs.
+
         Args:
             sql: the SELECT.
             params: values of its parameters, as `online_sql` takes them.
@@ -398,12 +415,8 @@ class Session:
         submitted_at = time.perf_counter()
         with naming("planning", sql):
             if plan is None:
-                plan = self._planned(sql, params, intervals, options.timeout, submitted_at, timezone)
-            if not plan.is_estimated and options.fallback == "error":
-                raise UnsupportedError(
-                    f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
-                    'Give fallback="exact" to run it as a whole'
-                )
+                select = self._read(sql, params, timezone)
+                plan = self._planned(select, intervals, options.timeout, submitted_at)
             plan = self._planner.chosen(plan, options, self.exact_below_seconds)
         return self.start(
             plan, options, submitted_at=submitted_at, asked_sql=sql, shows_estimates=shows_estimates
@@ -441,7 +454,8 @@ class Session:
         'mergeable'
         """
         with naming("planning", sql):
-            return self._planned(sql, params, intervals, timeout, time.perf_counter(), timezone)
+            begun_at = time.perf_counter()
+            return self._planned(self._read(sql, params, timezone), intervals, timeout, begun_at)
 
     def start(
         self,
@@ -817,35 +831,33 @@ class Session:
         No further layout is needed: ...
         """
         with naming("looking for layouts", sql):
-            return self._planner.advise(self._written(sql, params, None))
+            return self._planner.advise(self._read(sql, params, None).written)
+
+    def _read(self, sql: str, params: Parameters | None, timezone: str | None) -> _Select:
+        """Return the SELECT to plan. A PIVOT that names no values is given those of the data, by a query."""
+        civil_time = None
+        if timezone is not None:
+            civil_time = replace(self._planner.civil_time, zone=check_zone("timezone", timezone))
+        functions = self._functions
+        is_costly = functions is not None and functions.are_called(sql)
+        written = self._planner.submitted(sql, params, civil_time)
+        if not is_costly:
+            written = with_pivot_values(written, partial(self._texts_of, civil_time=civil_time))
+        return _Select(written, civil_time, functions.types if functions and is_costly else None)
 
     def _planned(
-        self,
-        sql: str,
-        params: Parameters | None,
-        intervals: bool,
-        timeout: float | None,
-        begun_at: float,
-        timezone: str | None,
+        self, select: _Select, intervals: bool, timeout: float | None, begun_at: float
     ) -> OnlinePlan:
-        civil_time = self._civil_time_of(timezone)
-        if self._functions is not None and self._functions.are_called(sql):
-            written = self._planner.submitted(sql, params, civil_time)
-            return self._planner.costly(written, self._functions.types, civil_time)
-        written = self._written(sql, params, civil_time)
+        """Return how a SELECT is answered. Planning may take until `timeout` after `begun_at`."""
+        if select.functions is not None:
+            return self._planner.costly(select.written, select.functions, select.civil_time)
         return self._planner.plan(
-            written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
+            select.written,
+            intervals=intervals,
+            timeout=timeout,
+            begun_at=begun_at,
+            civil_time=select.civil_time,
         )
-
-    def _civil_time_of(self, timezone: str | None) -> CivilTime | None:
-        if timezone is None:
-            return None
-        return replace(self._planner.civil_time, zone=check_zone("timezone", timezone))
-
-    def _written(self, sql: str, params: Parameters | None, civil_time: CivilTime | None) -> WrittenSql:
-        """Return the SELECT to plan. A PIVOT that names no values is given those of the data, by a query."""
-        written = self._planner.submitted(sql, params, civil_time)
-        return with_pivot_values(written, partial(self._texts_of, civil_time=civil_time))
 
     def _texts_of(self, written: WrittenSql, *, civil_time: CivilTime | None) -> list[str]:
         """Return the texts in the first column of an exact answer."""

@@ -32,6 +32,7 @@ from relaqs_engine.errors import (
     RelaqsError,
     SqlError,
     TooManyGroupsError,
+    UnsupportedError,
     WholeIsSoonerError,
     fault_of,
     is_fault,
@@ -171,8 +172,9 @@ class Planner:
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
         effort, catalog = self._effort(), self._catalog
-        with self._expanded(sql, effort) as expanded, self._binder.spending(effort) as binder:
-            return binder.describe(parse_query(expanded, catalog.tables, effort, catalog.left_out).sql)
+        parsed = parse_query(sql, catalog.tables, effort, catalog.left_out, self._views)
+        with parsed.placing(), self._binder.spending(effort) as binder:
+            return binder.describe(parsed.sql)
 
     def plan(
         self,
@@ -216,19 +218,23 @@ class Planner:
         from relaqs_engine.planning.planner import plan_costly
 
         effort = self._effort()
-        with (
-            self._naming(written.asked),
-            self._expanded(written.sql, effort) as expanded,
-            self._binder.at(civil_time).spending(effort) as binder,
-        ):
-            return replace(plan_costly(expanded, functions, self._catalog, binder), sql=written.sql)
+        with self._naming(written.asked), self._binder.at(civil_time).spending(effort) as binder:
+            return plan_costly(written.sql, functions, self._catalog, binder, self._views)
 
     def chosen(self, plan: OnlinePlan, options: QueryOptions, below_seconds: float | None) -> OnlinePlan:
         """Return how the SELECT of a plan is run with these options: by the plan, or as a whole.
 
         It is the whole where the same question turned out to have too many groups before, and where only the
         end is wanted and comes soon. below_seconds: see `at_once`.
+
+        Raises:
+            UnsupportedError: it has no estimate, and none but estimates are wanted.
         """
+        if not plan.is_estimated and options.fallback == "error":
+            raise UnsupportedError(
+                f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
+                'Give fallback="exact" to run it as a whole'
+            )
         known = self._ran_whole.get(_question(plan, options))
         if known is not None and options.fallback != "error":
             return known
@@ -269,20 +275,17 @@ class Planner:
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
-        with self._naming(plan.sql), self._expanded(plan.sql, self._effort()) as expanded:
-            return plan_whole(plan, expanded, self._catalog, reason)
+        self.check_open()
+        with self._naming(plan.sql):
+            return plan_whole(plan, plan.sql, self._catalog, reason, self._views)
 
     def advise(self, written: WrittenSql) -> Advice:
         """Return which further layouts of its tables would help a SELECT, as `submitted` returns it."""
         from relaqs_engine.advisor.advise import advise
 
-        effort = self._effort()
-        with (
-            self._naming(written.asked),
-            written.placing(),
-            self._expanded(written.sql, effort) as expanded,
-        ):
-            return advise(expanded, self._catalog, self._binder, effort)
+        self.check_open()
+        with self._naming(written.asked), written.placing():
+            return advise(written.sql, self._catalog, self._binder, self._effort(), self._views)
 
     def close(self) -> None:
         """Plan no more. What is being planned ends with an error."""
@@ -294,17 +297,17 @@ class Planner:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
 
     def _plan_anew(self, sql: str, intervals: bool, binder: Binder, effort: Effort) -> OnlinePlan:
-        with self._expanded(sql, effort) as expanded:
-            plan = plan_query(
-                expanded,
-                self._catalog,
-                binder,
-                intervals=intervals,
-                state_bytes=self._state_bytes,
-                effort=effort,
-                row_groups=self._row_groups,
-                unforeseen=None if is_strict() else self._why_whole,
-            )
+        plan = plan_query(
+            sql,
+            self._catalog,
+            binder,
+            intervals=intervals,
+            state_bytes=self._state_bytes,
+            effort=effort,
+            row_groups=self._row_groups,
+            unforeseen=None if is_strict() else self._why_whole,
+            views=self._views,
+        )
         return replace(plan, sql=sql, civil_time=binder.civil_time)
 
     def _why_whole(self, error: Exception) -> str:
@@ -327,18 +330,6 @@ class Planner:
         """After a fault of DuckDB, bind in a new database: the old one may refuse all that is asked."""
         if isinstance(error, BrokenDatabaseError):
             self._binder = Binder(self._catalog, self._civil_time)
-
-    @contextmanager
-    def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:
-        """Give the SELECT with its views written out, to a block that plans it."""
-        self.check_open()
-        expanded = expand_views(sql, self._views, effort) if self._views else sql
-        try:
-            yield expanded
-        except SqlError as error:
-            if expanded != sql:  # positions would be those of a text that the user never saw
-                raise SqlError(error.message, None, error.candidates) from None
-            raise
 
     def _effort(self, timeout: float | None = None, begun_at: float = 0.0) -> Effort:
         """Return what planning is counted on: it ends with the session, and when the time is over."""

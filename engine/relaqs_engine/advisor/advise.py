@@ -395,7 +395,13 @@ class _Trial:
     sampled_rows: int
 
 
-def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = None) -> Advice:
+def advise(
+    sql: str,
+    catalog: Catalog,
+    binder: Binder,
+    effort: Effort | None = None,
+    views: Mapping[str, str] | None = None,
+) -> Advice:
     """Return which further layouts, of two tables at most, would help a SELECT.
 
     Raises SqlError when the SQL is wrong, as planning it does.
@@ -405,11 +411,13 @@ def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = N
         catalog: the tables.
         binder: of the catalog.
         effort: counts the cost of planning, and may end it.
+        views: name → SELECT, which the query may read as tables.
     """
     with binder.spending(effort or Effort()) as own:
-        parsed = parse_query(sql, catalog.tables, own.effort, catalog.left_out)
-        check_reading(sql, parsed.written)
-        return _advice(parsed, catalog, own)
+        parsed = parse_query(sql, catalog.tables, own.effort, catalog.left_out, views)
+        check_reading(parsed.asked, parsed.written)
+        with parsed.placing():
+            return _advice(parsed, catalog, own)
 
 
 def _advice(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> Advice:

@@ -15,7 +15,7 @@ says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -174,16 +174,19 @@ def whole_plan(
     )
 
 
-def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> WholePlan:
+def plan_whole(
+    plan: OnlinePlan, sql: str, catalog: Catalog, reason: str, views: Mapping[str, str] | None = None
+) -> WholePlan:
     """Return how to run as a whole what had another plan, with the same columns.
 
     Args:
         plan: the plan that it had.
-        sql: the query with its views written out.
+        sql: the query.
         catalog: the tables that it reads.
         reason: why it is not estimated any more.
+        views: name → SELECT, which it may read as tables.
     """
-    parsed = parse_query(sql, catalog.tables)
+    parsed = parse_query(sql, catalog.tables, views=views)
     names = names_in(parsed.tree)
     return WholePlan(
         sql=plan.sql,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
@@ -13,7 +14,7 @@ from relaqs_engine.planning.exact import RowGroupRules, part_to_sample, whole_pl
 from relaqs_engine.sql.aggregates import taken_in_order
 from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.columns import names_in, row_without_names, whole_row
-from relaqs_engine.sql.parse import ParsedQuery, check_expansion, parse_query
+from relaqs_engine.sql.parse import ParsedQuery, check_expansion, expand_views, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.sql.statements import columns_written_out
 
@@ -33,6 +34,7 @@ def plan_query(
     effort: Effort | None = None,
     row_groups: RowGroupRules | None = None,
     unforeseen: Callable[[Exception], str] | None = None,
+    views: Mapping[str, str] | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
@@ -40,14 +42,40 @@ def plan_query(
     states may take; None: enough. effort: what planning may cost, and who may end it. row_groups: which plain
     tables are sampled by row groups; None: none. unforeseen: told of an error that kept estimates from being
     planned and is not about the SQL. It returns why the query runs as a whole then; None: it is raised.
+    views: name → SELECT, which the query may read as tables.
     """
-    effort = effort or Effort()
-    with binder.spending(effort) as own:
-        return _planned(sql, catalog, own, intervals, state_bytes, row_groups, unforeseen)
+    try:
+        with binder.spending(effort or Effort()) as own:
+            read = partial(parse_query, sql, catalog.tables, own.effort, catalog.left_out, views)
+            parsed = read()
+            schema = _bound(parsed, catalog, own)
+            with parsed.placing():
+                return _planned(
+                    parsed, schema, read, catalog, own, intervals, state_bytes, row_groups, unforeseen
+                )
+    except RecursionError:
+        raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+
+
+def _bound(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of the answer's columns, after DuckDB found nothing wrong with the query."""
+    check_expansion(parsed.tree, _columns(catalog))
+    with parsed.placing():
+        schema = tuple(binder.describe(parsed.sql))  # DuckDB has better words than we for what is wrong
+    check_reading(parsed.asked, parsed.written)
+    _check_kept_by_arrow(schema)
+    if name := row_without_names(parsed.tree):
+        raise UnsupportedError(
+            f"{name} depends on the name of an output that has none, and is called like its SQL; "
+            "give the output a name by AS"
+        )
+    return schema
 
 
 def _planned(
-    sql: str,
+    parsed: ParsedQuery,
+    schema: tuple[tuple[str, str], ...],
+    read: Callable[[], ParsedQuery],
     catalog: Catalog,
     binder: Binder,
     intervals: bool,
@@ -55,40 +83,26 @@ def _planned(
     row_groups: RowGroupRules | None,
     unforeseen: Callable[[Exception], str] | None,
 ) -> OnlinePlan:
+    """Return the plan of a query. read: reads it anew."""
+    parsed = _without_columns_function(parsed, catalog, binder)
+    is_ordered = parsed.tree.args.get("order") is not None
+    if taken := taken_in_order(parsed.tree):
+        why = f"{taken} takes rows in the order that a subquery gives them"
+        return replace(whole_plan(parsed, catalog, schema, why), is_ordered=is_ordered)
+    whole = _at_once(parsed, catalog, schema)
+    part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
+    rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None
+    if whole is not None and part is None and rules is None:
+        return replace(whole, is_ordered=is_ordered)
     try:
-        parsed = parse_query(sql, catalog.tables, binder.effort, catalog.left_out)
-        check_expansion(parsed.tree, _columns(catalog))
-        schema = tuple(binder.describe(sql))  # DuckDB says what is wrong with it in better words than we
-        check_reading(sql, parsed.written)
-        _check_kept_by_arrow(schema)
-        if name := row_without_names(parsed.tree):
-            raise UnsupportedError(
-                f"{name} depends on the name of an output that has none, and is called like its SQL; "
-                "give the output a name by AS"
-            )
-        parsed = _without_columns_function(parsed, catalog, binder)
-        is_ordered = parsed.tree.args.get("order") is not None
-        if taken := taken_in_order(parsed.tree):
-            why = f"{taken} takes rows in the order that a subquery gives them"
-            return replace(whole_plan(parsed, catalog, schema, why), is_ordered=is_ordered)
-        whole = _at_once(parsed, catalog, schema)
-        part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
-        rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None
-        if whole is not None and part is None and rules is None:
-            return replace(whole, is_ordered=is_ordered)
-        try:
-            plan = _estimated(parsed, catalog, binder, schema, intervals, state_bytes, whole, part, rules)
-        except Exception as error:
-            if unforeseen is None or not _is_unforeseen(error):
-                raise
-            why = unforeseen(error)
-            parsed = parse_query(
-                sql, catalog.tables, binder.effort, catalog.left_out
-            )  # a rule may have changed it
-            plan = whole_plan(_without_columns_function(parsed, catalog, binder), catalog, schema, why)
-        return replace(plan, is_ordered=is_ordered)
-    except RecursionError:
-        raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+        plan = _estimated(parsed, catalog, binder, schema, intervals, state_bytes, whole, part, rules)
+    except Exception as error:
+        if unforeseen is None or not _is_unforeseen(error):
+            raise
+        why = unforeseen(error)
+        anew = _without_columns_function(read(), catalog, binder)  # a rule may have changed the tree
+        plan = whole_plan(anew, catalog, schema, why)
+    return replace(plan, is_ordered=is_ordered)
 
 
 def _estimated(
@@ -159,14 +173,21 @@ def _columns(catalog: Catalog) -> dict[str, list[str]]:
     return {name: [column.name for column in layout.columns] for name, layout in catalog.tables.items()}
 
 
-def plan_costly(sql: str, functions: Mapping[str, str], catalog: Catalog, binder: Binder) -> CostlyPlan:
+def plan_costly(
+    sql: str,
+    functions: Mapping[str, str],
+    catalog: Catalog,
+    binder: Binder,
+    views: Mapping[str, str] | None = None,
+) -> CostlyPlan:
     """Return how to answer a SELECT that calls costly functions.
 
     Args:
-        sql: the SELECT, with its views written out.
+        sql: the SELECT.
         functions: DuckDB's type of the answers of each function.
         catalog: the tables.
         binder: over the same tables.
+        views: name → SELECT, which it may read as tables.
 
     Raises:
         SqlError: the SQL is wrong.
@@ -178,7 +199,7 @@ def plan_costly(sql: str, functions: Mapping[str, str], catalog: Catalog, binder
     from relaqs_engine.rewrite.costly_calls import split
     from relaqs_engine.sql.expressions import Sign
 
-    query = split(sql, functions, catalog, binder)
+    query = split(expand_views(sql, views or {}, binder.effort), functions, catalog, binder)
     rows = plan_query(query.frame_sql, catalog, binder, intervals=False, effort=binder.effort)
     outputs = tuple(
         OutputColumn(

@@ -284,7 +284,8 @@ def _whole_part(draft: Draft, query: exp.Query, sql: str) -> WholePlan | None:
         schema = tuple(draft.binder.describe(sql))
     except SqlError:
         return None
-    return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, "no estimate of it is known")
+    parsed = ParsedQuery(sql, query, tables, sql, sql)
+    return whole_plan(parsed, draft.catalog, schema, "no estimate of it is known")
 
 
 def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
@@ -304,7 +305,7 @@ def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
     if rows > MOST_STATIC_ROWS and not _aggregates(query):
         return None
     reason = "static tables are read whole"
-    return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+    return whole_plan(ParsedQuery(sql, query, tables, sql, sql), draft.catalog, schema, reason)
 
 
 def _aggregates(query: exp.Query) -> bool:

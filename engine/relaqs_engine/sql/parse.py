@@ -1,8 +1,8 @@
 """From text to one checked SELECT over tables and views of the catalog. Everything else is refused here.
 
-**What a query may name beside tables.** Views are named SELECTs. When a query is planned they are in its WITH
-(`expand_views`). A path after FROM becomes the name of the table that was opened from it
-(`with_tables_of_paths`).
+**What a query may name beside tables.** Views are named SELECTs. They are put into the WITH of the tree that
+was read (`expand_views` does so with a text). A path after FROM becomes the name of the table that was opened
+from it (`with_tables_of_paths`).
 
 **A query may be far larger than its text.** A name of three letters may stand for a query that names
 another one twice, and so on: 500 characters can stand for 2³⁰ tables. So `check_expansion` counts what the
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -30,7 +31,17 @@ from relaqs_engine.sql.binder import check_reading
 from relaqs_engine.sql.dialect import DIALECT as DIALECT
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.functions import check_functions, guard_functions, of_a_file
-from relaqs_engine.sql.read import Edit, Effort, WrittenSql, read_statements, statement_tokens, too_large
+from relaqs_engine.sql.read import (
+    Edit,
+    Effort,
+    WrittenSql,
+    check_text,
+    check_tree,
+    read_statements,
+    statement_tokens,
+    too_large,
+    tree_of,
+)
 from relaqs_engine.sql.statements import select_for_pivots
 
 MOST_NODES = 60_000
@@ -297,16 +308,28 @@ class ParsedQuery:
     """One SELECT (or set operation) that passed all checks.
 
     Attributes:
-        sql: its text.
+        sql: its text, with the views that it reads at the start of its WITH.
         tree: its tree.
         tables: the catalog's names of the tables that it reads.
-        written: what is written from the tree as it was read. `check_reading` compares it with the text.
+        asked: the text without views, as the user wrote it.
+        written: what is written from the tree of that. `check_reading` compares the two.
     """
 
     sql: str
     tree: exp.Query
     tables: frozenset[str]
-    written: str = ""
+    asked: str
+    written: str
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Raise errors about `sql` without their places where those are not in what the user wrote."""
+        try:
+            yield
+        except SqlError as error:
+            if self.sql != self.asked:
+                raise SqlError(error.message, None, error.candidates) from None
+            raise
 
 
 def parse_query(
@@ -314,6 +337,7 @@ def parse_query(
     known_tables: Iterable[str],
     effort: Effort | None = None,
     left_out: Iterable[tuple[str, RelaqsError]] = (),
+    views: Mapping[str, str] | None = None,
 ) -> ParsedQuery:
     """Return the checked query. Raises SqlError, with the position where that is known.
 
@@ -322,6 +346,7 @@ def parse_query(
         known_tables: the names in the catalog. They are compared without case.
         effort: counts what reading costs.
         left_out: tables that could not be opened, and the errors that are raised where they are read.
+        views: name → SELECT, which `check_views` found right.
 
     >>> parsed = parse_query("SELECT avg(Fare) FROM Trips", known_tables=["trips"])
     >>> parsed.tables
@@ -336,6 +361,11 @@ def parse_query(
     """
     tree = _single_select(sql, effort or Effort())
     written = tree.sql(DIALECT, comments=False)
+    asked = sql
+    if views and _put_in_views(tree, views):
+        sql = tree.sql(DIALECT)
+        check_text(sql)
+        check_tree(tree)
     _select_what_is_described(tree)
     _unpack_columns(tree)
     _select_from_values(tree)
@@ -351,7 +381,8 @@ def parse_query(
     guard_functions(tree)
     names = {name.lower(): name for name in known_tables}
     errors = {name.lower(): error for name, error in left_out}
-    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names, errors)), written)
+    tables = frozenset(_check_tables(tree, names, errors))
+    return ParsedQuery(sql, tree, tables, asked, written)
 
 
 def _single_select(sql: str, effort: Effort) -> exp.Query:
@@ -702,10 +733,18 @@ def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = Non
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Query):
         return sql
+    written = tree.sql(DIALECT, comments=False)
+    if not _put_in_views(tree, views):
+        return sql
+    check_reading(sql, written)
+    return tree.sql(DIALECT)
+
+
+def _put_in_views(tree: exp.Query, views: Mapping[str, str]) -> bool:
+    """Put the views that a query reads, and those that they read, at the start of its WITH. False: none."""
     wanted = _read_views(tree, views)
     if not wanted:
-        return sql
-    check_reading(sql, tree.sql(DIALECT, comments=False))
+        return False
     _refuse_capture(tree, wanted)
     parts = [_as_cte(name, wanted[name]) for name in views if name in wanted]
     with_ = tree.args.get("with_")
@@ -713,7 +752,7 @@ def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = Non
         tree.set("with_", exp.With(expressions=parts))
     else:
         with_.set("expressions", [*parts, *with_.expressions])
-    return tree.sql(DIALECT)
+    return True
 
 
 def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Query]:
@@ -726,11 +765,20 @@ def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Quer
             name = names.get(table.name.lower())
             if name is None or name in found or table.db or is_cte_reference(table):
                 continue
-            parsed = sqlglot.parse_one(views[name], dialect=DIALECT)
-            assert isinstance(parsed, exp.Query)
-            found[name] = parsed
-            pending.append(parsed)
+            found[name] = _view(views[name]).copy()
+            pending.append(found[name])
     return found
+
+
+@lru_cache(maxsize=256)
+def _view(sql: str) -> exp.Query:
+    """Return the tree of a view without places, which would not be in the text of who reads it."""
+    tree = tree_of(sql)
+    assert isinstance(tree, exp.Query)
+    for node in tree.walk():
+        for place in ("line", "col", "start", "end"):
+            node.meta.pop(place, None)
+    return tree
 
 
 def _refuse_capture(tree: exp.Query, views: Mapping[str, exp.Query]) -> None:
