@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from relaqs.jobs.runner import RunningJobs
 from relaqs.queries.online_query import OnlineQuery, Witness
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
-from relaqs.queries.start import Planner, assembled_query
+from relaqs.queries.start import Planner, ReadSelect, assembled_query
 from relaqs.queries.tables import Databases, OpenTables, let_go
 
 if TYPE_CHECKING:
@@ -52,21 +52,6 @@ if TYPE_CHECKING:
     from relaqs.training.run import Batch, GivenModel, TrainArguments, TrainingOptions, TrainingRun
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
-
-
-@dataclass(frozen=True, slots=True)
-class _Select:
-    """A SELECT as it is planned.
-
-    Attributes:
-        written: its text, with constants in the place of parameters. It knows places in what the user wrote.
-        civil_time: by which it reads and shows moments. None: that of the session.
-        functions: where it calls costly functions, DuckDB's type of the answers of each.
-    """
-
-    written: WrittenSql
-    civil_time: CivilTime | None
-    functions: Mapping[str, str] | None
 
 
 class Session:
@@ -833,7 +818,7 @@ class Session:
         with naming("looking for layouts", sql):
             return self._planner.advise(self._read(sql, params, None).written)
 
-    def _read(self, sql: str, params: Parameters | None, timezone: str | None) -> _Select:
+    def _read(self, sql: str, params: Parameters | None, timezone: str | None) -> ReadSelect:
         """Return the SELECT to plan. A PIVOT that names no values is given those of the data, by a query."""
         civil_time = None
         if timezone is not None:
@@ -843,20 +828,17 @@ class Session:
         written = self._planner.submitted(sql, params, civil_time)
         if not is_costly:
             written = with_pivot_values(written, partial(self._texts_of, civil_time=civil_time))
-        return _Select(written, civil_time, functions.types if functions and is_costly else None)
+        return ReadSelect(written, civil_time, functions.types if functions and is_costly else None)
 
     def _planned(
-        self, select: _Select, intervals: bool, timeout: float | None, begun_at: float
+        self, select: ReadSelect, intervals: bool, timeout: float | None, begun_at: float
     ) -> OnlinePlan:
         """Return how a SELECT is answered. Planning may take until `timeout` after `begun_at`."""
         if select.functions is not None:
             return self._planner.costly(select.written, select.functions, select.civil_time)
+        written, civil_time = select.written, select.civil_time
         return self._planner.plan(
-            select.written,
-            intervals=intervals,
-            timeout=timeout,
-            begun_at=begun_at,
-            civil_time=select.civil_time,
+            written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
         )
 
     def _texts_of(self, written: WrittenSql, *, civil_time: CivilTime | None) -> list[str]:

@@ -94,6 +94,21 @@ PLANS_KEPT = 256  # the least recently used go first
 _Question: TypeAlias = tuple[str, CivilTime | None, int, int | None]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSelect:
+    """A SELECT as it is planned.
+
+    Attributes:
+        written: its text, with constants in the place of parameters. It knows places in what the user wrote.
+        civil_time: by which it reads and shows moments. None: that of the session.
+        functions: where it calls costly functions, DuckDB's type of the answers of each.
+    """
+
+    written: WrittenSql
+    civil_time: CivilTime | None
+    functions: Mapping[str, str] | None
+
+
 class Planner:
     """Plans SELECTs over a catalog and its views. Safe to use from any thread; threads plan side by side.
 
