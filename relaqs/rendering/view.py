@@ -9,10 +9,12 @@ import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap.arrays import IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.python_values import python_values
@@ -50,6 +52,9 @@ class DrawableAnswer(Protocol):
 
     @property
     def error(self) -> float: ...
+
+    @property
+    def widths(self) -> FloatArray: ...
 
     @property
     def not_judged(self) -> tuple[str, ...]: ...
@@ -209,12 +214,27 @@ def not_judged_text(names: Sequence[str]) -> str:
 
 
 def _within(snapshot: DrawableAnswer) -> str:
-    """Return how many numbers are within the target, or without one the error, where not all are."""
+    """Return how many numbers are within the target, or without one the error, where not all are.
+
+    Where the error is not known, as that of a ranking of which some rows may leave, it is how many numbers
+    are known, and within what.
+    """
     goal = snapshot.target or snapshot.error
+    if goal == math.inf:
+        goal = _rounded_up(float(np.max(snapshot.widths, where=np.isfinite(snapshot.widths), initial=0.0)))
     if not 0 < goal < math.inf:
         return ""
     within, count = snapshot.within(goal)
     return f" · {within:,} of {count:,} within {show_percent(goal)}" if within < count else ""
+
+
+def _rounded_up(share: float) -> float:
+    """Return the next number of two digits.
+
+    >>> _rounded_up(0.2617), _rounded_up(0.26), _rounded_up(0.0)
+    (0.27, 0.26, 0.0)
+    """
+    return float(Context(prec=2, rounding=ROUND_UP).create_decimal(repr(share)))
 
 
 def _interval_name(snapshot: DrawableAnswer) -> str:

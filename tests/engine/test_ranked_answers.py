@@ -137,3 +137,29 @@ def test_many_rows_are_compared_without_each_pair() -> None:
     cells = _cells(np.arange(shown + 10.0, 0.0, -1.0).tolist(), 1.6)
     found = ranked_rows(Ranking(0, descends=True, shown=shown), cells, cells, 0)
     assert np.flatnonzero(~found.certain).tolist() == [shown - 3, shown - 2, shown - 1]
+
+
+@pytest.mark.parametrize(("order", "value"), [("DESC", 1_000), ("ASC", -1_000)])
+def test_a_tail_of_tiny_groups_does_not_hide_the_large_ones(
+    tmp_path_factory: pytest.TempPathFactory, order: str, value: int
+) -> None:
+    """More tiny groups are far out than a ranking reads rivals. At the end they are first, as in DuckDB."""
+    rows = duckdb.sql(
+        "SELECT i % 6 AS k, (i * 7919 % 1000)::INT AS x FROM range(30000) AS t(i) UNION ALL "
+        f"SELECT 6 + i % {12 * RIVALS}, {value} + i % 7 FROM range({24 * RIVALS}) AS t(i)"
+    ).to_arrow_table()
+    folder = tmp_path_factory.mktemp("tail")
+    shuffle(rows, folder / "t", partitions=20)
+    sql = f"SELECT k, avg(x) AS mean FROM t GROUP BY k ORDER BY mean {order}, k LIMIT 4"
+    with relaqs.connect(folder, threads=1) as session, duckdb.connect() as connection:
+        connection.register("t", rows)
+        first, *_, last = session.online_sql(sql, batches=10)
+        assert last.is_exact
+        assert rows_of(last.estimate) == connection.sql(sql).fetchall()
+        assert all(row["k"] < 6 for row in first.table.to_pylist())
+        assert first.certain_rows is not None
+        assert not any(first.certain_rows.to_pylist())  # any of the tail may be first
+        [said] = [each for each in first.warnings if " groups come last so far, and may be first" in each]
+        assert int(said.split(" ")[0].replace(",", "")) > RIVALS
+        total = next(session.online_sql(sql.replace("avg(x)", "sum(x)"), batches=10))
+        assert not any("come last so far" in each for each in total.warnings)

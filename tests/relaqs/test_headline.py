@@ -100,6 +100,10 @@ def test_a_heading_says_how_many_are_within() -> None:
     assert "within" not in heading(revenue(widths=widths[:1], target=0.01))
     unknown = heading(revenue(widths=widths, error=math.inf, target=0.02))
     assert "error not yet known (95 % intervals) · 3 of 5 within 2.0 %" in unknown
+    widths[3, 0] = 0.0312
+    asked = heading(revenue(widths=widths, error=math.inf))
+    assert "error not yet known (95 % intervals) · 4 of 5 within 3.2 %" in asked
+    assert "within" not in heading(revenue(widths=widths[4:], error=math.inf))
 
 
 LEFT_OUT = {

@@ -80,6 +80,7 @@ from relaqs_engine.plans.aggregate import (
     BEFORE,
     BEFORE_ONCE,
     IS_FIRST,
+    JUDGED_ROWS,
     RIVALS,
     ROWS,
     BasisColumn,
@@ -140,8 +141,7 @@ def room_of(point: pa.Table) -> Room | None:
     return Room(before, once, first > 0)
 
 
-# A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
-MIN_ROWS = 30
+MIN_ROWS = JUDGED_ROWS
 # What is decided at this confidence needs no correction for how many groups were compared. The groups that
 # are still open share what the confidence asked for leaves.
 STRICT_CONFIDENCE = 0.9999
@@ -495,7 +495,7 @@ def _gaps(ends: _Ends, first: IntArray) -> FloatArray:
 
 
 _PASSES = "passes_having"
-_GROUPS, _LEAST = "crowd_groups", "crowd_least_rows"
+_GROUPS, _SMALL, _LEAST = "crowd_groups", "crowd_small_groups", "crowd_least_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,11 +505,13 @@ class Crowd:
     Attributes:
         rows: the joined rows seen of those that are candidates, shape (groups,).
         groups: how many groups there are.
+        small: how many of them have fewer than MIN_ROWS rows.
         least_rows: the fewest rows of any group.
     """
 
     rows: FloatArray
     groups: int = 0
+    small: int = 0
     least_rows: float = 0.0
 
     @property
@@ -526,7 +528,8 @@ def candidates_sql(plan: MergePlan, merged: str) -> str:
 
     `merged` is the query of merged groups, with the scale as its parameter.
     """
-    crowd = {_GROUPS: "count(*)", _LEAST: f"coalesce(min({ROWS}), 0)"}
+    small = f"count(*) FILTER ({ROWS} < {MIN_ROWS})"
+    crowd = {_GROUPS: "count(*)", _SMALL: small, _LEAST: f"coalesce(min({ROWS}), 0)"}
     beside = ", ".join(f"(SELECT {value} FROM merged) AS {name}" for name, value in crowd.items())
     found = f"SELECT *, TRUE AS {_PASSES}, {beside} FROM ({plan.texts.estimate})"
     if plan.texts.near:
@@ -539,8 +542,8 @@ def crowd_of(point: pa.Table) -> Crowd:
     rows = doubles(point.column(ROWS), null=0.0)
     if _GROUPS not in point.column_names or not point.num_rows:
         return Crowd(rows)
-    groups, least = (point.column(name)[0].as_py() for name in (_GROUPS, _LEAST))
-    return Crowd(rows, groups, float(least))
+    groups, small, least = (point.column(name)[0].as_py() for name in (_GROUPS, _SMALL, _LEAST))
+    return Crowd(rows, groups, small, float(least))
 
 
 def candidates_of(point: pa.Table) -> Candidates:
@@ -576,8 +579,15 @@ def words_of(
     more = f", {likely:,} likely" if likely > certain else ""
     yield f"{certain:,} of {shown:,} {rows} {are} certain to stay{more}; no number of the others is certified"
     rules = plan.membership
-    by_average = rules.ranking is not None and not rules.ranks_totals and not plan.groups_are_local
-    if by_average and crowd.are_all_known:
+    if plan.groups_are_local:
+        return
+    if rules.ranks_averages and crowd.small:
+        groups, their = ("group comes", "its") if crowd.small == 1 else ("groups come", "their")
+        yield (
+            f"{crowd.small:,} {groups} last so far, and may be first: fewer than {MIN_ROWS} of {their} rows "
+            "were read"
+        )
+    if rules.ranking is not None and not rules.ranks_totals and crowd.are_all_known:
         yield from _advice(crowd, certain, shown, scale, beyond)
 
 

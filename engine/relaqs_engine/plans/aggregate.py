@@ -52,6 +52,8 @@ GROUP = "relaqs_group"
 GROUP_ROWS = "relaqs_rows"
 # A ranking reads this many groups that follow those it shows, and this many that HAVING leaves out.
 RIVALS = 500
+# A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
+JUDGED_ROWS = 30
 # Where LIMIT picks groups: how many of those seen come before a group or with it by the keys of ORDER BY, how
 # many of these were seen in one sampling unit at most, and whether no group can come before it.
 BEFORE = "relaqs_before"
@@ -257,6 +259,15 @@ class MembershipRules:
     most_rows: int | None = None
     first_by: tuple[str, ...] = ()
     rows_may_leave: bool = False
+
+    @property
+    def ranks_averages(self) -> bool:
+        """Whether LIMIT picks groups by averages, ratios or quantiles, and by nothing before.
+
+        Those of a few rows are far out by chance, and would hide all others. So groups of fewer than
+        JUDGED_ROWS rows come last in an estimate.
+        """
+        return self.ranking is not None and not self.ranks_totals and not self.first_by
 
     @property
     def ranking(self) -> Decider | None:

@@ -25,6 +25,7 @@ from relaqs_engine.plans.aggregate import (
     DISTINCT_SEEN,
     DISTINCT_TWICE,
     HEAVY,
+    JUDGED_ROWS,
     OUTLIER_BLOCK,
     RIVALS,
     ROWS,
@@ -406,8 +407,17 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     sql = valued(draft, tree, having.this.sql(DIALECT) if having else "", estimated=estimated)
     for part in ("order", "limit", "offset"):
         if node := tree.args.get(part):
-            more = part == "limit" and estimated and draft.membership.ranking is not None
-            sql += " " + (_with_rivals(node) if more else node.sql(DIALECT))
+            text = node.sql(DIALECT)
+            if part == "limit" and estimated and draft.membership.ranking is not None:
+                text = _with_rivals(node)
+            if (
+                part == "order"
+                and estimated
+                and draft.membership.ranks_averages
+                and not draft.groups.are_local
+            ):
+                text = text.replace("ORDER BY", f"ORDER BY {ROWS} < {JUDGED_ROWS},", 1)
+            sql += f" {text}"
     return sql
 
 
