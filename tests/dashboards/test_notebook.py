@@ -39,6 +39,13 @@ class Seen:
             self.panels.append(change["new"])
             self._changed.notify_all()
 
+    def times(self, count: int) -> list[float]:
+        """Return the times in the next panels."""
+        with self._changed:
+            begun = len(self.panels)
+            assert self._changed.wait_for(lambda: len(self.panels) >= begun + count, WAIT_SECONDS)
+            return [panel["elapsed_seconds"] for panel in self.panels[begun : begun + count]]
+
     def until(self, state: str) -> dict[str, Any]:
         with self._changed:
             assert self._changed.wait_for(lambda: self.panels[-1]["state"] == state, WAIT_SECONDS)
@@ -60,6 +67,27 @@ def test_a_widget_follows_its_query_to_the_end(db: Session, turnstile: Turnstile
     settings = widget.settings  # type: ignore[attr-defined]
     assert (settings["chart"], settings["title"], settings["sql"]) == ("bars", "Flags", FLAGS)
     json.dumps(exact, allow_nan=False)
+
+
+def test_the_clock_of_a_widget_goes_on_while_no_answer_comes(
+    db: Session, turnstile: Turnstile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relaqs_dashboards import notebook
+
+    monkeypatch.setattr(notebook, "SECONDS_BETWEEN_TICKS", 0.05)
+    query = db.online_sql(FLAGS)
+    seen = Seen(query.display())
+    before = seen.times(4)
+    assert before == sorted(set(before))  # there is no answer yet
+    turnstile.let(2)
+    seen.until("refining")
+    after = seen.times(4)
+    assert after == sorted(set(after))
+    assert after[0] > before[-1] - 0.2
+    assert all(panel["answer"]["rows"] for panel in seen.panels[-3:])
+    turnstile.let()
+    exact = seen.until("exact")
+    assert exact["elapsed_seconds"] == round(query.result().elapsed_seconds, 3)
 
 
 def test_a_widget_says_how_its_query_failed(db: Session, monkeypatch: pytest.MonkeyPatch) -> None:
