@@ -285,7 +285,7 @@ class LayoutOutlook:
         group_rows: the rows that an average group has at least.
         ranks_groups: whether the answer is the first groups by an estimate.
         is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
-        is_undecided: whether such answers decide which rows there are.
+        is_undecided: whether such answers decide which sampled rows there are.
         rows_are_counted: whether numbers of rows are exact, not guessed from the size of text files.
     """
 

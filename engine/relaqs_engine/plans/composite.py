@@ -150,6 +150,7 @@ class AroundRows:
         totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
         chosen: chosen[i]: output i is a value that comparisons of estimates choose among known ones.
         ranking: by which estimate LIMIT picks among the rows, None where it picks in another way, or not.
+        are_sampled: they are made of rows that are sampled, not of static ones that look estimates up.
         tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
@@ -164,6 +165,7 @@ class AroundRows:
     totals: tuple[bool, ...] = ()
     chosen: tuple[bool, ...] = ()
     ranking: Ranking | None = None
+    are_sampled: bool = True
     tables_together: int = 1
 
 
@@ -199,7 +201,7 @@ class AroundPlan(OnlinePlan):
 
     @property
     def is_undecided(self) -> bool:
-        return not self.rows.are_certain
+        return self.rows.are_sampled and not self.rows.are_certain
 
     @property
     def expected_groups(self) -> int:

@@ -232,6 +232,9 @@ def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputCo
         chosen=tuple(value.is_chosen for value in level.values),
         totals=tuple(_only_grows(value, carved.parts) for value in level.values),
         ranking=_ranking(_query(carved, level), level, outputs),
+        are_sampled=any(
+            part.is_estimated for i, part in enumerate(carved.parts) if i not in carved.looked_up
+        ),
         tables_together=_most_with_one_seed(
             draft, {part.leading: 1 for part in carved.parts if part.leading}
         ),

@@ -220,11 +220,13 @@ class Carved:
         outer: the query around the answers. It reads the tables `answer_0`, … and nothing else.
         parts: the plans of the queries that give those answers.
         queries: these queries.
+        looked_up: the positions of those that only give values to rows which others make.
     """
 
     outer: exp.Query
     parts: tuple[PartPlan, ...]
     queries: tuple[exp.Select, ...]
+    looked_up: frozenset[int] = frozenset()
 
 
 # Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
@@ -275,7 +277,8 @@ def carve(
     if plan_whole:
         _ask_fewer_groups(tree, is_sampled)
     outer = carver.cut_at_groups(tree) if at_groups else carver.cut(tree)
-    return Carved(outer, tuple(carver.parts), tuple(carver.queries))
+    looked_up = frozenset(range(len(carver.parts))) - carver.of_rows
+    return Carved(outer, tuple(carver.parts), tuple(carver.queries), looked_up)
 
 
 class _Carver:
@@ -291,6 +294,8 @@ class _Carver:
     ) -> None:
         self.parts: list[PartPlan] = []
         self.queries: list[exp.Select] = []
+        self.of_rows: set[int] = set()  # parts that make rows
+        self._looking_up = 0  # how many look-ups are around what is cut
         self._plan_part = plan_part
         self._is_sampled = is_sampled
         self._plan_whole = plan_whole
@@ -353,6 +358,7 @@ class _Carver:
         """Drop the parts of a cut that was given up."""
         del self.parts[count:], self.queries[count:]
         self._index_of = {text: index for text, index in self._index_of.items() if index < count}
+        self.of_rows = {index for index in self.of_rows if index < count}
 
     def _listing(self, query: exp.Select) -> exp.Query | None:
         """Return the query over rows by the conditions without subqueries, None where it has no others."""
@@ -418,10 +424,17 @@ class _Carver:
         count = len(self.parts)
         try:
             groups, equalities = decorrelated(query)
-            names, cut = groups.named_selects, self.cut(groups)
+        except NotOnlineError:
+            return False
+        names = groups.named_selects
+        self._looking_up += 1
+        try:
+            cut = self.cut(groups)
         except NotOnlineError:
             self._forget_from(count)
             return False
+        finally:
+            self._looking_up -= 1
         columns: list[exp.Expr] = [exp.column(name, self._groups, quoted=True) for name in names]
         if self._sets:  # see `_as_one_value`
             columns[-1] = exp.AnyValue(this=columns[-1])
@@ -525,6 +538,8 @@ class _Carver:
             self._index_of[text] = len(self.parts)
             self.parts.append(plan)
             self.queries.append(query)
+        if not self._looking_up:
+            self.of_rows.add(self._index_of[text])
         return answer_name(self._index_of[text])
 
 
