@@ -47,6 +47,7 @@ class StopReason(StrEnum):
     OUT_OF_REACH = "required accuracy out of reach"
     OVERLOAD = "good enough, and the cluster is overloaded"
     CONVERGED = "converged"
+    RETURNED = "the function has returned"
     MISSED = "converged, but what was asked for was not reached"
     PASSES = "all passes made"
     STOPPED = "stopped"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.errors import UnsupportedError, naming
+from relaqs_engine.errors import naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.layouts.plain import all_measured
@@ -28,6 +28,7 @@ from relaqs.executors.files import check_unchanged
 from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
+from relaqs.pacing.verbs import RunsOwnCode
 from relaqs.queries.online_query import OnlineQuery, Witness
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.snapshot import ConfidenceFor, Interval, Snapshot
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 
     from relaqs.costly.asking import CostlyFunctions
     from relaqs.costly.functions import AnswerFunction
-    from relaqs.pacing.pacer import Pacer
-    from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.pacing.function_run import ReadsRows
     from relaqs.queries.tables import LayoutProgress
     from relaqs.training.estimators import Until
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
-class Session:
+class Session(RunsOwnCode):
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
@@ -689,66 +689,13 @@ class Session:
         run.start()
         return run
 
-    def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
-        """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.
+    def _readable(self, sql: str, target: str | None) -> ReadsRows:
+        from relaqs.training.start import readable_rows
 
-        Args:
-            priority: the loop's weight beside queries and training.
-            target_loss: the loss at which `report` says to stop.
-            name: for people.
+        return readable_rows(sql, target, self, self._catalog, self._databases.tasks)
 
-        Raises:
-            UnsupportedError: on a cluster, whose cores a loop of this process does not use.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> with db.pace(target_loss=0.3) as pacer:
-        ...     step = 1
-        ...     while pacer.report(1 / step):
-        ...         step += 1
-        >>> pacer.losses[-1] <= 0.3
-        True
-        """
-        from relaqs.pacing.pacer import Pacer
-
-        self._check_can_pace()
-        return Pacer(
-            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
-        )
-
-    def pace_query(
-        self,
-        columns: Sequence[str],
-        *,
-        priority: float = 1.0,
-        target: float | str | None = None,
-        name: str = "a query",
-    ) -> QueryPacer:
-        """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
-
-        Args:
-            columns: the approximate columns of its results that count.
-            priority: its weight beside other jobs.
-            target: the relative error at which `report_result` says to stop.
-            name: for people, such as the SQL.
-
-        Raises:
-            UnsupportedError: on a cluster, as `pace` does.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> with db.pace_query(["late"], target="5%") as pacer:
-        ...     pacer.report_result({"airport": ["JFK"], "late": [12.1]}, 0.1, error=0.2)
-        True
-        """
-        from relaqs.pacing.query_pacer import QueryPacer
-
-        self._check_can_pace()
-        return QueryPacer(
-            self._executor, columns, priority=priority, target=target, name=name, running=self._running
-        )
+    def _check_open(self) -> None:
+        self._planner.check_open()
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
@@ -850,16 +797,6 @@ class Session:
         plan = self._planner.chosen(plan, options, self.exact_below_seconds)
         answer = self.start(plan, options, submitted_at=begun_at).result().estimate
         return [text for text in answer.column(0).to_pylist() if text is not None]
-
-    def _check_can_pace(self) -> None:
-        from relaqs.executors.threads import ThreadExecutor
-
-        self._planner.check_open()
-        if not isinstance(self._executor, ThreadExecutor):
-            raise UnsupportedError(
-                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
-                "session without a cluster"
-            )
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.

@@ -20,20 +20,31 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs.pacing.function_run import Context, FunctionRun
     from relaqs.pacing.libraries import report_fits, report_losses
-    from relaqs.pacing.pacer import Pacer, report
-    from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.pacing.paced_loop import Pacer, QueryPacer, report
     from relaqs.pacing.xgboost import Report
 
-__all__ = ["Pacer", "QueryPacer", "Report", "report", "report_fits", "report_losses"]
+__all__ = [
+    "Context",
+    "FunctionRun",
+    "Pacer",
+    "QueryPacer",
+    "Report",
+    "report",
+    "report_fits",
+    "report_losses",
+]
 
 __getattr__, __dir__ = on_first_use(
     "relaqs.pacing",
     {
-        "Pacer": "relaqs.pacing.pacer",
-        "QueryPacer": "relaqs.pacing.query_pacer",
+        "Context": "relaqs.pacing.function_run",
+        "FunctionRun": "relaqs.pacing.function_run",
+        "Pacer": "relaqs.pacing.paced_loop",
+        "QueryPacer": "relaqs.pacing.paced_loop",
         "Report": "relaqs.pacing.xgboost",
-        "report": "relaqs.pacing.pacer",
+        "report": "relaqs.pacing.paced_loop",
         "report_fits": "relaqs.pacing.libraries",
         "report_losses": "relaqs.pacing.libraries",
     },

@@ -11,7 +11,7 @@ from functools import update_wrapper
 from typing import Any, SupportsFloat, TypeVar
 
 from relaqs.arguments import ArgumentError
-from relaqs.pacing.pacer import report
+from relaqs.pacing.paced_loop import report
 
 Estimator = TypeVar("Estimator")
 Criterion = TypeVar("Criterion")

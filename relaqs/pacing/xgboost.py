@@ -6,7 +6,7 @@ from typing import Any
 
 from xgboost.callback import TrainingCallback
 
-from relaqs.pacing.pacer import report
+from relaqs.pacing.paced_loop import report
 
 
 class Report(TrainingCallback):

@@ -42,7 +42,7 @@ from relaqs.arguments import (
 from relaqs.plugins import require
 from relaqs.training.algorithms import make_training_job
 from relaqs.training.protocol import Learner, MiniBatchTraining, TrainingJob, WholeSteps
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, frame_of, known_classes
 from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingGoals, TrainingOptions
 
 if TYPE_CHECKING:
@@ -594,18 +594,6 @@ class _Fitting:
                 "db.fit(model, sql, loss=lambda model, X, y: …)"
             )
         return -float(score(seen)) / len(rows)
-
-
-def frame_of(rows: Rows, names: tuple[str, ...]) -> pandas.DataFrame:
-    """Return rows as a data frame of the SELECT's columns, in order."""
-    import pandas
-
-    if rows.others is None:
-        return pandas.DataFrame(rows.features, columns=list(names), copy=False)
-    others = rows.others.to_pandas(date_as_object=False)
-    numbers = [name for name in names if name not in others.columns]
-    both = pandas.concat([pandas.DataFrame(rows.features, columns=numbers, copy=False), others], axis=1)
-    return both[list(names)]
 
 
 def _restored(job: PartialFits, state: bytes) -> _Fitting:

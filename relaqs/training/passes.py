@@ -29,13 +29,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from relaqs_engine.errors import DataError
 
+from relaqs.arguments import ArgumentError
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress import LossDelta
 from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
 from relaqs.training.row_cache import KEPT, SPILL, VersionedArrays, byte_count
-from relaqs.training.rows import ALL, PartitionRead, Pieces, Profile, Rows, Sums, TrainingSet, profile_of
+from relaqs.training.rows import (
+    ALL,
+    PartitionRead,
+    Pieces,
+    Profile,
+    Rows,
+    Sums,
+    TrainingSet,
+    frame_of,
+    profile_of,
+)
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -136,6 +148,69 @@ class PartitionSource:
             return False
         KEPT.drop(self.data, partition)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableRows:
+    """The rows of a training set as batches, for code of the user's own.
+
+    Attributes:
+        data: whose rows these are.
+        budget_bytes: what a process may keep of them in memory.
+    """
+
+    data: TrainingSet
+    budget_bytes: int
+
+    def batches(self, rows: int, seed: int, form: str, owner: str) -> Iterator[Any]:
+        """Yield all rows, so many at a time: "numpy", "pandas" or "arrow".
+
+        Partitions come in a random order, and so do the rows of each. owner: the name by which a read can be
+        interrupted.
+        """
+        shaped = {"numpy": self._arrays, "pandas": self._frames, "arrow": self._table}[form]
+        left: list[Rows] = []
+        for partition in np.random.default_rng(seed).permutation(len(self.data.reads)).tolist():
+            found = self._partition(partition, owner)
+            order = np.random.default_rng((seed, partition)).permutation(len(found))
+            here = Rows.joined([*left, found.picked(order)])
+            whole = len(here) - len(here) % rows
+            for first in range(0, whole, rows):
+                yield shaped(here.part(slice(first, first + rows)))
+            left = [here.part(slice(whole, len(here)))]
+        if left and len(left[0]):
+            yield shaped(left[0])
+
+    def _partition(self, partition: int, owner: str) -> Rows:
+        read = self.data.reads[partition : partition + 1]
+        source = PartitionSource(owner, self.data.digest, self.budget_bytes, partition, read)
+        kept = source.kept(0, ALL)
+        return source.read(0, owner) if kept is None else kept
+
+    def _arrays(self, rows: Rows) -> Any:
+        if rows.others is not None:
+            raise ArgumentError(
+                f"{rows.others.column_names[0]!r} is no number, and an array has numbers only; leave it out, "
+                "or give form='pandas' or form='arrow'"
+            )
+        return rows.features if rows.target is None else (rows.features, rows.target)
+
+    def _frames(self, rows: Rows) -> Any:
+        frame = frame_of(rows, self.data.names)
+        return frame if rows.target is None else (frame, rows.target)
+
+    def _table(self, rows: Rows) -> pa.Table:
+        others: dict[str, Any] = {}
+        if rows.others is not None:
+            others = dict(zip(rows.others.column_names, rows.others.columns, strict=True))
+        numbers = iter(rows.features.T)
+        columns = {
+            name: others[name] if name in others else pa.array(next(numbers), from_pandas=True)
+            for name in self.data.names
+        }
+        if (target := self.data.reads[0].target) is not None:
+            columns[target] = pa.array(rows.target)
+        return pa.table(columns)
 
 
 def _rows(arrays: VersionedArrays) -> Rows:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from relaqs_engine.plans.aggregate import RowsPlan
 from relaqs_engine.plans.plan import Hoist, OnlinePlan
 
 from relaqs.executors.duck_process import QueryWork
+
+if TYPE_CHECKING:
+    import pandas
 
 Sums: TypeAlias = tuple[FloatArray, ...]
 """What a pass computes: arrays that add up, the same shapes for every partition."""
@@ -107,6 +110,18 @@ class Rows:
             np.concatenate(targets) if targets else None,
             others=pa.concat_tables(others) if others else None,
         )
+
+
+def frame_of(rows: Rows, names: tuple[str, ...]) -> pandas.DataFrame:
+    """Return rows as a data frame of the SELECT's columns, in order."""
+    import pandas
+
+    if rows.others is None:
+        return pandas.DataFrame(rows.features, columns=list(names), copy=False)
+    others = rows.others.to_pandas(date_as_object=False)
+    numbers = [name for name in names if name not in others.columns]
+    both = pandas.concat([pandas.DataFrame(rows.features, columns=numbers, copy=False), others], axis=1)
+    return both[list(names)]
 
 
 MOST_CLASSES = 1000  # a target with more distinct values is a quantity

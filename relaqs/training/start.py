@@ -15,6 +15,7 @@ Each room of these is imported when a job needs it: a run on threads loads nothi
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeGuard, get_args
 
 from relaqs_engine.catalog import Catalog
@@ -25,7 +26,7 @@ from relaqs.arguments import ArgumentError, check_whole
 from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
-from relaqs.training.passes import LossJob
+from relaqs.training.passes import LossJob, ReadableRows
 from relaqs.training.protocol import (
     MiniBatchTraining,
     ShardedJob,
@@ -190,7 +191,19 @@ class Lays(Protocol):
 
 def planned_rows(job: object, session: Lays) -> OnlinePlan:
     """Return the plan of a job's SELECT. Plain tables that it reads are laid out first."""
-    sql = checked_job(job).sql
+    return _planned(checked_job(job).sql, session)
+
+
+def readable_rows(
+    sql: str, target: str | None, session: Lays, catalog: Catalog, config: DatabaseConfig
+) -> ReadableRows:
+    """Return how the rows of a SELECT are read by a function of the user's own."""
+    plan = _planned(sql, session)
+    data = training_set(plan, catalog, replace(config, civil_time=plan.civil_time), target, takes_all=True)
+    return ReadableRows(data, int(config.memory_limit_bytes * KEPT_SHARE))
+
+
+def _planned(sql: str, session: Lays) -> OnlinePlan:
     plan = session.plan(sql, intervals=False)
     if plan.is_estimated or not plan.plain_tables:
         return plan

@@ -123,7 +123,7 @@ NOT_NEEDED = {
     ),
     *("relaqs_engine.execution.estimator", "relaqs_engine.layouts.build", "relaqs_engine.rewrite", "scipy"),
     *("relaqs.laying_out", "relaqs.queries.folded", "relaqs_lab.simulation", "relaqs.training"),
-    *("relaqs.pacing.pacer", "relaqs_engine.layouts.statistics"),
+    *("relaqs.pacing.paced_loop", "relaqs_engine.layouts.statistics"),
     *("relaqs.policies.max_sum", "relaqs_engine.plans.explain"),
 }
 

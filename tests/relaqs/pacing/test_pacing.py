@@ -21,7 +21,7 @@ from relaqs.executors import ThreadExecutor
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import StepReport, Task, TaskResult
 from relaqs.pacing.libraries import report_fits, report_losses
-from relaqs.pacing.pacer import report
+from relaqs.pacing.paced_loop import report
 
 LONG_SECONDS = 20.0
 

@@ -14,7 +14,7 @@ import pytest
 
 from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
 from relaqs.jobs.job import StepReport
-from relaqs.pacing.query_pacer import Movement, QueryPacer
+from relaqs.pacing.paced_loop import Movement, QueryPacer
 from relaqs.progress import Cells
 
 ROWS = 10_000
