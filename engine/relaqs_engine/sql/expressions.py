@@ -550,11 +550,11 @@ def _by_rows(dividend: exp.Expr, divisor: exp.Expr, ask: Ranges) -> Bounds:
                 return _by_rows(value, divisor, ask) * Bounds.exactly(number)
     if _is_cast_to_double(dividend):
         return _by_rows(dividend.this, divisor, ask)
-    of_one_row = isinstance(dividend, exp.Column) and isinstance(divisor, exp.Column)
-    if not of_one_row or dividend.args.get("table") != divisor.args.get("table"):
+    if not isinstance(dividend, exp.Column) or not isinstance(divisor, exp.Column):
         return UNKNOWN
     known, name = ask.column_of(dividend), divisor.name.lower()
-    quotients = known.quotients if isinstance(known, DerivedColumn) else ()
+    of_one_row = dividend.table == divisor.table
+    quotients = known.quotients if of_one_row and isinstance(known, DerivedColumn) else ()
     return next((Bounds(each.lowest, each.highest) for each in quotients if each.by == name), UNKNOWN)
 
 
