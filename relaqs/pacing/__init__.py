@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from relaqs.pacing.function_run import Context, FunctionRun
     from relaqs.pacing.libraries import report_fits, report_losses
     from relaqs.pacing.paced_loop import Pacer, QueryPacer, report
+    from relaqs.pacing.trials import SearchRun, Trial
     from relaqs.pacing.xgboost import Report
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "Pacer",
     "QueryPacer",
     "Report",
+    "SearchRun",
+    "Trial",
     "report",
     "report_fits",
     "report_losses",
@@ -44,6 +47,8 @@ __getattr__, __dir__ = on_first_use(
         "Pacer": "relaqs.pacing.paced_loop",
         "QueryPacer": "relaqs.pacing.paced_loop",
         "Report": "relaqs.pacing.xgboost",
+        "SearchRun": "relaqs.pacing.trials",
+        "Trial": "relaqs.pacing.trials",
         "report": "relaqs.pacing.paced_loop",
         "report_fits": "relaqs.pacing.libraries",
         "report_losses": "relaqs.pacing.libraries",

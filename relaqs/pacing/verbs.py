@@ -16,6 +16,9 @@ from relaqs.jobs.runner import RunningJobs
 if TYPE_CHECKING:
     from relaqs.pacing.function_run import FunctionRun, ReadsRows
     from relaqs.pacing.paced_loop import Pacer, QueryPacer
+    from relaqs.pacing.trials import PrunerWord, SearchRun, TrialRun
+
+HELD_OUT = 0.1  # of the partitions, for a search: many trials are compared on them
 
 
 class RunsOwnCode:
@@ -82,6 +85,88 @@ class RunsOwnCode:
         run = FunctionRun(program, goals, self._executor, self._readable, self._running)
         run.start()
         return run
+
+    def search(
+        self,
+        model: Any,
+        space: Mapping[str, Any],
+        sql: str | None = None,
+        *,
+        trials: int = 16,
+        abreast: int | None = None,
+        stop: PrunerWord | None = "forecast",
+        until: float | None = None,
+        within: float | None = None,
+        timeout: float | None = None,
+        priority: float = 1.0,
+        seed: int = 0,
+        **asked: Any,
+    ) -> SearchRun:
+        """Start many runs of a model or a function with other parameters each, and return the search at once.
+
+        Cores go to the trials that may win, and the others are ended. A model is judged by rows that are held
+        out: by its loss, or, where it is trained by passes over all rows, by the share that it tells wrongly.
+
+        Args:
+            model: an estimator of scikit-learn that `fit` takes, or a function that `run` takes.
+            space: for each parameter a list of values, or a distribution such as scipy.stats.loguniform.
+            sql: the SELECT of the rows, for a model.
+            trials: how many there are at most.
+            abreast: how many at the same time. Default: two for each core.
+            stop: which trials end early: those without a chance by the "forecast" of their losses, by "asha",
+                by "median" stopping; or None.
+            until: the loss at which the search ends.
+            within: the seconds in which each trial is wanted. Policies see them.
+            timeout: the seconds after which the search ends.
+            priority: of the first trial. The others have less of it.
+            seed: of the parameters that are drawn.
+            asked: what else `fit` takes, such as target= and passes=.
+
+        Raises:
+            ArgumentError: an argument is not accepted.
+
+        >>> import duckdb, relaqs
+        >>> rows = duckdb.sql("SELECT i / 500 - 1 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+        >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+        >>> from sklearn.linear_model import SGDClassifier
+        >>> with relaqs.connect("warehouse", threads=2) as db:
+        ...     model, space = SGDClassifier(loss="log_loss"), {"alpha": [1e-4, 1e-2, 1.0]}
+        ...     search = db.search(model, space, "SELECT x, late FROM points", target="late", passes=5)
+        ...     best = search.result()
+        >>> len(search.trials), search.best.parameters["alpha"] == best.alpha
+        (3, True)
+        """
+        from relaqs.pacing.trials import SearchGoals, SearchRun, check_fit, drawn_parameters
+
+        self._check_open()
+        check_fit(model, sql)
+        goals = SearchGoals(
+            trials, abreast or 2 * self._executor.capacity, stop, until, timeout, priority, seed
+        )
+        asked = {"within": within, **asked}
+
+        def begin(parameters: Mapping[str, Any]) -> tuple[TrialRun, Callable[[], Sequence[float]]]:
+            if sql is None:
+                run = self.run(model, parameters, **asked)
+                return run, lambda: run.losses
+            return self._begun_fit(model, parameters, sql, asked)
+
+        search = SearchRun(begin, drawn_parameters(space, trials, seed), goals)
+        search.start()
+        return search
+
+    def _begun_fit(
+        self, model: Any, parameters: Mapping[str, Any], sql: str, asked: Mapping[str, Any]
+    ) -> tuple[TrialRun, Callable[[], Sequence[float]]]:
+        """Return the run of a model with other parameters, and what says its losses on held-out rows."""
+        from sklearn.base import clone
+
+        session: Any = self
+        own = clone(model).set_params(**parameters)
+        fitted: Any = session.fit(own, sql, **{"held_out": HELD_OUT, **asked})
+        if fitted.batch_rows is not None:
+            return fitted, lambda: fitted.losses
+        return fitted, lambda: [1.0 - step.accuracy for step in fitted.steps]
 
     def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
         """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
         LinearSVM,
         LogisticRegression,
         MiniBatchLinear,
+        PolynomialSVM,
     )
     from relaqs.training.algorithms.matrix_factorisation import MatrixFactorisation
     from relaqs.training.algorithms.perceptron import MiniBatchPerceptron, Perceptron
-    from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
     from relaqs.training.algorithms.proximal import Lasso, SoftmaxRegression
     from relaqs.training.algorithms.topic_model import OnlineTopics, TopicModel
     from relaqs.training.elastic.course import Change, Journal, Rescale, replay
@@ -127,7 +127,7 @@ _HOMES = {
     "OnlineTopics": "relaqs.training.algorithms.topic_model",
     "Perceptron": "relaqs.training.algorithms.perceptron",
     "PlacedPart": "relaqs.training.parted.placing",
-    "PolynomialSVM": "relaqs.training.algorithms.polynomial_svm",
+    "PolynomialSVM": "relaqs.training.algorithms.linear",
     "Profile": "relaqs.training.rows",
     "Rescale": "relaqs.training.elastic.course",
     "Rows": "relaqs.training.rows",

@@ -29,7 +29,7 @@ ALGORITHMS: Plugins[Callable[..., TrainingJob | MiniBatchTraining]] = Plugins(
         "linear_regression": "relaqs.training.algorithms.linear:LinearRegression",
         "logistic_regression": "relaqs.training.algorithms.linear:LogisticRegression",
         "linear_svm": "relaqs.training.algorithms.linear:LinearSVM",
-        "polynomial_svm": "relaqs.training.algorithms.polynomial_svm:PolynomialSVM",
+        "polynomial_svm": "relaqs.training.algorithms.linear:PolynomialSVM",
         "boosted_classifier": "relaqs.training.algorithms.boosted_trees:BoostedClassifier",
         "boosted_regressor": "relaqs.training.algorithms.boosted_trees:BoostedRegressor",
         "perceptron": "relaqs.training.algorithms.perceptron:Perceptron",

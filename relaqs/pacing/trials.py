@@ -1,0 +1,423 @@
+"""Many runs of one model or function with other parameters each: `Session.search`, and who of them goes on.
+
+Each trial is a job of its own, so the scheduler shares the cores among trials, queries and all else. A
+search does two things more. It looks at the losses of its trials twenty times a second:
+
+- *Weights.* Trials are ranked by the loss that each is expected to come to (`forecasts`). The first has the
+  priority of the search, the second half of it, the third a third: cores go to those that may win.
+- *Ends.* A `Pruner` says which trials go no further.
+
+| pruner | a trial ends when |
+|---|---|
+| `"forecast"` | it would not reach the best loss so far even if it fell half as far again as its curve says |
+| `"asha"` | it reaches a rung (1, 3, 9, 27 … losses) and is not among the best third of those that did |
+| `"median"` | its best loss is worse than the median of the others' mean losses up to there |
+
+Losses are compared, so they must be of rows that all trials are judged by. A fitted model is judged by rows
+that are held out. Sources: Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning (ASHA);
+Golovin et al. 2017, Google Vizier (median stopping).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
+from relaqs_engine.errors import RelaqsError
+
+from relaqs.arguments import (
+    ArgumentError,
+    check_loss,
+    check_priority,
+    check_seconds,
+    check_whole,
+    refusal,
+)
+from relaqs.jobs.executor import Stopwatch, background_thread, is_set_in_time
+from relaqs.plugins import require
+from relaqs.prediction import GEOMETRIC, HARMONIC, SUBLINEAR
+from relaqs.prediction.curves import WINDOW, Series, fit_best_curves
+from relaqs.progress import StopReason
+
+PrunerWord = Literal["forecast", "asha", "median"]
+LOOK_SECONDS = 0.05
+FEWEST_LOSSES = 4  # from there on families of curves are chosen among
+FAR = 10.0  # times the losses so far: what a curve says there is taken for the end
+FURTHER = 1.5  # times as far as its curve says a trial may still fall
+FIRST_RUNG, REDUCTION = 1, 3
+
+
+class TrialRun(Protocol):
+    """What a search asks of the run of a trial."""
+
+    priority: float
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def latest(self) -> Any: ...
+
+    @property
+    def stop_reason(self) -> StopReason | None: ...
+
+    def stop(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def result(self, timeout: float | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of a search, as it stands.
+
+    Attributes:
+        parameters: that it has.
+        losses: of the rows that all trials are judged by, oldest first.
+        state: of its run.
+        pruned: whether the search ended it.
+
+    >>> Trial({"alpha": 0.1}, (0.5, 0.25), "running", False).loss
+    0.25
+    """
+
+    parameters: Mapping[str, Any]
+    losses: tuple[float, ...]
+    state: str
+    pruned: bool
+
+    @property
+    def loss(self) -> float:
+        """The best loss so far; inf before the first."""
+        return min(self.losses, default=math.inf)
+
+
+def forecasts(losses: Sequence[Sequence[float]]) -> FloatArray:
+    """Return the loss that each trial is expected to come to, shape (trials,); inf before its first.
+
+    >>> forecasts([[1.0, 0.5, 1 / 3, 0.25], [3.0, 3.0, 3.0, 3.0], []]).round(2).tolist()
+    [0.06, 3.0, inf]
+    """
+    most = max((min(len(each), WINDOW) for each in losses), default=0)
+    if not most:
+        return np.full(len(losses), np.inf)
+    x, y = np.full((len(losses), most), np.nan), np.full((len(losses), most), np.nan)
+    for row, each in enumerate(losses):
+        kept = min(len(each), most)
+        if kept:
+            x[row, -kept:] = np.arange(len(each) - kept, len(each)) + 1.0
+            y[row, -kept:] = each[-kept:]
+    counts = np.array([len(each) for each in losses], dtype=np.float64)
+    curves = fit_best_curves((SUBLINEAR, GEOMETRIC), Series.of(x, y), first=HARMONIC)
+    return np.where(counts > 0, curves.at(FAR * counts[:, None])[:, 0], np.inf)
+
+
+class Pruner(Protocol):
+    """Says which trials go no further. It is pure."""
+
+    def __call__(self, losses: Sequence[Sequence[float]]) -> Sequence[bool]:
+        """Return for each trial whether it ends now. losses: of all trials, oldest first."""
+        ...
+
+
+def without_a_chance(losses: Sequence[Sequence[float]]) -> list[bool]:
+    """Return which trials would not reach the best loss even if they fell further than their curves say.
+
+    >>> without_a_chance([[1.0, 0.5, 0.33, 0.25], [3.0, 2.9, 2.87, 2.86], [2.0]])
+    [False, True, False]
+    """
+    best = min((min(each) for each in losses if each), default=math.inf)
+    return [
+        len(each) >= FEWEST_LOSSES
+        and min(each) > best
+        and min(each) - FURTHER * max(each[-1] - end, 0.0) > best
+        for each, end in zip(losses, forecasts(losses).tolist(), strict=True)
+    ]
+
+
+def below_the_median(losses: Sequence[Sequence[float]]) -> list[bool]:
+    """Return which trials are worse than the median of the others' mean losses up to the same number.
+
+    >>> below_the_median([[1.0, 0.5], [1.0, 0.6], [1.0, 0.9]])
+    [False, False, True]
+    """
+    ends = []
+    for trial, each in enumerate(losses):
+        others = [
+            float(np.mean(other[: len(each)]))
+            for index, other in enumerate(losses)
+            if index != trial and len(other) >= len(each) > 1
+        ]
+        ends.append(len(others) > 1 and min(each) > float(np.median(others)))
+    return ends
+
+
+def below_a_rung(losses: Sequence[Sequence[float]]) -> list[bool]:
+    """Return which trials are not among the best third at some rung that they have reached.
+
+    >>> below_a_rung([[1.0], [2.0], [3.0]])
+    [False, True, True]
+    """
+    ends = [False] * len(losses)
+    rung = FIRST_RUNG
+    while any(len(each) >= rung for each in losses):
+        reached = {trial: min(each[:rung]) for trial, each in enumerate(losses) if len(each) >= rung}
+        go_on = max(1, len(reached) // REDUCTION)
+        if len(reached) >= REDUCTION:
+            for trial in sorted(reached, key=lambda trial: reached[trial])[go_on:]:
+                ends[trial] = True
+        rung *= REDUCTION
+    return ends
+
+
+PRUNERS: Mapping[str, Pruner] = {
+    "forecast": without_a_chance,
+    "asha": below_a_rung,
+    "median": below_the_median,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchGoals:
+    """What a user wants of a search. Raises ArgumentError for what is not accepted.
+
+    Attributes:
+        trials: how many there are at most. abreast: how many at the same time.
+    """
+
+    trials: int
+    abreast: int
+    stop: PrunerWord | None = "forecast"
+    until: float | None = None
+    timeout: float | None = None
+    priority: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("trials", self.trials)
+        check_whole("abreast", self.abreast)
+        check_whole("seed", self.seed, least=0)
+        check_priority(self.priority)
+        if self.stop is not None and self.stop not in get_args(PrunerWord):
+            raise refusal("stop", self.stop, f"None or {' or '.join(map(repr, get_args(PrunerWord)))}")
+        if self.until is not None:
+            check_loss("until", self.until)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+
+
+def drawn_parameters(space: Mapping[str, Any], trials: int, seed: int) -> list[dict[str, Any]]:
+    """Return the parameters of each trial.
+
+    Args:
+        space: for each name a list of values, or a distribution with `rvs`, such as scipy.stats.loguniform.
+
+    Raises ArgumentError where the space is no such mapping.
+
+    >>> sorted(drawn["a"] for drawn in drawn_parameters({"a": [1, 2, 3]}, trials=8, seed=0))
+    [1, 2, 3]
+    """
+    require("sklearn")
+    from sklearn.model_selection import ParameterSampler
+
+    if not isinstance(space, Mapping) or not space:
+        raise refusal("space", space, 'a mapping of names to values, such as {"alpha": [0.01, 0.1]}')
+    for name, values in space.items():
+        if not hasattr(values, "rvs") and not (isinstance(values, Sequence) and not isinstance(values, str)):
+            raise refusal(f"space[{name!r}]", values, "a list of values, or a distribution of scipy.stats")
+    most = math.inf
+    if not any(hasattr(values, "rvs") for values in space.values()):
+        most = math.prod(len(values) for values in space.values())
+    sampled = ParameterSampler(space, int(min(trials, most)), random_state=seed)
+    return [
+        {name: value.item() if isinstance(value, np.generic) else value for name, value in drawn.items()}
+        for drawn in sampled
+    ]
+
+
+class _Begun:
+    """A trial that has begun."""
+
+    def __init__(
+        self, parameters: Mapping[str, Any], run: TrialRun, losses: Callable[[], Sequence[float]]
+    ) -> None:
+        self.parameters, self.run, self._losses = parameters, run, losses
+        self.pruned = False
+
+    @property
+    def trial(self) -> Trial:
+        finite = tuple(loss for loss in self._losses() if math.isfinite(loss))
+        return Trial(self.parameters, finite, self.run.state, self.pruned)
+
+    @property
+    def is_over(self) -> bool:
+        return self.run.wait(0.0)
+
+
+Begin = Callable[[Mapping[str, Any]], "tuple[TrialRun, Callable[[], Sequence[float]]]"]
+"""Starts a trial. Returns its run, and what says its losses."""
+
+
+class SearchRun:
+    """A search that goes on. `Session.search` makes one.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> def approach(ctx, goal):
+    ...     for step in range(1, 30):
+    ...         if not ctx.report(abs(goal - 3) + 1 / step):
+    ...             break
+    ...     return goal
+    >>> with relaqs.connect("data", threads=2) as db:
+    ...     search = db.search(approach, {"goal": [1, 2, 3, 4]}, trials=4)
+    ...     search.result(), search.best.parameters, len(search.trials)
+    (3, {'goal': 3}, 4)
+    """
+
+    def __init__(self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals) -> None:
+        """Set it up.
+
+        Args:
+            begin: starts a trial.
+            parameters: of each trial.
+            goals: what is wanted of it.
+        """
+        self._begin, self._goals = begin, goals
+        self._waiting = list(parameters)
+        self._begun: list[_Begun] = []
+        self._prune = None if goals.stop is None else PRUNERS[goals.stop]
+        self._stopwatch = Stopwatch()
+        self._reason: StopReason | None = None
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = background_thread(self._drive, "relaqs-search")
+
+    def start(self) -> None:
+        """Begin, once."""
+        self._thread.start()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All trials that have begun, in that order."""
+        return tuple(each.trial for each in list(self._begun))
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the best loss so far. None before the first loss."""
+        best = self._best
+        return None if best is None else best.trial
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the search is over; None while it is not."""
+        return self._reason if self._ended.is_set() else None
+
+    def stop(self) -> None:
+        """End all trials with what there is. Returns at once."""
+        self._reason = self._reason or StopReason.STOPPED
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether it is over, within the timeout in seconds."""
+        return is_set_in_time(self._ended, timeout)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return what the best trial gives: a fitted estimator, or what the function returned.
+
+        Of a function that was ended before it returned it is what it saved last.
+
+        Args:
+            timeout: seconds after which the search is stopped.
+
+        Raises:
+            RelaqsError: no trial has a loss. The error of a trial is raised where all have failed.
+        """
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
+        try:
+            self.wait(seconds)
+        finally:
+            self.stop()
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        if (best := self._best) is None:
+            for each in self._begun:
+                each.run.result()  # raises what made it fail
+            raise RelaqsError("the search ended before any trial had a loss; allow it more time")
+        if best.run.state in ("stopped", "failed"):
+            return best.run.latest
+        return best.run.result()
+
+    def __repr__(self) -> str:
+        best = self.best
+        reached = "" if best is None else f", loss {best.loss:.6g} by {dict(best.parameters)}"
+        return f"<SearchRun of {len(self._begun)} trials{reached}>"
+
+    @property
+    def _best(self) -> _Begun | None:
+        begun = [each for each in list(self._begun) if each.trial.losses]
+        return min(begun, key=lambda each: each.trial.loss, default=None)
+
+    def _drive(self) -> None:
+        try:
+            while self._goes_on():
+                self._look()
+                time.sleep(LOOK_SECONDS)
+        except BaseException as error:
+            self._error, self._reason = error, StopReason.FAILED
+        finally:
+            for each in self._begun:
+                each.run.stop()
+            for each in self._begun:
+                each.run.wait()
+            self._ended.set()
+
+    def _goes_on(self) -> bool:
+        """Begin trials while there is room. Return whether any is left."""
+        if self._reason is not None:
+            return False
+        goals, best = self._goals, self.best
+        if best is not None and goals.until is not None and best.loss <= goals.until:
+            self._reason = StopReason.TARGET
+        elif goals.timeout is not None and self._stopwatch.seconds() >= goals.timeout:
+            self._reason = StopReason.TIME
+        if self._reason is not None:
+            return False
+        going = sum(not each.is_over for each in self._begun)
+        while self._waiting and going < goals.abreast:
+            parameters = self._waiting.pop(0)
+            self._begun.append(_Begun(parameters, *self._begin(parameters)))
+            going += 1
+        if not going:
+            self._reason = StopReason.PASSES
+        return going > 0
+
+    def _look(self) -> None:
+        """End trials, and weigh those that go on."""
+        begun = list(self._begun)
+        losses = [each.trial.losses for each in begun]
+        if self._prune is not None:
+            for each, ends in zip(begun, self._prune(losses), strict=True):
+                if ends and not each.is_over:
+                    each.pruned = True
+                    each.run.stop()
+        order = np.argsort(forecasts(losses), kind="stable")
+        going = [begun[index] for index in order if not begun[index].is_over]
+        for rank, each in enumerate(going, 1):
+            each.run.priority = self._goals.priority / rank
+
+
+def check_fit(model: Any, sql: str | None) -> None:
+    """Raise ArgumentError where a search is given neither a function, nor a model and its rows."""
+    if hasattr(model, "set_params") or (callable(model) and sql is None):
+        return
+    raise ArgumentError(
+        f"the model is {model!r}; give an estimator of scikit-learn with its SELECT, or a function that "
+        "takes a relaqs.pacing.Context and parameters by name"
+    )
