@@ -154,7 +154,9 @@ class RunBook:
             raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
         check_start_rows(self.job, sum(rows))
         self._profile = look.profile
-        self._order = Order(rows, piece_rows_of(self.job.start_rows), self.job.seed)
+        is_whole = isinstance(self.job, WholeSteps)  # nobody adds up its pieces: a step is one
+        piece_rows = self.job.start_rows if is_whole else piece_rows_of(self.job.start_rows)
+        self._order = Order(rows, piece_rows, self.job.seed)
         self.course = first_course(self.job, self.job.begin(self._profile))
 
     def made(self, course: TrainingCourse, steps: Iterable[MiniBatch], ranks: int) -> None:
