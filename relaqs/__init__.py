@@ -37,7 +37,7 @@ from relaqs_engine.first_use import on_first_use
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
-    from relaqs_engine.layouts import Layout, VerifyReport, add_static, compact, verify
+    from relaqs_engine.layouts import Layout, Table, VerifyReport, add_static, compact, verify
     from relaqs_engine.layouts.cache import Cache
     from relaqs_engine.layouts.cached_files import CacheEntry
     from relaqs_engine.plans.plan import OnlinePlan
@@ -92,6 +92,7 @@ __all__ = [
     "Snapshot",
     "SqlError",
     "StoreError",
+    "Table",
     "TooManyGroupsError",
     "TrainingRun",
     "UnsupportedError",
@@ -132,6 +133,7 @@ _HOMES = {
     "QueryTimeoutError": "relaqs.queries.online_query",
     "Session": "relaqs.session",
     "Snapshot": "relaqs.queries.snapshot",
+    "Table": "relaqs_engine.layouts",
     "TrainingRun": "relaqs.training",
     "VerifyReport": "relaqs_engine.layouts",
     "add_static": "relaqs_engine.layouts",

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from relaqs_engine import layouts
 from relaqs_engine.errors import naming
-from relaqs_engine.layouts import Layout
+from relaqs_engine.layouts import Layout, Table
 from relaqs_engine.layouts.assignment import Spread
 from relaqs_engine.layouts.growth import appendable
 from relaqs_engine.layouts.sources import TableSource
@@ -74,6 +74,6 @@ shuffle = _with_threads(layouts.shuffle)
 append = _with_threads(layouts.append)
 
 
-def append_to(layout: Layout, source: TableSource, batch: str) -> Layout:
+def append_to(layout: Table, source: TableSource, batch: str) -> Layout:
     """Return the layout of a session's table after rows were added to it. batch: a name for them, or ""."""
     return append(source, appendable(layout), batch=batch)

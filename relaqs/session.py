@@ -38,7 +38,7 @@ from relaqs.queries.tables import Databases, OpenTables, let_go
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.errors import RelaqsError
-    from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.manifest import Layout, Table
     from relaqs_engine.layouts.sources import TableSource
     from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.sql.binder import Parameters
@@ -136,7 +136,7 @@ class Session(RunsOwnCode):
         return dict(self._views)
 
     @property
-    def tables(self) -> Mapping[str, Layout]:
+    def tables(self) -> Mapping[str, Table]:
         """The tables' layouts by name.
 
         >>> import duckdb, relaqs
@@ -161,7 +161,7 @@ class Session(RunsOwnCode):
         """
         return dict(self._catalog.left_out)
 
-    def measured_tables(self) -> Mapping[str, Layout]:
+    def measured_tables(self) -> Mapping[str, Table]:
         """Return the tables' layouts by name, with the statistics of all columns.
 
         Layouts have them. A plain table has none yet, and is read once to find them.
@@ -218,7 +218,7 @@ class Session(RunsOwnCode):
             self._planner.check_open()
             return self._open_tables.lay_out(table)
 
-    def refresh(self, table: str) -> Layout:
+    def refresh(self, table: str) -> Table:
         """Return a table as its files are now. Later queries of this session are about these rows.
 
         Queries that run go on, and fail if they read a file that changed.

@@ -31,7 +31,7 @@ from relaqs_dashboards.settings import (
 )
 
 if TYPE_CHECKING:
-    from relaqs import Layout
+    from relaqs import Table
 
 LARGEST_BYTES = 1 << 20
 # An escape for half of a surrogate pair, after a backslash that is not escaped itself.
@@ -145,7 +145,7 @@ class Column(Protocol):
     def distinct_count(self) -> int: ...
 
 
-def page_of_table(name: str, layout: Layout, taken: Collection[str] = ()) -> PageSettings:
+def page_of_table(name: str, layout: Table, taken: Collection[str] = ()) -> PageSettings:
     """Return the page of one table. taken: names that other pages have."""
     panels = [
         PanelSettings(f"p{i}", title[:LONGEST_TITLE], sql, chart, size, TARGET, x=x, y=y)
@@ -158,7 +158,7 @@ def page_of_table(name: str, layout: Layout, taken: Collection[str] = ()) -> Pag
 _Draft = tuple[str, str, str, str, str | None, str | None]  # title, sql, chart, size, x, y
 
 
-def _panels(name: str, layout: Layout) -> Iterator[_Draft]:
+def _panels(name: str, layout: Table) -> Iterator[_Draft]:
     table = _quoted(name)
     if not _can_be_shown(name):
         return
@@ -248,7 +248,7 @@ def _makes_groups(column: Column) -> bool:
     )
 
 
-def _is_measure(column: Column, layout: Layout) -> bool:
+def _is_measure(column: Column, layout: Table) -> bool:
     """Whether a mean of it says something: numbers, but not those that count or name the rows."""
     is_key = column.name in layout.cluster_key or re.search(r"(?i)(^|_)(id|key)$|key$", column.name)
     names_rows = _WHOLE.fullmatch(column.type) and column.distinct_count > 0.8 * layout.row_count
@@ -299,7 +299,7 @@ class PageList:
         given: files that are pages, too.
     """
 
-    def __init__(self, folder: Path, tables: Mapping[str, Layout], given: tuple[Path, ...] = ()) -> None:
+    def __init__(self, folder: Path, tables: Mapping[str, Table], given: tuple[Path, ...] = ()) -> None:
         self._folder = folder
         self._unsaved = folder / "unsaved"
         self._unsaved.mkdir(parents=True, exist_ok=True)
@@ -366,7 +366,7 @@ def _changed_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
 
 
-def _made(tables: Mapping[str, Layout]) -> list[PageSettings]:
+def _made(tables: Mapping[str, Table]) -> list[PageSettings]:
     """Return the built-in pages whose tables are all there, and a page for each table they do not read."""
     names = {name.lower() for name in tables}
     fitting = [name for name, (needed, _) in BUILT_IN.items() if needed <= names]

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from relaqs import Layout, OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
+from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot, Table
 from relaqs.jobs.executor import background_thread
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
@@ -182,7 +182,7 @@ class Runs:
         confidence_for: ConfidenceFor = "cell",
     ) -> None:
         self.session = session
-        self.measured: Mapping[str, Layout] = {}
+        self.measured: Mapping[str, Table] = {}
         self.limits = limits
         self.confidence = confidence
         self.interval: Interval = interval

@@ -21,7 +21,7 @@ from relaqs_engine.duck import DatabaseConfig, FileState, Interrupted, ReadingDa
 from relaqs_engine.errors import LayoutError, RelaqsError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.folder import layout_folders, settle
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, Table
 from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
 from relaqs_engine.layouts.plain import measured_beside
 from relaqs_engine.layouts.remote import no_stored_tables, stored_warehouse
@@ -56,14 +56,14 @@ class Catalog:
     items; did you mean 'orders'?
     """
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Table, ...]
     chosen: tuple[tuple[str, str], ...] = ()
     left_out: tuple[tuple[str, RelaqsError], ...] = field(default=(), compare=False)
-    tables: Mapping[str, Layout] = field(init=False, repr=False, compare=False)
-    _by_name: dict[str, Layout] = field(init=False, repr=False, compare=False)
+    tables: Mapping[str, Table] = field(init=False, repr=False, compare=False)
+    _by_name: dict[str, Table] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        seen: dict[str, Layout] = {}
+        seen: dict[str, Table] = {}
         for layout in self.layouts:
             if other := seen.get(layout.table.lower()):
                 raise LayoutError(
@@ -118,9 +118,9 @@ class Catalog:
         )
 
     @classmethod
-    def _opened(cls, tables: Mapping[str, Callable[[], Layout | None]], *, leaves_out: bool) -> Catalog:
+    def _opened(cls, tables: Mapping[str, Callable[[], Table | None]], *, leaves_out: bool) -> Catalog:
         """Return the tables that open. Raises the error of the first that does not, unless it is left out."""
-        found: list[Layout] = []
+        found: list[Table] = []
         left_out: list[tuple[str, RelaqsError]] = []
         for name, opened in tables.items():
             try:
@@ -142,7 +142,7 @@ class Catalog:
         return cls._without_conflicts(found, left_out)
 
     @classmethod
-    def _without_conflicts(cls, layouts: list[Layout], left_out: list[tuple[str, RelaqsError]]) -> Catalog:
+    def _without_conflicts(cls, layouts: list[Table], left_out: list[tuple[str, RelaqsError]]) -> Catalog:
         """Leave out each layout that cannot stand beside those before it."""
         found = cls(())
         for layout in layouts:
@@ -206,7 +206,7 @@ class Catalog:
         for chosen in choices:
             yield replace(self, chosen=chosen)
 
-    def with_layout(self, layout: Layout) -> Catalog:
+    def with_layout(self, layout: Table) -> Catalog:
         """Return this catalog with the layout in the place of the one of the same name."""
         layouts = (layout if each.table == layout.table else each for each in self.layouts)
         return replace(self, layouts=tuple(layouts))
@@ -231,7 +231,7 @@ class Catalog:
             lent=tuple(dict.fromkeys((*config.lent, *lent))),
         )
 
-    def all_of(self, table: str) -> tuple[Layout, ...]:
+    def all_of(self, table: str) -> tuple[Table, ...]:
         """Return all layouts of a table. Raises SqlError with candidates if there is none with that name."""
         found = self.table(table).table.partition(LAYOUT_MARK)[0]
         return tuple(_by_table(self.layouts)[found])
@@ -243,8 +243,8 @@ class Catalog:
             for layout in self.layouts
         )
 
-    def table(self, name: str) -> Layout:
-        """Return the layout of a table. Raises SqlError with candidates if there is none with that name.
+    def table(self, name: str) -> Table:
+        """Return the table of a name. Raises SqlError with candidates if there is none.
 
         Raises the error of a table that is left out.
         """
@@ -258,11 +258,17 @@ class Catalog:
         known = ", ".join(names.values())
         raise SqlError(f"there is no table {name!r} in the catalog, which has: {known}", candidates=near)
 
+    def layout(self, name: str) -> Layout:
+        """Return the layout of a table that is laid out. Raises as `table` does."""
+        found = self.table(name)
+        assert isinstance(found, Layout), f"{found} is not laid out"
+        return found
 
-def _co_clustered(layouts: Iterable[Layout]) -> dict[str, str]:
+
+def _co_clustered(layouts: Iterable[Table]) -> dict[str, str]:
     """Return of each layout the first one that it is co-clustered with, itself where there is none."""
     found: dict[str, str] = {}
-    firsts: list[Layout] = []
+    firsts: list[Table] = []
     for layout in layouts:
         first = next((each for each in firsts if layout.is_co_clustered_with(each)), layout)
         firsts += [layout] if first is layout else []
@@ -270,9 +276,9 @@ def _co_clustered(layouts: Iterable[Layout]) -> dict[str, str]:
     return found
 
 
-def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:
+def _by_table(layouts: Iterable[Table]) -> dict[str, list[Table]]:
     """Return each table's layouts. The one without an @ comes first."""
-    found: dict[str, list[Layout]] = {}
+    found: dict[str, list[Table]] = {}
     for layout in layouts:
         name, marked, _ = layout.table.partition(LAYOUT_MARK)
         several = found.setdefault(name, [])
@@ -280,8 +286,8 @@ def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:
     return found
 
 
-def _check_same_table(name: str, first: Layout, other: Layout) -> None:
-    def columns(layout: Layout) -> list[tuple[str, str]]:
+def _check_same_table(name: str, first: Table, other: Table) -> None:
+    def columns(layout: Table) -> list[tuple[str, str]]:
         return [(column.name, column.type) for column in layout.columns]
 
     if columns(first) != columns(other) or first.row_count != other.row_count:

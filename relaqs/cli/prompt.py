@@ -23,7 +23,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 from relaqs_engine.duck import quote_name
 from relaqs_engine.errors import RelaqsError, SqlError
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts import manifest
 from relaqs_engine.sql.read import is_finished, statements_of
 from rich.console import Console
 from rich.markup import escape
@@ -54,7 +54,7 @@ class SqlCompleter(Completer):
         commands: of the prompt. They are offered at the beginning of the input.
     """
 
-    def __init__(self, tables: Callable[[], Mapping[str, Layout]], commands: tuple[str, ...]) -> None:
+    def __init__(self, tables: Callable[[], Mapping[str, manifest.Table]], commands: tuple[str, ...]) -> None:
         self._tables = tables
         self._commands = commands
 
@@ -80,7 +80,7 @@ class SqlCompleter(Completer):
         return list(dict.fromkeys([*tables, *columns, *((word, "") for word in KEYWORDS)]))
 
     def _columns(self, table: str) -> list[tuple[str, str]]:
-        layouts: Iterable[Layout] = (
+        layouts: Iterable[manifest.Table] = (
             layout for name, layout in self._tables().items() if name.lower() == table.lower()
         )
         return [(_written(column.name), column.type) for layout in layouts for column in layout.columns]

@@ -24,7 +24,7 @@ from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs.rendering.rounding import show_percent
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.manifest import Table
 
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.snapshot import Snapshot
@@ -147,7 +147,7 @@ def _rounded(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 100 else f"{round(seconds / 60)} min"
 
 
-def _text_bytes(tables: Iterable[Layout | None]) -> int:
+def _text_bytes(tables: Iterable[Table | None]) -> int:
     """Return the bytes of the CSV and JSON files among those of tables."""
     states = {state for table in tables if table is not None for state in table.states}
     kinds = ((kind_by_name(Path(path)), byte_count) for path, byte_count, _ in states)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from relaqs_engine.errors import shortened
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Table
 
 from relaqs.cli.output import plain
 from relaqs.python_values import python_values
@@ -129,7 +129,7 @@ def told_error(said: str) -> str:
     return json.dumps({"error": shortened(said, LONGEST_ERROR), "note": _QUOTES})
 
 
-def told_tables(tables: Mapping[str, Layout]) -> ToldTables:
+def told_tables(tables: Mapping[str, Table]) -> ToldTables:
     """Return the first tables with the names of their columns, as many as there is room for."""
     found = []
     for name, table in list(tables.items())[:MOST_TABLES]:
@@ -142,7 +142,7 @@ def told_tables(tables: Mapping[str, Layout]) -> ToldTables:
     return ToldTables(told, len(tables) - len(told))
 
 
-def told_columns(table: Layout) -> ToldColumns:
+def told_columns(table: Table) -> ToldColumns:
     """Return the first columns of a table, as many as there is room for."""
     told = _that_fit(
         [

@@ -474,7 +474,7 @@ def query_identity(plan: OnlinePlan, catalog: Catalog, seed: int, batches: int |
     The files of static tables are in the plan, in folders whose names are drawn anew at each write.
     """
     streams = sorted({stream.table for stream in plan.streams})
-    files = [(name, [each.contents for each in catalog.table(name).partitions]) for name in streams]
+    files = [(name, [each.contents for each in catalog.layout(name).partitions]) for name in streams]
     what = (replace(plan, sql=""), files, seed, batches, DUCKDB_VERSION)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 

@@ -41,7 +41,7 @@ from relaqs_engine.errors import (
 )
 from relaqs_engine.layouts.cached_files import written_path
 from relaqs_engine.layouts.folder import InUse
-from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS
+from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS, Layout
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, WholePlan
@@ -146,7 +146,7 @@ class Planner:
         self._at_once: OrderedDict[tuple[str, CivilTime | None], WholePlan] = OrderedDict()  # by SQL
         self._ran_whole: OrderedDict[_Question, WholePlan] = OrderedDict()  # see note_whole
         self._is_closed = False
-        self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
+        self._in_use = InUse(table for table in catalog.layouts if isinstance(table, Layout))
 
     @property
     def civil_time(self) -> CivilTime:

@@ -40,7 +40,7 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import BrokenDatabaseError, named
 from relaqs_engine.layouts.cache import CacheUse, LayingOut, Opening, lay_out, opened_table, reopened_table
 from relaqs_engine.layouts.folder import settle
-from relaqs_engine.layouts.manifest import FirstPart, Layout
+from relaqs_engine.layouts.manifest import FirstPart, Layout, Table
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.sources import TableSource
 
@@ -268,8 +268,9 @@ class OpenTables:
     def lay_out(self, name: str) -> Layout:
         """Return a table's layout, which a plain table gets now."""
         table = self.catalog.table(name)
-        if not isinstance(table, PlainTable):
+        if isinstance(table, Layout):
             return table
+        assert isinstance(table, PlainTable)
         from relaqs.laying_out import on_threads
 
         with on_threads() as spread:
@@ -278,7 +279,7 @@ class OpenTables:
         self._replace(table, layout)
         return layout
 
-    def refresh(self, name: str) -> Layout:
+    def refresh(self, name: str) -> Table:
         """Return a table as its files are now. All of its layouts are read anew."""
         self._open_left_out(name)
         old = self.catalog.all_of(name)
@@ -293,7 +294,8 @@ class OpenTables:
         from relaqs.laying_out import append_to
 
         append_to(self.catalog.table(name), source, batch)
-        return self.refresh(name)
+        self.refresh(name)
+        return self.catalog.layout(name)
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until no table is being laid out any more; return whether that is so."""
@@ -310,10 +312,10 @@ class OpenTables:
         """Let the cache remove what these tables are read from."""
         self._use.release()
 
-    def _replace(self, old: Layout, new: Layout) -> None:
+    def _replace(self, old: Table, new: Table) -> None:
         self._replace_all([(old, new)])
 
-    def _replace_all(self, changes: Sequence[tuple[Layout, Layout]]) -> None:
+    def _replace_all(self, changes: Sequence[tuple[Table, Table]]) -> None:
         """Read others in the place of some layouts. Where another took that place meanwhile, it stays."""
         with self._changing:
             layouts, place = self.catalog.layouts, {_opening_of(old): new for old, new in changes}
@@ -344,7 +346,7 @@ class OpenTables:
             self._read(Catalog((*self.catalog.layouts, opened), left_out=others))
 
 
-def _opening_of(table: Layout) -> int:
+def _opening_of(table: Table) -> int:
     """Return what is the same of a table for as long as it is not opened anew, though more is known of it."""
     return id(table.cached) if isinstance(table, PlainTable) and table.cached else id(table)
 
@@ -426,7 +428,7 @@ class BackgroundLayouts:
         self,
         cores: int,
         announce: Callable[[str], None],
-        adopt: Callable[[Layout, Layout], None],
+        adopt: Callable[[Table, Table], None],
         use: CacheUse,
         civil_time: CivilTime | None = None,
     ) -> None:

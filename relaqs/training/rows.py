@@ -420,7 +420,7 @@ def _partition_read(
 ) -> PartitionRead:
     rows = partial_sql(plan, catalog, (index,), by_block=False)
     sql = f"SELECT {', '.join(reading.values)} FROM ({rows})"
-    read = [catalog.table(stream.table).partitions[index] for stream in plan.streams]
+    read = [catalog.layout(stream.table).partitions[index] for stream in plan.streams]
     contents = [content for partition in read for content in partition.contents]
     return PartitionRead(
         config=config,

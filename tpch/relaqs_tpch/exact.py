@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from relaqs_engine.duck import Database, DatabaseConfig, list_literal, quote_name
-from relaqs_engine.layouts import Layout
+from relaqs_engine.layouts import Table
 
 from relaqs.memory import machine_memory_bytes
 
@@ -67,13 +67,13 @@ class ExactDuckDB:
     threads: as many as the session beside it has.
     """
 
-    def __init__(self, layouts: Mapping[str, Layout], threads: int) -> None:
+    def __init__(self, layouts: Mapping[str, Table], threads: int) -> None:
         folders = tuple(str(layout.directory) for layout in layouts.values())
         memory_bytes = int(machine_memory_bytes() * MEMORY_SHARE)
         self._database = Database(DatabaseConfig(folders, memory_bytes, threads=threads))
         self._cursor = self._database.cursor()
         for name, layout in layouts.items():
-            files = list_literal([str(path) for path in layout.paths])
+            files = list_literal(layout.file_names)
             self._cursor.run(f"CREATE VIEW {quote_name(name)} AS FROM read_parquet({files})")
 
     def answer(self, sql: str) -> ExactAnswer:

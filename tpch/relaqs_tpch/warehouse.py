@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts import Layout
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
@@ -128,7 +129,7 @@ class Warehouse:
         """Which data this is, and how it is laid out, in words: where they are equal, so are the answers."""
         alike: dict[tuple[int, int], list[str]] = {}
         for layout in self.catalog.layouts:
-            if layout.is_sampled:
+            if isinstance(layout, Layout) and layout.is_sampled:
                 alike.setdefault((len(layout.partitions), layout.seed), []).append(layout.table)
         sampled = [
             f"{', '.join(tables)} in {partitions} partitions of seed {seed}"

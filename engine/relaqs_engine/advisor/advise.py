@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.assignment import HASH_SCHEME
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, Partition, rows_in_words
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, Partition, Table, rows_in_words
 from relaqs_engine.planning.aggregate_plan import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import Mode, OnlinePlan
@@ -51,7 +51,7 @@ class JoinColumns:
         return tuple(dict.fromkeys([*found, *self.grouped]))
 
 
-def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
+def join_columns(tree: exp.Query, tables: Mapping[str, Table]) -> JoinColumns:
     """Return the columns that a qualified query equates (by =, or by IN with a subquery) and groups by.
 
     An alias that means one table here and another there may be resolved to either. So what is found is to be
@@ -73,7 +73,7 @@ def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
 class _Resolver:
     """Finds the table's column behind a column, through the derived tables that hand it on."""
 
-    def __init__(self, tree: exp.Query, tables: Mapping[str, Layout]) -> None:
+    def __init__(self, tree: exp.Query, tables: Mapping[str, Table]) -> None:
         names = {name.lower(): name for name in tables}
         self._columns: dict[tuple[str, str], TableColumn] = {}
         for table in find_all(tree, exp.Table):
@@ -161,7 +161,7 @@ class Gauge:
         few = key.distinct_count < FEWEST_UNITS_A_PARTITION * self.partitions
         nulls_fill_a_partition = key.null_count * self.partitions > catalog.table(table).row_count
         is_there = any(
-            layout.cluster_key == (key.name,) and Gauge.of(layout) == self
+            isinstance(layout, Layout) and layout.cluster_key == (key.name,) and Gauge.of(layout) == self
             for layout in layouts_of(catalog, table)
         )
         if few or nulls_fill_a_partition or is_there:
@@ -171,8 +171,9 @@ class Gauge:
     def _layout(self, catalog: Catalog, table: str, wanted: str, cluster_key: tuple[str, ...]) -> Layout:
         first = catalog.table(table)
         name = _free_name(f"{table}{LAYOUT_MARK}{wanted.replace('/', '_')}", catalog)
+        known = first if isinstance(first, Layout) else _rows_as_units(first)
         return replace(
-            first,
+            known,
             table=name,
             directory=first.directory.with_name(name),
             kind="sampled",
@@ -186,17 +187,30 @@ class Gauge:
         )
 
 
+def _rows_as_units(table: Table) -> Layout:
+    """Return what a layout of a plain table would be, as far as that is known before it is laid out."""
+    return Layout(
+        table.table,
+        table.directory,
+        "sampled",
+        table.columns,
+        table.row_count,
+        table.source,
+        unit_count=table.row_count,
+    )
+
+
 def is_static(catalog: Catalog, table: str) -> bool:
     """Return whether no layout of the table is a sample."""
     return not any(layout.is_sampled for layout in layouts_of(catalog, table))
 
 
-def layouts_of(catalog: Catalog, table: str) -> Iterator[Layout]:
-    """Yield all layouts of a table."""
+def layouts_of(catalog: Catalog, table: str) -> Iterator[Table]:
+    """Yield all layouts of a table, or the plain table itself."""
     return (layout for layout in catalog.layouts if table_of(layout) == table)
 
 
-def table_of(layout: Layout) -> str:
+def table_of(layout: Table) -> str:
     """Return the name that queries use for the table of this layout."""
     return layout.table.partition(LAYOUT_MARK)[0]
 
@@ -204,7 +218,8 @@ def table_of(layout: Layout) -> str:
 def gauges(catalog: Catalog, tables: Collection[str]) -> list[Gauge]:
     """Return what new layouts could share with existing ones: with the query's, or else with any table's."""
 
-    def of(layouts: Iterable[Layout]) -> list[Gauge]:
+    def of(tables: Iterable[Table]) -> list[Gauge]:
+        layouts = (each for each in tables if isinstance(each, Layout))
         usable = [layout for layout in layouts if layout.is_sampled and layout.hash_scheme == HASH_SCHEME]
         largest_first = sorted(usable, key=lambda layout: layout.row_count, reverse=True)
         return list(dict.fromkeys(map(Gauge.of, largest_first)))
@@ -454,7 +469,7 @@ def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
     return f"{reason}; and with {names}, {last.outlook.reasons[0]}"
 
 
-def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> LayoutOutlook:
+def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Table]) -> LayoutOutlook:
     streams = tuple(stream.table for stream in plan.streams)
     twice = set(streams).intersection(name for hoist in plan.hoists for name in hoist.tables)
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0

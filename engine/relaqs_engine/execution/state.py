@@ -83,14 +83,15 @@ def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...],
     """Return the partial query over the given partitions of every stream."""
     partial = plan.partial
     files = {
-        stream.token: parquet_rows(_paths(catalog.table(stream.table), partitions)) for stream in plan.streams
+        stream.token: parquet_rows(_paths(catalog.layout(stream.table), partitions))
+        for stream in plan.streams
     }
     return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
 
 
 def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
     """Return what the partial query over the given partitions reads of its streams."""
-    layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
+    layouts = [(catalog.layout(stream.table), stream.columns) for stream in plan.streams]
     return tuple(layout.read(columns, layout.files_of(partitions)) for layout, columns in layouts)
 
 
@@ -109,7 +110,7 @@ def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[t
     reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
     if reads_outliers(plan, batch):
         (stream,) = plan.streams
-        layout = catalog.table(stream.table)
+        layout = catalog.layout(stream.table)
         return ((layout.read(stream.columns, layout.outlier_files),), *reads)
     if (heavy := read_heavy(plan, batch)) is not None:
         return (_heavy_reads(plan, heavy, catalog), *reads)
@@ -124,7 +125,7 @@ def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
 def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
     """Return the partial query over the outlier index."""
     (stream,) = plan.streams
-    files = parquet_rows(catalog.table(stream.table).outlier_paths)
+    files = parquet_rows(catalog.layout(stream.table).outlier_paths)
     return _filled(plan.partial.outlier_sql, {stream.token: files})
 
 
@@ -140,14 +141,14 @@ def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
     """Return the partial query over the heavy units alone, with how many static rows a row can meet."""
     files = {}
     for stream in plan.streams:
-        layout = catalog.table(stream.table)
+        layout = catalog.layout(stream.table)
         rows = _rows_of_heavy(layout, heavy)
         files[stream.token] = parquet_rows([layout.directory / each.file for each in rows.files])
     return f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({_filled(plan.partial.sql, files)})"
 
 
 def _heavy_reads(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> tuple[LaidOutRead, ...]:
-    layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
+    layouts = [(catalog.layout(stream.table), stream.columns) for stream in plan.streams]
     return tuple(layout.read(columns, _rows_of_heavy(layout, heavy).files) for layout, columns in layouts)
 
 
@@ -230,11 +231,11 @@ def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
     of a unit may meet all others of it.
     """
     if plan.leaves_units_out:
-        return catalog.table(plan.measured_by[0]).without_outlier_units()
-    measured = counted_together([catalog.table(name) for name in plan.measured_by])
+        return catalog.layout(plan.measured_by[0]).without_outlier_units()
+    measured = counted_together([catalog.layout(name) for name in plan.measured_by])
     if len(plan.joined) < 2:
         return measured
-    joined = [catalog.table(name) for name in plan.joined]
+    joined = [catalog.layout(name) for name in plan.joined]
     return replace(
         measured,
         max_unit_rows=prod(layout.max_unit_rows for layout in joined),
@@ -329,7 +330,7 @@ def soon_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
 
 
 def _scan_core_seconds_per_partition(scan: StreamScan, catalog: Catalog) -> float:
-    layout = catalog.table(scan.table)
+    layout = catalog.layout(scan.table)
     seconds = scan_core_seconds(layout.bytes_of(scan.columns), layout.row_count)
     return scan.times * seconds / len(layout.partitions)
 
@@ -346,7 +347,7 @@ def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
 
 def _bytes_per_partition(scan: StreamScan, catalog: Catalog) -> float:
     """Return the bytes of the columns that are read, as often as the query reads the table."""
-    layout = catalog.table(scan.table)
+    layout = catalog.layout(scan.table)
     return scan.times * layout.bytes_of(scan.columns) / len(layout.partitions)
 
 
@@ -359,7 +360,7 @@ def result_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
     shape = plan.result_shape
     if shape is None:
         return 0.0
-    largest = max((catalog.table(each.table) for each in plan.streams), key=lambda layout: layout.row_count)
+    largest = max((catalog.layout(each.table) for each in plan.streams), key=lambda layout: layout.row_count)
     read = largest.row_count / len(largest.partitions)
     rows = read if shape.most_rows is None else min(read, shape.most_rows)
     return VALUE_BYTES * (read * shape.lists + rows * shape.columns)

@@ -12,17 +12,28 @@ from relaqs_engine.first_use import on_first_use
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import add_static
     from relaqs_engine.layouts.growth import append, compact
-    from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.manifest import Layout, Table
     from relaqs_engine.layouts.manifest_file import read_manifest
     from relaqs_engine.layouts.sampled import shuffle
     from relaqs_engine.layouts.verification import VerifyReport, verify
 
-__all__ = ["Layout", "VerifyReport", "add_static", "append", "compact", "read_manifest", "shuffle", "verify"]
+__all__ = [
+    "Layout",
+    "Table",
+    "VerifyReport",
+    "add_static",
+    "append",
+    "compact",
+    "read_manifest",
+    "shuffle",
+    "verify",
+]
 
 __getattr__, __dir__ = on_first_use(
     __name__,
     {
         "Layout": "relaqs_engine.layouts.manifest",
+        "Table": "relaqs_engine.layouts.manifest",
         "VerifyReport": "relaqs_engine.layouts.verification",
         "add_static": "relaqs_engine.layouts.build",
         "append": "relaqs_engine.layouts.growth",

@@ -71,7 +71,7 @@ from relaqs_engine.layouts.file_kinds import (
 from relaqs_engine.layouts.folder import locked, write_errors, write_text
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Layout, Table
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table, table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.remote import address_of_copies, may_be_folder, stored_again, stored_layout
@@ -518,7 +518,7 @@ class Opening:
             return cursor.civil_time.zone
 
 
-def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
+def opened_table(table: str, source: TableSource, how: Opening) -> Table:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
     Readers, lazy frames and relations are copied to Parquet now, for this session. Raises LayoutError and
@@ -550,10 +550,10 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     return _found_layout(opened.cached, how.use) or opened
 
 
-def reopened_table(table: Layout, how: Opening) -> Layout:
+def reopened_table(table: Table, how: Opening) -> Table:
     """Return a table as its source is now. Raises LayoutError and DataError as `opened_table` does."""
     source = how.use.source_of(table.table)
-    if source is None and table.remote is not None:
+    if source is None and isinstance(table, Layout) and table.remote is not None:
         return stored_again(table, table.remote)
     if source is None:
         return dataclasses.replace(read_manifest(table.directory), table=table.table)
@@ -644,8 +644,9 @@ def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
     `opened_table`.
     """
     opened = opened_table(table, source, how)
-    if not isinstance(opened, PlainTable):
+    if isinstance(opened, Layout):
         return opened
+    assert isinstance(opened, PlainTable)
     laying_out = LayingOut(
         how.announce, spread=how.spread, processes=how.processes, civil_time=how.reading.civil_time
     )

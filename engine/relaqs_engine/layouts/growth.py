@@ -72,7 +72,7 @@ from relaqs_engine.layouts.folder import (
     writing,
 )
 from relaqs_engine.layouts.heavy_units import with_heavy_units
-from relaqs_engine.layouts.manifest import Column, DistinctCount, Layout, Partition, Scalar
+from relaqs_engine.layouts.manifest import Column, DistinctCount, Layout, Partition, Scalar, Table
 from relaqs_engine.layouts.manifest_file import check_intact, read_manifest
 from relaqs_engine.layouts.outliers import (
     MOST_SHARE,
@@ -398,7 +398,7 @@ def append(
     return next(layout for layout in held if layout.table == directory.name)
 
 
-def appendable(layout: Layout) -> Path:
+def appendable(layout: Table) -> Path:
     """Return the folder of a table that rows can be added to. Raises LayoutError for the user's own files."""
     if layout.remote is not None:
         return folder_here(str(layout.remote.address))

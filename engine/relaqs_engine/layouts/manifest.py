@@ -499,89 +499,43 @@ Read: TypeAlias = LaidOutRead | PlainRead
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Layout:
-    """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
+class Table:
+    """Data that a query may read: columns, rows, and what a statement reads for them.
 
     Attributes:
         table: its name.
         directory: its folder, absolute.
-        kind: "sampled"; "static" for a table that is read whole; "plain" for files that were not laid out,
-            and are read whole (see `layouts/plain.py`).
+        kind: "sampled"; "static" for a layout that is read whole; "plain" for what was not laid out, and is
+            read whole (see `layouts/plain.py`).
         columns: their types and statistics.
-        partitions: in order.
         row_count: its rows; about how many there are where `rows_are_counted` is False.
-        unit_count: its sampling units.
-        cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
-        seed: of the assignment to partitions.
-        hash_scheme: how the unit is hashed.
-        hash_probe: what this hash scheme makes of fixed values. Only layouts with equal probes are
-            co-clustered.
-        max_unit_rows: the rows of the largest sampling unit.
-        source: what it was laid out from, for people.
-        created_with: the versions that made it.
-        outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
-            column is skewed.
-        outlier_units: the units with most rows, and what is known of the others. None where units are rows.
-        heavy: the sampling units with the largest sums. None where units are rows, or too few are known.
-        companions: the rows of heavy units of other tables.
-        typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
-            has 1, which makes the largest unit a likely one.
-        unit_kurtosis_rows: how unlike the sizes m of the N rows' units are, N·Σm⁴/(Σm²)²: the rows of a unit
-            if all are alike, and more else. None where it is not known.
-        batches: the names that appends were given, in order. A batch of a name that is here is not appended
-            again.
-        source_files: the files that its rows came from: path, size in bytes, time of the last change in
-            nanoseconds. Empty where they came from elsewhere.
-        remote: where it lies, if that is an object store; then `directory` has copies of what was read of it.
-
-    >>> from relaqs_engine.planning.example import CATALOG
-    >>> trips = CATALOG.table("trips")
-    >>> trips.kind, trips.row_count, [column.name for column in trips.columns][:2]
-    ('sampled', 12800000, ['driver', 'zone'])
+        source: what it was made of, for people.
     """
 
     table: str
     directory: Path
     kind: Literal["sampled", "static", "plain"]
     columns: tuple[Column, ...]
-    partitions: tuple[Partition, ...]
     row_count: int
-    unit_count: int
-    cluster_key: tuple[str, ...]
-    seed: int
-    hash_scheme: str
-    hash_probe: str
-    max_unit_rows: int
     source: str
-    created_with: str
-    outliers: Partition | None = None
-    typical_unit_rows: float = 1.0
-    batches: tuple[str, ...] = ()
-    source_files: tuple[tuple[str, int, int], ...] = ()
-    remote: Remote | None = None
-    heavy: HeavyUnits | None = None
-    companions: tuple[Companion, ...] = ()
-    unit_kurtosis_rows: float | None = None
-    outlier_units: OutlierUnits | None = None
 
     def __repr__(self) -> str:
-        return f"<Layout {self.summary}>"
+        return f"<{type(self).__name__} {self.summary}>"
 
     @property
     def summary(self) -> str:
         """Return one line for people: what the table is called, how large it is and how it is stored."""
-        count = len(self.partitions)
-        stored = (
-            f"{count} partition{'s' if count > 1 else ''}" if self.is_sampled else f"{self.kind}, read whole"
-        )
-        if self.cluster_key:
-            stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
-        return f"{self.table}: {self.rows_in_words} rows, {stored}, in {self.place}"
+        return f"{self.table}: {self.rows_in_words} rows, {self.stored_in_words}, in {self.place}"
+
+    @property
+    def stored_in_words(self) -> str:
+        """Return how it is stored, for people."""
+        return f"{self.kind}, read whole"
 
     @property
     def place(self) -> str:
         """Return where the table is: its folder, or its address in an object store."""
-        return str(self.directory if self.remote is None else self.remote.address)
+        return str(self.directory)
 
     @property
     def rows_are_counted(self) -> bool:
@@ -599,19 +553,9 @@ class Layout:
         return self.kind == "sampled"
 
     @property
-    def is_compact(self) -> bool:
-        """Whether no partition has more than one file."""
-        return all(len(partition.files) == 1 for partition in self.partitions)
-
-    @property
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Return the folders of ours that statements over it may read."""
-        return (self.directory,)
 
     @property
     def states(self) -> tuple[FileState, ...]:
@@ -622,24 +566,6 @@ class Layout:
     def lent(self) -> tuple[Lent, ...]:
         """Return what a database must borrow to read the table."""
         return ()
-
-    @property
-    def file_names(self) -> list[str]:
-        """Return the names by which a statement reads all of its files."""
-        return list(map(str, self.paths))
-
-    def read(self, columns: tuple[str, ...], files: Iterable[StoredFile]) -> LaidOutRead:
-        """Return what a statement reads that reads these columns of some of its files."""
-        return TableRead(str(self.directory), tuple(each.file for each in files), columns, self.remote)
-
-    def whole_read(self, names: frozenset[str] | None) -> Read:
-        """Return what a statement reads that reads all rows. names: those in it, see `sql/columns.py`."""
-        return self.read(columns_named(self, names), self.files)
-
-    @property
-    def has_row_units(self) -> bool:
-        """Whether each row is a sampling unit of its own."""
-        return not self.cluster_key
 
     @property
     def known_rows(self) -> int:
@@ -665,6 +591,143 @@ class Layout:
     def is_united(self) -> bool:
         """Whether its files have other columns, which are united by name."""
         return False
+
+    @property
+    def cluster_key(self) -> tuple[str, ...]:
+        """Return the columns that make a sampling unit. Empty where the unit is a row."""
+        return ()
+
+    @property
+    def remote(self) -> Remote | None:
+        """Return where a layout lies that is in an object store."""
+        return None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders of ours that statements over it may read."""
+        return ()
+
+    @property
+    def file_names(self) -> list[str]:
+        """Return the names by which a statement reads all of its files."""
+        raise NotImplementedError
+
+    def whole_read(self, names: frozenset[str] | None) -> Read:
+        """Return what a statement reads that reads all rows. names: those in it, see `sql/columns.py`."""
+        raise NotImplementedError
+
+    def bytes_of(self, columns: Container[str]) -> int:
+        """Return the compressed bytes of the columns of these names."""
+        return sum(column.byte_count for column in self.columns if column.name in columns)
+
+    def column(self, name: str) -> Column:
+        """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
+        for column in self.columns:
+            if column.name.lower() == name.lower():
+                return column
+        raise KeyError(name)
+
+    def is_co_clustered_with(self, other: Table) -> bool:
+        """Whether both are layouts, and partition i of both holds exactly the same cluster keys."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Layout(Table):
+    """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
+
+    Attributes:
+        partitions: in order.
+        unit_count: its sampling units.
+        cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
+        seed: of the assignment to partitions.
+        hash_scheme: how the unit is hashed.
+        hash_probe: what this hash scheme makes of fixed values. Only layouts with equal probes are
+            co-clustered.
+        max_unit_rows: the rows of the largest sampling unit.
+        created_with: the versions that made it.
+        outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
+            column is skewed.
+        outlier_units: the units with most rows, and what is known of the others. None where units are rows.
+        heavy: the sampling units with the largest sums. None where units are rows, or too few are known.
+        companions: the rows of heavy units of other tables.
+        typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
+            has 1, which makes the largest unit a likely one.
+        unit_kurtosis_rows: how unlike the sizes m of the N rows' units are, N·Σm⁴/(Σm²)²: the rows of a unit
+            if all are alike, and more else. None where it is not known.
+        batches: the names that appends were given, in order. A batch of a name that is here is not appended
+            again.
+        source_files: the files that its rows came from: path, size in bytes, time of the last change in
+            nanoseconds. Empty where they came from elsewhere.
+        remote: where it lies, if that is an object store; then `directory` has copies of what was read of it.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> trips = CATALOG.table("trips")
+    >>> trips.kind, trips.row_count, [column.name for column in trips.columns][:2]
+    ('sampled', 12800000, ['driver', 'zone'])
+    """
+
+    partitions: tuple[Partition, ...] = ()
+    unit_count: int = 0
+    cluster_key: tuple[str, ...] = ()
+    seed: int = 0
+    hash_scheme: str = ""
+    hash_probe: str = ""
+    max_unit_rows: int = 1
+    created_with: str = ""
+    outliers: Partition | None = None
+    typical_unit_rows: float = 1.0
+    batches: tuple[str, ...] = ()
+    source_files: tuple[tuple[str, int, int], ...] = ()
+    remote: Remote | None = None
+    heavy: HeavyUnits | None = None
+    companions: tuple[Companion, ...] = ()
+    unit_kurtosis_rows: float | None = None
+    outlier_units: OutlierUnits | None = None
+
+    @property
+    def stored_in_words(self) -> str:
+        """Return how it is stored, for people."""
+        count = len(self.partitions)
+        words = (
+            f"{count} partition{'s' if count > 1 else ''}" if self.is_sampled else f"{self.kind}, read whole"
+        )
+        if self.cluster_key:
+            words += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
+        return words
+
+    @property
+    def place(self) -> str:
+        """Return where the table is: its folder, or its address in an object store."""
+        return str(self.directory if self.remote is None else self.remote.address)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether no partition has more than one file."""
+        return all(len(partition.files) == 1 for partition in self.partitions)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folder of the layout."""
+        return (self.directory,)
+
+    @property
+    def file_names(self) -> list[str]:
+        """Return the names by which a statement reads all of its files."""
+        return list(map(str, self.paths))
+
+    def read(self, columns: tuple[str, ...], files: Iterable[StoredFile]) -> LaidOutRead:
+        """Return what a statement reads that reads these columns of some of its files."""
+        return TableRead(str(self.directory), tuple(each.file for each in files), columns, self.remote)
+
+    def whole_read(self, names: frozenset[str] | None) -> Read:
+        """Return what a statement reads that reads all rows. names: those in it, see `sql/columns.py`."""
+        return self.read(columns_named(self, names), self.files)
+
+    @property
+    def has_row_units(self) -> bool:
+        """Whether each row is a sampling unit of its own."""
+        return not self.cluster_key
 
     @property
     def files(self) -> tuple[StoredFile, ...]:
@@ -716,10 +779,6 @@ class Layout:
         units = self.outlier_units.rows if self.outlier_units else None
         return tuple(each for rows in (self.outliers, units) if rows for each in rows.files)
 
-    def bytes_of(self, columns: Container[str]) -> int:
-        """Return the compressed bytes of the columns of these names, over all partitions."""
-        return sum(column.byte_count for column in self.columns if column.name in columns)
-
     def without_outlier_units(self) -> Layout:
         """Return what is left where the rows of outlier units are counted apart: it measures, like this one.
 
@@ -749,17 +808,11 @@ class Layout:
         }
         return WithoutOutlierUnits(**(known | measured), rows_of_all_units=self.row_count)
 
-    def column(self, name: str) -> Column:
-        """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
-        for column in self.columns:
-            if column.name.lower() == name.lower():
-                return column
-        raise KeyError(name)
-
-    def is_co_clustered_with(self, other: Layout) -> bool:
+    def is_co_clustered_with(self, other: Table) -> bool:
         """Whether partition i of both holds exactly the same cluster keys."""
         return (
-            self.is_sampled
+            isinstance(other, Layout)
+            and self.is_sampled
             and other.is_sampled
             and bool(self.cluster_key)
             and len(self.cluster_key) == len(other.cluster_key)
@@ -859,7 +912,7 @@ def first_part_of(layout: Layout, count: int) -> FirstPart:
     return FirstPart(**(known | copies | {"partitions": layout.partitions[:count], "is_made": True}))
 
 
-def columns_named(layout: Layout, names: frozenset[str] | None) -> tuple[str, ...]:
+def columns_named(layout: Table, names: frozenset[str] | None) -> tuple[str, ...]:
     """Return the table's columns that a query with these names can read. None stands for all names."""
     return tuple(c.name for c in layout.columns if names is None or c.name.lower() in names)
 

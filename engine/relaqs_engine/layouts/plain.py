@@ -37,11 +37,10 @@ from relaqs_engine.layouts.manifest import (
     BYTES_PER_CORE_SECOND,
     Column,
     FirstPart,
-    Layout,
-    Partition,
     PlainRead,
     Read,
     StoredFile,
+    Table,
     columns_named,
     scan_core_seconds,
 )
@@ -70,13 +69,14 @@ NOTABLE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PlainTable(Layout):
-    """A table in files of the user's own. Its `partitions` are these files, by their absolute paths.
+class PlainTable(Table):
+    """A table in files of the user's own.
 
     The statistics of a large table's columns are not known: its numbers of distinct values are 0, and all its
     values may be NULL.
 
     Attributes:
+        files: by their absolute paths.
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
@@ -85,6 +85,7 @@ class PlainTable(Layout):
         uneven: what differs among its files, and is united by name.
     """
 
+    files: tuple[StoredFile, ...] = ()
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
@@ -107,6 +108,11 @@ class PlainTable(Layout):
     @property
     def folders(self) -> tuple[Path, ...]:
         return () if self.first_part is None else (self.first_part.directory,)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Return the absolute path of each file."""
+        return tuple(Path(each.file) for each in self.files)
 
     @property
     def file_names(self) -> list[str]:
@@ -143,8 +149,8 @@ class PlainTable(Layout):
     def opened(self) -> ParquetSource:
         """Return the files as a source."""
         columns = tuple((column.name, column.type) for column in self.columns)
-        row_counts = tuple(part.row_count for part in self.partitions)
-        byte_count = sum(part.byte_count for part in self.partitions)
+        row_counts = tuple(file.row_count for file in self.files)
+        byte_count = sum(file.byte_count for file in self.files)
         return ParquetSource(
             self.paths,
             columns,
@@ -164,7 +170,7 @@ class PlainTable(Layout):
     @property
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
-        return scan_core_seconds(sum(part.byte_count for part in self.partitions), self.row_count)
+        return scan_core_seconds(sum(file.byte_count for file in self.files), self.row_count)
 
     @property
     def may_be_measured(self) -> bool:
@@ -193,22 +199,14 @@ def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[Fil
         StoredFile(path, row_count, byte_count, "")
         for (path, byte_count, _), row_count in zip(states, source.row_counts, strict=True)
     )
-    parts = tuple(Partition((file,), file.row_count, file.row_count) for file in files)
     return PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
         kind="plain",
         columns=tuple(unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
-        partitions=parts,
         row_count=source.row_count,
-        unit_count=source.row_count,
-        cluster_key=(),
-        seed=0,
-        hash_scheme="",
-        hash_probe="",
-        max_unit_rows=1,
         source=source.description,
-        created_with="",
+        files=files,
         modified_ns=tuple(modified_ns for _, _, modified_ns in states),
         is_staged=source.is_staged,
         cached=cached,
@@ -217,7 +215,7 @@ def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[Fil
     )
 
 
-def measured_beside(layouts: Sequence[Layout], reading: ReadingDatabase) -> tuple[Layout, ...]:
+def measured_beside(layouts: Sequence[Table], reading: ReadingDatabase) -> tuple[Table, ...]:
     """Return the layouts, the small plain ones with the statistics of their columns if that may be of use.
 
     It is where another of them may be estimated. Nothing is read otherwise.
@@ -230,7 +228,7 @@ def measured_beside(layouts: Sequence[Layout], reading: ReadingDatabase) -> tupl
     )
 
 
-def _may_be_estimated(layout: Layout) -> bool:
+def _may_be_estimated(layout: Table) -> bool:
     if isinstance(layout, PlainTable):
         return layout.scan_core_seconds > ESTIMATED_ABOVE_SECONDS
     return layout.is_sampled
@@ -260,8 +258,8 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
 
 
 def all_measured(
-    tables: Mapping[str, Layout], threads: int, civil_time: CivilTime | None = None
-) -> dict[str, Layout]:
+    tables: Mapping[str, Table], threads: int, civil_time: CivilTime | None = None
+) -> dict[str, Table]:
     """Return tables by name, the plain ones with the statistics of their columns.
 
     Args:
@@ -288,7 +286,7 @@ _TEXT_BYTES_PER_CORE_SECOND = 1e8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LentTable(PlainTable):
-    """A plain table without Parquet files of its own. It has no partitions.
+    """A plain table without Parquet files of its own.
 
     Attributes:
         rows_sql: what stands for it after FROM.
@@ -416,22 +414,14 @@ def _seconds(columns: Sequence[tuple[str, str]], row_count: int) -> float:
 def _shape(
     columns: Sequence[tuple[str, str]], row_count: int, source: str, cached: CachedFiles
 ) -> dict[str, Any]:
-    """Return the fields of a layout that has no partitions."""
+    """Return the fields of a table that has no files of its own."""
     check_names(columns)
     return {
         "table": cached.table,
         "directory": cached.home,
         "kind": "plain",
         "columns": tuple(unmeasured(name, type_text, row_count) for name, type_text in columns),
-        "partitions": (),
         "row_count": row_count,
-        "unit_count": row_count,
-        "cluster_key": (),
-        "seed": 0,
-        "hash_scheme": "",
-        "hash_probe": "",
-        "max_unit_rows": 1,
         "source": source,
-        "created_with": "",
         "cached": cached,
     }

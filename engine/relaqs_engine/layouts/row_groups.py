@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -111,9 +111,17 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
     if not all(_has_all(state, columns) for state in plain.states):
         return None
     groups = tuple(group for state in plain.states for group in _groups(state) if group.row_count)
-    taken = {field.name: getattr(plain, field.name) for field in fields(Layout)}
-    taken |= {"kind": "sampled", "partitions": (), "drawn_from": groups, "table_rows": plain.row_count}
-    return drawn_from(RowGroupTable(**taken), groups, (), columns)
+    table = RowGroupTable(
+        plain.table,
+        plain.directory,
+        "sampled",
+        plain.columns,
+        plain.row_count,
+        plain.source,
+        drawn_from=groups,
+        table_rows=plain.row_count,
+    )
+    return drawn_from(table, groups, (), columns)
 
 
 def drawn_from(

@@ -139,7 +139,6 @@ def time_to_estimate(draft: Draft) -> TimeToEstimate:
     """
     keys = _keys(draft)
     leading = max(draft.streams, key=_row_count)
-    assert leading.layout is not None
     partitions = len(leading.layout.partitions)
     if groups_lie_in_partitions(draft, keys):
         return _time(draft, partitions, share=1.0, groups=0)
@@ -189,7 +188,7 @@ def _keys(draft: Draft) -> tuple[exp.Expr, ...]:
 
 
 def _row_count(source: Source) -> int:
-    return 0 if source.layout is None else source.layout.row_count
+    return 0 if source.table is None else source.table.row_count
 
 
 def _design_effect(draft: Draft, keys: tuple[exp.Expr, ...], leading: Source) -> float:
@@ -198,7 +197,6 @@ def _design_effect(draft: Draft, keys: tuple[exp.Expr, ...], leading: Source) ->
     All items of an order have the order's day. So an order is one observation of what happens on a day. What
     the rows of a unit have besides is taken to differ as much as that of any rows.
     """
-    assert leading.layout is not None
     conditions = (each for each in draft.conjuncts if column_pair(each) is None)
     deciding = [column for each in (*keys, *conditions) for column in find_all(each, exp.Column)]
     of_unit = _tables_of_unit(draft, leading)

@@ -27,9 +27,9 @@ from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.manifest import (
     LAYOUT_MARK,
     FirstPart,
-    Layout,
     PlainRead,
     Read,
+    Table,
     TableRead,
     scan_core_seconds,
 )
@@ -277,5 +277,5 @@ def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int,
             yield layout.table, _size(layout, read.columns)
 
 
-def _size(layout: Layout, columns: tuple[str, ...]) -> tuple[int, int]:
+def _size(layout: Table, columns: tuple[str, ...]) -> tuple[int, int]:
     return layout.bytes_of(columns), layout.row_count

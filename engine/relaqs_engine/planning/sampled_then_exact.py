@@ -128,7 +128,7 @@ def _framed(
     draft: Draft, table: RowGroupTable, rules: RowGroupRules
 ) -> tuple[Draft, RowGroupTable, tuple[int, ...]]:
     """Return the draft over the row groups that can matter, and how many are drawn in each mini-batch."""
-    source = next((each for each in draft.streams if each.layout is table and not each.is_derived), None)
+    source = next((each for each in draft.streams if each.table is table and not each.is_derived), None)
     if source is None or source.nullable or draft.local_tables:
         raise NotOnlineError(f"{table.table} stands inside of a subquery or an outer join")
     columns = columns_named(table, draft.names)
@@ -152,7 +152,7 @@ def _framed(
     choosing = choosing_columns(draft.select, draft.conjuncts, source.alias, table)
     are_mixed_in = (are_mixed(drawn, name, table.column(name).type) for name in choosing)
     framed = replace(framed, least_drawn=found.least_drawn if all(are_mixed_in) else None)
-    sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
+    sources = tuple(replace(each, table=framed) if each.table is table else each for each in draft.sources)
     return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, sizes
 
 
@@ -187,7 +187,7 @@ def _by_row_group(draft: Draft) -> Draft:
     Where HAVING or LIMIT picks groups, no group is certain to stay: others may lie in row groups not read.
     """
     _check_sums(draft)
-    table = draft.streams[0].layout
+    table = draft.streams[0].table
     assert isinstance(table, RowGroupTable)
     bars = ErrorBars(
         draft.bars.method,
@@ -214,7 +214,7 @@ def _notes(draft: Draft) -> Iterable[str]:
     if draft.keys:
         yield "groups that lie only in row groups not read yet are missing"
     source = draft.streams[0]
-    table = source.layout
+    table = source.table
     assert isinstance(table, RowGroupTable)
     for name in _summed(draft.select, source, table):
         is_unknown = table.column(name).maximum is None
@@ -249,9 +249,9 @@ def _has_ends(source: Source, name: str) -> bool:
     column = source.column(name)
     if column is None or column.minimum is not None:
         return True
-    if column.type != "VARCHAR" or not isinstance(source.layout, RowGroupTable):
+    if column.type != "VARCHAR" or not isinstance(source.table, RowGroupTable):
         return column.type == "VARCHAR"
-    return has_ends(source.layout.drawn_from, column.name, column.type)
+    return has_ends(source.table.drawn_from, column.name, column.type)
 
 
 def _completed(

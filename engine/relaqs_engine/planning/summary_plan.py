@@ -85,7 +85,7 @@ def summary_plan(
 def _largest(draft: Draft, query: exp.Query) -> Layout:
     """Return the layout to sample: that of the sampled table with the most rows."""
     names = {table.name for table in tables_in(query) if isinstance(table.this, exp.Identifier)}
-    layouts = [draft.catalog.table(name) for name in names if draft.catalog.is_sampled(name)]
+    layouts = [draft.catalog.layout(name) for name in names if draft.catalog.is_sampled(name)]
     if not layouts:
         raise NotOnlineError("none of its tables is sampled")
     return max(layouts, key=lambda layout: (layout.row_count, layout.table))

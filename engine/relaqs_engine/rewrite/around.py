@@ -112,7 +112,7 @@ def _draws(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     together: dict[tuple[int, int], list[int]] = {}
     for index, part in enumerate(carved.parts):
         if part.method is Method.REPLICATES:
-            layout = draft.catalog.table(part.leading)
+            layout = draft.catalog.layout(part.leading)
             together.setdefault((layout.seed, len(layout.partitions)), []).append(index)
     query = _query(carved, level)
     return tuple(
@@ -199,7 +199,7 @@ def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     parts, query = carved.parts, _query(carved, level)
     hidden = (GROUP, GROUP_ROWS) if level.query is not None else ()
     units = [
-        sum(draft.catalog.table(name).max_unit_rows for name in part.measured_by)
+        sum(draft.catalog.layout(name).max_unit_rows for name in part.measured_by)
         for part in parts
         if part.measured_by
     ]
@@ -269,7 +269,7 @@ def _most_with_one_seed(draft: Draft, counts: Mapping[str, int]) -> int:
     """
     together: Counter[int] = Counter()
     for table, count in counts.items():
-        together[draft.catalog.table(table).seed] += count
+        together[draft.catalog.layout(table).seed] += count
     return max(together.values(), default=0)
 
 

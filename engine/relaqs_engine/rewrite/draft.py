@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Column, Layout
+from relaqs_engine.layouts.manifest import Column, Layout, Table
 from relaqs_engine.plans.aggregate import BasisColumn, GroupFacts, HeavyGroups, MembershipRules
 from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
 from relaqs_engine.rewrite.listed_values import MergedValue
@@ -75,7 +75,7 @@ class KeyBeside:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One relation of the FROM clause. layout: None for a derived table over static tables.
+    """One relation of the FROM clause. table: None for a derived table over static tables.
 
     nullable: an outer join may fill this source with NULLs. streams: it is sampled by this plan. is_derived:
     a derived table; with a layout, one whose rows lie in the partition of that layout's cluster key.
@@ -89,7 +89,7 @@ class Source:
 
     alias: str
     node: exp.Expr
-    layout: Layout | None
+    table: Table | None
     nullable: bool = False
     streams: bool = False
     is_derived: bool = False
@@ -99,9 +99,15 @@ class Source:
     keys_beside: tuple[KeyBeside, ...] = ()
     grouping_sets: int = 1
 
+    @property
+    def layout(self) -> Layout:
+        """Return the layout that is sampled: that of a source with a sampled table."""
+        assert isinstance(self.table, Layout), f"{self.alias} is not laid out"
+        return self.table
+
     def column(self, name: str) -> Column | None:
         """Return a column's statistics, None where nothing is known of it."""
-        stored = self.layout.columns if self.layout is not None and not self.is_derived else self.columns
+        stored = self.table.columns if self.table is not None and not self.is_derived else self.columns
         return next((c for c in stored if c.name.lower() == name.lower()), None)
 
 

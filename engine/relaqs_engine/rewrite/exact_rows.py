@@ -75,7 +75,7 @@ def read_outliers_apart(draft: Draft) -> Draft:
     80.0
     """
     source = _indexed_stream(draft)
-    if source is None or source.layout is None or draft.scan is None:
+    if source is None or draft.scan is None:
         return draft
     skewed = _skewed_columns(draft, source)
     units = source.layout.outlier_units
@@ -141,15 +141,14 @@ def _indexed_stream(draft: Draft) -> Source | None:
 
 def _is_asked_about(draft: Draft, source: Source) -> bool:
     """Whether a subquery reads sampled rows beside those of a source."""
-    if not source.is_derived or source.layout is None:
+    if not source.is_derived or source.table is None:
         return bool(draft.local_tables)
     read = [draft.catalog.table(each.name).table for each in tables_in(draft.select)]
-    return read.count(source.layout.table) > 1 or draft.local_tables != {source.layout.table}
+    return read.count(source.table.table) > 1 or draft.local_tables != {source.table.table}
 
 
 def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
     """Return the columns with outliers that occur in a sum."""
-    assert source.layout is not None
     if source.is_derived:  # a row of it is made of all rows of a unit, wherever their values lie
         return []
     if source.layout.outliers is None or any(column.counts_units for column in draft.basis):
@@ -176,16 +175,16 @@ def _of_sample(draft: Draft, source: Source, skewed: set[str], units: OutlierUni
 
     skewed: the columns whose outliers are not.
     """
-    assert source.layout is not None
+    assert source.table is not None
     if source.is_derived:
         inner = query_inside(draft, source.node)
         return replace(source, columns=of_derived_table(inner, units.others)) if units else source
     if not skewed:
         return source
     columns = (
-        each.without_outliers() if each.name.lower() in skewed else each for each in source.layout.columns
+        each.without_outliers() if each.name.lower() in skewed else each for each in source.table.columns
     )
-    return replace(source, layout=replace(source.layout, columns=tuple(columns)))
+    return replace(source, table=replace(source.table, columns=tuple(columns)))
 
 
 def _among_inliers(column: BasisColumn, draft: Draft, of_sample: Source) -> BasisColumn:
@@ -249,13 +248,12 @@ def _ranked_total(draft: Draft) -> BasisColumn | None:
 def _of_source(draft: Draft, source: Source, column: BasisColumn, fan_out: str) -> HeavyGroups | None:
     """Return the heavy groups by the index of one stream, None where that does not bound the others."""
     layout = source.layout
-    if layout is None or layout.heavy is None:
+    if layout.heavy is None:
         return None
     index = layout.heavy.name
-    if any(draft.catalog.table(s.table).rows_of_heavy(index) is None for s in streams_of(draft)):
+    if any(draft.catalog.layout(s.table).rows_of_heavy(index) is None for s in streams_of(draft)):
         return None
-    others = [other.layout for other in draft.streams if other is not source]
-    times = prod(other.max_unit_rows for other in others if other is not None)
+    times = prod(other.layout.max_unit_rows for other in draft.streams if other is not source)
     most = _UnitMost(draft, source.alias, layout)(column) * times * (1.0 + _ROUNDING)
     return HeavyGroups(index, most, fan_out) if isfinite(most) else None
 

@@ -450,7 +450,7 @@ class Answers:
             return lambda _: _NOTHING, Counter()
         if not part.is_estimated or part.groups_of_a_row is None:
             return None
-        if self.catalog.table(part.leading).max_unit_rows > 1:
+        if self.catalog.layout(part.leading).max_unit_rows > 1:
             return None
         estimates = (
             (i, output) for i, output in enumerate(part.outputs) if output.kind is OutputKind.ESTIMATE

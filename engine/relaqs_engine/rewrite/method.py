@@ -183,10 +183,10 @@ def _known_totals(draft: Draft) -> Iterator[tuple[str, float]]:
         return
     (source,) = draft.sources
     for column in draft.basis:
-        if column.kind in (Basis.COUNT, Basis.SUM) and source.layout is not None:
+        if column.kind in (Basis.COUNT, Basis.SUM) and isinstance(source.table, Layout):
             total = sqlglot.parse_one(column.sql, dialect=DIALECT)
             of = _known_total_of_units if source.is_derived else _known_count
-            known = of(draft, source, source.layout, total)
+            known = of(draft, source, source.table, total)
             if known is not None:
                 yield column.name, float(known)
 
@@ -258,8 +258,9 @@ def _known_values_by_group(draft: Draft) -> ValuesByGroup | None:
     """Return what the manifest has of COUNT(DISTINCT x) by one column, None where it has nothing."""
     value, is_all = _counted_column(draft)
     key = draft.keys[0] if len(draft.keys) == len(draft.sources) == 1 and not draft.grouping_sets else None
-    if value is None or not isinstance(key, exp.Column) or (layout := draft.sources[0].layout) is None:
+    if value is None or not isinstance(key, exp.Column) or not draft.sources[0].streams:
         return None
+    layout = draft.sources[0].layout
     counted, group = draft.column_of(value), draft.column_of(key)
     if counted is None or group is None or group.distinct is None or not layout.is_sampled:
         return None
@@ -282,8 +283,8 @@ def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
         ):
             continue
         source = draft.source(key.table)
-        if source.layout is None or not any(
-            ends.by == group.name for each in source.layout.columns for ends in each.ends_by
+        if not isinstance(source.table, Layout) or not any(
+            ends.by == group.name for each in source.table.columns for ends in each.ends_by
         ):
             continue
         for column in draft.basis:
@@ -306,7 +307,7 @@ def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
                 lowest, highest = tuple(each.lowest for each in ends), tuple(each.highest for each in ends)
             else:
                 continue
-            probe = source.layout.hash_probe
+            probe = source.table.hash_probe
             yield EndsByGroup(column.name, i, group.distinct.hashes, probe, lowest, highest)
 
 
@@ -380,11 +381,11 @@ def check_groups_have_rows(draft: Draft) -> Draft:
     if len(draft.sources) > 1 or not draft.keys or draft.grouping_sets or draft.groups.are_local:
         return draft
     [source] = draft.sources
-    if source.layout is None:
+    if source.table is None:
         return draft
     columns = [source.column(key.name) for key in draft.keys if isinstance(key, exp.Column)]
     groups = max((_fewest_values(column) for column in columns if column is not None), default=0.0)
-    rows = source.layout.row_count
+    rows = source.table.row_count
     is_much = groups * share_kept(draft.conjuncts, draft.column_of) >= _MANY_TO_MERGE
     if is_much and rows < _HARDLY_ROWS * groups:
         raise NotOnlineError(
@@ -403,8 +404,8 @@ def _fewest_values(column: Column) -> float:
 
 def _rows_are_units(draft: Draft) -> bool:
     """Whether each joined row is a sampling unit of its own."""
-    layout = draft.sources[0].layout
-    return len(draft.sources) == 1 and layout is not None and layout.has_row_units
+    table = draft.sources[0].table
+    return len(draft.sources) == 1 and isinstance(table, Layout) and table.has_row_units
 
 
 def _joined_tables(draft: Draft) -> Iterator[str]:
@@ -429,7 +430,7 @@ def _expected_groups(draft: Draft) -> int:
 
 def groups_of(draft: Draft, keys: Sequence[exp.Expr]) -> int:
     """Return about how many groups there can be at most by these keys, in a draft with its streams chosen."""
-    most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
+    most = max(source.table.row_count for source in draft.streams if source.table is not None)
     return min(_combinations(draft, keys), most)
 
 
@@ -501,7 +502,7 @@ def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:
             of_table[key.table] = of_table.get(key.table, 1) * count
         else:
             others *= min(100, count)  # an expression counts as a hundred at most
-    layouts = {alias: draft.source(alias).layout for alias in of_table}
+    layouts = {alias: draft.source(alias).table for alias in of_table}
     rows = {alias: layout.row_count for alias, layout in layouts.items() if layout is not None}
     return others * prod(min(count, rows.get(alias, count)) for alias, count in of_table.items())
 

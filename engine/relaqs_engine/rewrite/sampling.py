@@ -42,7 +42,7 @@ from math import prod
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, scan_core_seconds
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Table, scan_core_seconds
 from relaqs_engine.plans.composite import PartPlan
 from relaqs_engine.rewrite.draft import (
     AcrossPartitionsError,
@@ -98,12 +98,12 @@ def choose_streams(draft: Draft) -> Draft:
         for join in joins:
             if join.side not in _OUTER:
                 conjuncts += conjuncts_of(join.args.get("on"))
-    sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
+    sampled = [source for source in sources if source.table is not None and source.table.is_sampled]
     if not sampled:
         raise NotOnlineError(_why_nothing_is_sampled(draft))
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
-    if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
+    if whole := next((s for s in sources if s.is_derived and s.table is not None and not s.streams), None):
         raise NotOnlineError(f"{said_derived(whole.alias)} reads a sampled table that is not streamed here")
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
@@ -178,7 +178,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
         raise refusal
     inner = query_inside(draft, node)
     if any(
-        source.layout is not None and source.layout.is_sampled and not source.streams
+        source.table is not None and source.table.is_sampled and not source.streams
         for source in inner.sources
     ):
         raise refusal
@@ -192,7 +192,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
             return Source(
                 node.alias,
                 node,
-                source.layout,
+                source.table,
                 nullable,
                 is_derived=True,
                 key_columns=complete,
@@ -284,7 +284,7 @@ def _largest_group(sampled: list[Source], pairs: list[ColumnPair]) -> frozenset[
         groups = [group for group in groups if group not in joined] + [merged]
 
     def rows(group: Iterable[str]) -> int:
-        return sum(source.layout.row_count for source in _of(sampled, group) if source.layout)
+        return sum(source.table.row_count for source in _of(sampled, group) if source.table)
 
     return frozenset(max(groups, key=lambda group: (rows(group), sorted(group))))
 
@@ -295,7 +295,7 @@ def _of(sources: list[Source], aliases: Iterable[str]) -> list[Source]:
 
 def meet(a: Source, b: Source, pairs: list[ColumnPair]) -> bool:
     """Whether rows of a and b that join lie in the same partition."""
-    if a.layout is None or b.layout is None or not a.layout.is_co_clustered_with(b.layout):
+    if a.table is None or b.table is None or not a.table.is_co_clustered_with(b.table):
         return False
     if not a.key_columns or not b.key_columns:
         return False
@@ -405,7 +405,7 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     outer += [replace(each, alias=_OUTSIDE + each.alias) for each in draft.streams]
     inside = [each for each in find_all(asked, exp.Table) if isinstance(each.this, exp.Identifier)]
     known = {each.alias_or_name: draft.catalog.table(each.name) for each in inside}
-    known |= {each.alias: each.layout for each in outer if each.layout is not None}
+    known |= {each.alias: each.table for each in outer if each.table is not None}
     equal = _with_what_follows(pairs, known)
     return any(meet(each, inner, equal) for each in outer)
 
@@ -441,7 +441,7 @@ def _handed_on(query: exp.Select) -> Iterator[ColumnPair]:
             yield exp.column(item.alias_or_name, query.parent.alias), value
 
 
-def _with_what_follows(pairs: list[ColumnPair], known: Mapping[str, Layout]) -> list[ColumnPair]:
+def _with_what_follows(pairs: list[ColumnPair], known: Mapping[str, Table]) -> list[ColumnPair]:
     """Return the pairs of equal columns, and those that are equal because both are equal to a third one.
 
     That follows among columns of one type alone: '1' = 1 and 1 = '01'. `known` are the tables by alias.
@@ -457,7 +457,7 @@ def _with_what_follows(pairs: list[ColumnPair], known: Mapping[str, Layout]) -> 
     return [*pairs, *(pair for each in alike for pair in combinations(each, 2))]
 
 
-def _types(columns: Iterable[tuple[str, str]], known: Mapping[str, Layout]) -> set[str]:
+def _types(columns: Iterable[tuple[str, str]], known: Mapping[str, Table]) -> set[str]:
     """Return the types of those columns, as (alias, name in lower case), that are a table's own."""
     return {
         column.type
@@ -593,7 +593,7 @@ def _read_whole(draft: Draft) -> list[exp.Query]:
         source.node.this
         for source in draft.sources
         if source.is_derived
-        and source.layout is None
+        and source.table is None
         and any(draft.catalog.table(table.name).is_sampled for table in tables_in(source.node))
     ]
     return [*(each.this for each in draft.members_in(draft.select)), *derived]
@@ -609,7 +609,7 @@ def _rows(draft: Draft, query: exp.Query) -> int:
     return min(rows, _combinations(draft.catalog.table(tables_in(query)[0].name), values))
 
 
-def _combinations(layout: Layout, values: Iterable[exp.Expr]) -> int:
+def _combinations(layout: Table, values: Iterable[exp.Expr]) -> int:
     """Return about how many combinations there are of the columns in these values of a table's rows."""
     found = {column.name.lower() for value in values for column in find_all(value, exp.Column)}
     return prod(max(each.distinct_count, 1) for each in layout.columns if each.name.lower() in found)

@@ -209,7 +209,7 @@ def _adds_rows(column: BasisColumn) -> bool:
 
 def _is_same_table(draft: Draft, source: Source, correlation: Correlation) -> bool:
     layout = draft.catalog.table(correlation.table)
-    return source.layout is layout and not source.nullable and not source.is_derived
+    return source.table is layout and not source.nullable and not source.is_derived
 
 
 PlanStage = Callable[[exp.Select, Draft], MergePlan]

@@ -26,7 +26,15 @@ from sqlglot import exp
 
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, FirstPart, Layout, PlainRead, Read, columns_named
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COLUMN,
+    FirstPart,
+    Layout,
+    PlainRead,
+    Read,
+    Table,
+    columns_named,
+)
 from relaqs_engine.plans.aggregate import StreamScan
 from relaqs_engine.plans.plan import Hoist, Stream
 from relaqs_engine.rewrite.draft import (
@@ -78,7 +86,7 @@ def hoist_statics(draft: Draft) -> Draft:
     pushed: set[int] = set()
     statics = [source for source in draft.sources if not source.streams]
     for source in sorted(statics, key=_row_count):
-        reduces = source.layout is not None and not source.nullable
+        reduces = source.table is not None and not source.nullable
         own = [c for c in draft.conjuncts if _is_only_about(c, source)] if reduces else []
         pushed.update(id(condition) for condition in own)
         _hoist_source(draft, source, own, work)
@@ -90,7 +98,7 @@ def hoist_statics(draft: Draft) -> Draft:
 
 
 def _row_count(source: Source) -> int:
-    return source.layout.row_count if source.layout else 0
+    return source.table.row_count if source.table else 0
 
 
 def _is_only_about(condition: exp.Expr, source: Source) -> bool:
@@ -98,7 +106,7 @@ def _is_only_about(condition: exp.Expr, source: Source) -> bool:
 
 
 def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work) -> None:
-    if source.layout is None:
+    if source.table is None:
         body = source.node.copy()
         assert isinstance(body, exp.Subquery)
         reads = _read_files(draft, body)
@@ -108,8 +116,8 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
     if not source.nullable:
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
-    sql = projection(draft.select, source, source.layout, conditions)
-    hoist = _add(work, sql, (source.layout.table,), (source.layout.whole_read(draft.names),))
+    sql = projection(draft.select, source, source.table, conditions)
+    hoist = _add(work, sql, (source.table.table,), (source.table.whole_read(draft.names),))
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -143,38 +151,38 @@ def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expr]:
     return found
 
 
-def projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expr]) -> str:
+def projection(select: exp.Select, source: Source, table: Table, conditions: list[exp.Expr]) -> str:
     """Return the SELECT that reads the used columns of a table and the rows that meet the conditions."""
     used = {column.name.lower() for column in find_all(select, exp.Column) if column.table == source.alias}
-    names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
+    names = [exp.column(c.name, quoted=True) for c in table.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(rows_of(_whole(layout)), layout.table, quoted=True, table=True)
+        exp.alias_(rows_of(_whole(table)), table.table, quoted=True, table=True)
     )
     if conditions:
-        query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
+        query = query.where(*(_about_table(condition, source, table) for condition in conditions))
     return query.sql(DIALECT)
 
 
-def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Expr:
+def _about_table(condition: exp.Expr, source: Source, table: Table) -> exp.Expr:
     """Return the condition with the table's name for its alias, so that equal hoists have equal texts."""
     condition = condition.copy()
     for column in find_all(condition, exp.Column):
         if column.table == source.alias:
-            column.set("table", exp.to_identifier(layout.table, quoted=True))
+            column.set("table", exp.to_identifier(table.table, quoted=True))
     return condition
 
 
-def _whole(layout: Layout) -> Layout:
-    """Return the layout, which is to be read whole. Raises NotOnlineError if not all of it is there."""
-    if isinstance(layout, FirstPart):
-        raise NotOnlineError(f"only a first part of {layout.table} is laid out, and it is read whole")
-    return layout
+def _whole(table: Table) -> Table:
+    """Return the table, which is to be read whole. Raises NotOnlineError if not all of it is there."""
+    if isinstance(table, FirstPart):
+        raise NotOnlineError(f"only a first part of {table.table} is laid out, and it is read whole")
+    return table
 
 
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     """Put whole layouts in the place of the catalog tables below a node, and return what that reads."""
     reads: list[Read] = []
-    layouts: list[Layout] = []
+    layouts: list[Table] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
             layout = _whole(draft.catalog.table(table.name))
@@ -308,8 +316,8 @@ def _relations(select: exp.Select) -> set[str]:
 def _name_in_partial(source: Source, work: _Work) -> str:
     if not source.streams:
         return work.of_alias[source.alias].name
-    assert source.layout is not None
-    return stream_token(source.layout.table)
+    assert source.table is not None
+    return stream_token(source.table.table)
 
 
 def _block_of_groups(source: Source) -> exp.Expr:
@@ -347,7 +355,7 @@ FAR_MORE_EVEN = 4.0  # so many times as many units of one size: half of the erro
 
 def streams_of(draft: Draft) -> tuple[Stream, ...]:
     """Return the layouts that the draft samples, by name."""
-    tables = {source.layout.table for source in draft.streams if source.layout is not None}
+    tables = {source.table.table for source in draft.streams if source.table is not None}
     return tuple(
         Stream(table, stream_token(table), columns_named(draft.catalog.table(table), draft.names))
         for table in sorted(tables | draft.local_tables)
@@ -374,7 +382,7 @@ def measuring_tables(draft: Draft) -> tuple[str, ...]:
     And no unit may have most of the rows that count, as all those without a key may. It is met at once or not
     at all, and says nothing of what else there is. A kept table with far more even units counts alone then.
     """
-    streams = [(source.layout, source.nullable) for source in draft.streams if source.layout is not None]
+    streams = [(source.layout, source.nullable) for source in draft.streams]
     largest = max((layout for layout, _ in streams), key=lambda layout: (layout.row_count, layout.table))
     always = {layout.table: layout for layout, nullable in streams if not nullable}
     kept = always or {layout.table: layout for layout, _ in streams}

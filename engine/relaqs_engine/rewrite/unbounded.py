@@ -238,7 +238,7 @@ def met_several_times(draft: Draft) -> Iterator[str]:
     for source in draft.sources:
         columns = {name for alias, name in equated if alias == source.alias}
         if not source.streams and not _is_unique(source, columns):
-            yield source.alias if source.layout is None else source.layout.table
+            yield source.alias if source.table is None else source.table.table
 
 
 def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
@@ -259,9 +259,9 @@ def _is_unique(source: Source, columns: set[str]) -> bool:
 
     Of several columns, and in sampled tables, these are numbers of distinct values to a few percent.
     """
-    if source.layout is None:
+    if source.table is None:
         return isinstance(source.node, exp.Subquery) and _tell_apart(columns, source.node.this)
-    layout, rows = source.layout, source.layout.row_count
+    layout, rows = source.table, source.table.row_count
     found = [column for column in layout.columns if column.name.lower() in columns]
     if any(each.is_counted and each.distinct_count >= rows - each.null_count for each in found):
         return True
@@ -371,7 +371,7 @@ def _with_few_values(draft: Draft, of_partitions: Callable[[Iterable[int]], int]
     most = most_listed(draft)
     if most is None:
         return draft
-    layouts = [source.layout for source in draft.streams if source.layout is not None]
+    layouts = [source.layout for source in draft.streams]
     rows = max(of_partitions([0, *(part.row_count for part in layout.partitions)]) for layout in layouts)
     values = rows * sum(column.kind is Basis.VALUES for column in draft.basis)
     if values > most:
@@ -424,7 +424,6 @@ def _has_room(draft: Draft) -> bool:
 
 def _rows_of_unit(draft: Draft) -> int:
     [stream] = draft.streams
-    assert stream.layout is not None
     return stream.layout.max_unit_rows
 
 

@@ -418,7 +418,7 @@ def _without_bounds(output: OutputColumn) -> OutputColumn:
 def _check_partitions(draft: Draft, plan: MergePlan, maker: StageMaker) -> None:
     """Raise NotOnlineError unless stages and outer query, which are read together, have equal partitions."""
     streams = all_streams(plan.streams, maker)
-    if len({len(draft.catalog.table(stream.table).partitions) for stream in streams}) > 1:
+    if len({len(draft.catalog.layout(stream.table).partitions) for stream in streams}) > 1:
         raise NotOnlineError("its tables are laid out in different numbers of partitions")
 
 

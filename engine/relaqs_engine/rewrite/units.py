@@ -47,9 +47,9 @@ _VARIANCES = {"var_pop": 0.25, "var_samp": 0.5}
 
 def rows_of_unit(draft: Draft, source: Source) -> int:
     """Return the most rows of a source that a sampling unit has in one group."""
-    sampled = (draft.catalog.table(table.name) for table in tables_in(source.node))
-    most = prod(layout.max_unit_rows for layout in sampled if layout.is_sampled)
-    columns = source.layout.columns if source.layout and not source.is_derived else ()
+    sampled = [table.name for table in tables_in(source.node) if draft.catalog.table(table.name).is_sampled]
+    most = prod(draft.catalog.layout(name).max_unit_rows for name in sampled)
+    columns = source.table.columns if source.table and not source.is_derived else ()
     return rows_in_a_group(draft, source, most, {each.name: each.most_unit_rows for each in columns})
 
 
@@ -150,12 +150,12 @@ def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
     alias = ""
     if others is not None:
         (source,) = inner.streams
-        assert source.layout is not None
+        assert source.table is not None
         parts = {column.column: column.most_unit_rows for column in others.columns}
         alias = source.alias
         if most is not None:
             most = rows_in_a_group(grouped, source, others.max_unit_rows, parts)
-        sums = sums_of(others, {column.name.lower() for column in source.layout.columns})
+        sums = sums_of(others, {column.name.lower() for column in source.table.columns})
     return _RowsOfGroups(
         inner.column_of,
         most,

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.duck import MAY_HAVE_NAN
-from relaqs_engine.layouts.manifest import Layout, columns_named, has_floats
+from relaqs_engine.layouts.manifest import Table, columns_named, has_floats
 from relaqs_engine.sql.aggregates import is_aggregate
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import referenced_cte
 
 
-def rows_of(layout: Layout) -> exp.Expr:
+def rows_of(layout: Table) -> exp.Expr:
     """Return what reads all rows of a layout, with the columns we added."""
     if layout.from_sql:
         return exp.Table(this=exp.Var(this=layout.from_sql))
@@ -37,7 +37,7 @@ def rows_of(layout: Layout) -> exp.Expr:
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
 
 
-def whole_table(layout: Layout, names: frozenset[str] | None = None) -> exp.Subquery:
+def whole_table(layout: Table, names: frozenset[str] | None = None) -> exp.Subquery:
     """Return a derived table that reads all partitions of a layout, without the columns we added.
 
     names: those in the query, see `names_in`. The table has the columns among them alone: of a hundred
@@ -48,7 +48,7 @@ def whole_table(layout: Layout, names: frozenset[str] | None = None) -> exp.Subq
     return exp.select(*columns).from_(rows_of(layout)).subquery(copy=False)
 
 
-def find_greatest_floats_in_rows(tree: exp.Expr, layouts: Iterable[Layout]) -> None:
+def find_greatest_floats_in_rows(tree: exp.Expr, layouts: Iterable[Table]) -> None:
     """Let no MAX of floats below a node be answered from footers. layouts: those whose files are read.
 
     DuckDB looks MIN and MAX of one file up in its footer. Told that NaN may be hidden there, it gives NaN for

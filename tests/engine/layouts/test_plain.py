@@ -56,7 +56,7 @@ def beside_a_large_one(table: Layout) -> Layout:
     """Return a table as it is opened beside one that takes long to be read."""
     assert isinstance(table, PlainTable)
     stored = replace(table.files[0], byte_count=int(2e9 * ESTIMATED_ABOVE_SECONDS))
-    large = replace(table, table="large", partitions=(replace(table.partitions[0], files=(stored,)),))
+    large = replace(table, table="large", files=(stored,))
     with closing(ReadingDatabase()) as reading:
         alone = Catalog((table,)).measured(reading)
         assert alone.table(table.table) is table, "nothing is estimated: nothing is measured"
@@ -109,7 +109,7 @@ def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> No
         pq.write_table(ROWS.slice(0, year - 2011), folder / "part.parquet")
     table = opened(tmp_path / "trips")
     assert types(table)[-1] == ("year", "BIGINT")
-    assert [part.row_count for part in table.partitions] == [1, 2]
+    assert [file.row_count for file in table.files] == [1, 2]
     year = beside_a_large_one(table).column("year")
     assert (year.minimum, year.maximum) == (2012, 2013)
 
