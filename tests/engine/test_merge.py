@@ -109,8 +109,16 @@ def layout_of(rows: Sequence[tuple[Any, ...]]) -> Layout:
     files = [StoredFile(f"{i}", sum(c), 0, "") for i, c in enumerate(counts)]
     partitions = [Partition((file,), sum(c), sum(c), tuple(c)) for file, c in zip(files, counts, strict=True)]
     path = Path("/nowhere/figures")
-    kept = (tuple(columns), tuple(partitions), len(rows), len(rows), (), 0, "", "", 1, "", "")
-    return Layout("figures", path, "sampled", *kept)
+    return Layout(
+        "figures",
+        path,
+        "sampled",
+        tuple(columns),
+        len(rows),
+        "",
+        partitions=tuple(partitions),
+        unit_count=len(rows),
+    )
 
 
 @cache

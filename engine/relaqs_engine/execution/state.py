@@ -45,7 +45,6 @@ from relaqs_engine.layouts.manifest import (
     LaidOutRead,
     Layout,
     Partition,
-    counted_together,
     scan_core_seconds,
 )
 from relaqs_engine.plans.aggregate import (
@@ -222,6 +221,41 @@ class BatchedPlan(Protocol):
     def result_shape(self) -> ResultShape | None:
         """How large a partial result gets; None where a condition decides that."""
         ...
+
+
+def counted_together(layouts: Sequence[Layout]) -> Layout:
+    """Return one layout with the rows of several that have as many partitions. It measures, and has no files.
+
+    A unit has its rows of all of them. Of what is not known of it, this has what makes units look larger.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> both = counted_together([CATALOG.table("items"), CATALOG.table("orders")])
+    >>> both.row_count, both.max_unit_rows, both.partitions[0].row_count
+    (1280000, 18, 640000)
+    """
+    first = layouts[0]
+    if len(layouts) == 1:
+        return first
+    of_rows = sum(each.typical_unit_rows * each.row_count for each in layouts)
+    row_count = sum(each.row_count for each in layouts)
+    partitions = tuple(
+        Partition(
+            (),
+            sum(each.row_count for each in same),
+            max(each.unit_count for each in same),
+            tuple(map(sum, zip(*(each.block_rows for each in same), strict=True))),
+        )
+        for same in zip(*(each.partitions for each in layouts), strict=True)
+    )
+    return replace(
+        first,
+        partitions=partitions,
+        row_count=row_count,
+        unit_count=sum(each.unit_count for each in partitions),
+        max_unit_rows=sum(each.max_unit_rows for each in layouts),
+        unit_kurtosis_rows=None,
+        typical_unit_rows=of_rows / max(row_count, 1),
+    )
 
 
 def leading_stream(plan: BatchedPlan, catalog: Catalog) -> Layout:
