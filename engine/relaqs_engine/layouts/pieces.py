@@ -193,7 +193,7 @@ _PROBE_ROWS = 8_192
 _MOST_TEXTS, _MOST_VALUES = 1_000, 8_000
 """Different values of a column of few values, in all probes together."""
 _ROWS_PER_VALUE = 4
-_GROWTH = 1.5
+_GROWTH, _GROWTH_OF_TEXTS = 1.5, 2.5
 """Of the number of different values, from one probe to all: where it is more, a probe has seen too few."""
 _CODE_BYTES = 4.0
 
@@ -241,6 +241,7 @@ def probed(source: Pieces, key: Sequence[str]) -> Encodings:
     found = [_first_rows(piece, source.schema) for piece in _spaced(source.pieces)]
     rows = pa.concat_tables(found)
     few = {field.name for field in source.schema if _has_few_values(field, found, rows)}
+    repeated = {field.name for field in source.schema if _has_repeated_texts(field, found, rows)}
     texts = {field.name for field in source.schema if pa.types.is_string(field.type)}
     codes = frozenset(texts & few) - source.undecodable_as_codes - set(key)
     fields = [
@@ -248,7 +249,7 @@ def probed(source: Pieces, key: Sequence[str]) -> Encodings:
     ]
     widths = [_CODE_BYTES if f.name in codes else _bytes(rows[f.name]) for f in source.schema]
     schema = pa.schema([*fields, pa.field(BLOCK_COLUMN, pa.uint8(), nullable=False)])
-    return Encodings(schema, codes, frozenset(few | {BLOCK_COLUMN}), sum(widths, start=1.0))
+    return Encodings(schema, codes, frozenset(few | repeated | {BLOCK_COLUMN}), sum(widths, start=1.0))
 
 
 def as_kept(values: pa.Array, kept: pa.DataType) -> pa.Array:
@@ -285,19 +286,32 @@ def _first_rows(piece: Piece, schema: pa.Schema) -> pa.Table:
 
 
 def _has_few_values(field: pa.Field, found: Sequence[pa.Table], rows: pa.Table) -> bool:
-    def different(table: pa.Table) -> int:
-        column = table[field.name]
-        if pa.types.is_decimal64(field.type):
-            column = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks])
-        return int(pc.count_distinct(column).as_py())
-
-    together = different(rows)
+    """Whether a column has few values in all, so that texts may be held as codes of one dictionary."""
     most = _MOST_TEXTS if pa.types.is_string(field.type) else _MOST_VALUES
-    return (
-        together <= most
-        and together <= _GROWTH * max(map(different, found))
-        and together * _ROWS_PER_VALUE < len(rows)
-    )
+    return _are_repeated(field, found, rows, _GROWTH) and _different(field, rows) <= most
+
+
+def _has_repeated_texts(field: pa.Field, found: Sequence[pa.Table], rows: pa.Table) -> bool:
+    """Whether a column has texts that come back within a file, so that a dictionary for each is shorter.
+
+    The rows of all probes are about as many as those of a file, and as mixed. Where they are not, the file
+    has a few bytes a row more than by lengths: the texts once, and their codes.
+    """
+    return pa.types.is_string(field.type) and _are_repeated(field, found, rows, _GROWTH_OF_TEXTS)
+
+
+def _are_repeated(field: pa.Field, found: Sequence[pa.Table], rows: pa.Table, growth: float) -> bool:
+    together = _different(field, rows)
+    if together * _ROWS_PER_VALUE >= len(rows):
+        return False
+    return together <= growth * max(_different(field, each) for each in found)
+
+
+def _different(field: pa.Field, table: pa.Table) -> int:
+    column = table[field.name]
+    if pa.types.is_decimal64(field.type):
+        column = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks])
+    return int(pc.count_distinct(column).as_py())
 
 
 def _bytes(column: pa.ChunkedArray) -> float:
