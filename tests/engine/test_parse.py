@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import sqlglot
-from relaqs_engine.errors import SqlError
+from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.sql.dialect import from_text, tokens_of
 from relaqs_engine.sql.parse import is_cte_reference, parse_query
 from sqlglot import exp
 
@@ -311,3 +315,31 @@ def test_a_file_in_a_query_names_the_line_to_write(sql: str, instead: str) -> No
         parse_query(sql, ["lineitem"])
     assert "a query reads tables, not files" in str(caught.value)
     assert instead in str(caught.value)
+
+
+def test_modules_that_are_compiled_are_loaded_from_their_texts(tmp_path: Path) -> None:
+    """The package sqlglotc compiles sqlglot's parser, and no class of Python's can derive from that one."""
+    names = ("sqlglot.tokenizer_core", "sqlglot.parser", "sqlglot.parsers.duckdb")
+    others: dict[str, ModuleType] = {}
+    for name in names:
+        others[name] = from_text(import_module(name), others)
+    own, theirs = others["sqlglot.parser"], import_module("sqlglot.parser")
+    assert own.Parser is not theirs.Parser
+    assert issubclass(others["sqlglot.parsers.duckdb"].DuckDBParser, own.Parser)
+    sql = "SELECT a -> 'b', sum(x) FROM t GROUP BY ALL"
+    parsed = others["sqlglot.parsers.duckdb"].DuckDBParser(dialect="duckdb").parse(tokens_of(sql), sql)
+    assert parsed == sqlglot.parse(sql, dialect="duckdb")
+    away = ModuleType("sqlglot.parser")
+    away.__file__ = str(tmp_path / "parser.cpython-311-x86_64-linux-gnu.so")
+    with pytest.raises(UnsupportedError, match=r"parser\.py is missing"):
+        from_text(away, {})
+
+
+def test_an_error_beside_a_view_has_its_place_in_what_the_user_wrote() -> None:
+    views = {"late": "SELECT *\nFROM trips WHERE km > 9"}
+    with pytest.raises(SqlError, match="no table zone") as caught:
+        parse_query("SELECT *\nFROM late JOIN zone USING (z)", ["trips", "zones"], views=views)
+    assert caught.value.position == (2, 16)
+    with pytest.raises(SqlError, match="no table trips") as caught:
+        parse_query("SELECT * FROM late", ["zones"], views=views)
+    assert caught.value.position is None

@@ -2,26 +2,112 @@
 
 sqlglot translates between dialects, and so it takes `list_distinct(a, b)` for its own `ARRAY_DISTINCT(a)`.
 Here nothing is translated. A call is written as it was read, unless our rules look at its class.
+
+**A compiled sqlglot.** The package sqlglotc, which other software may have installed, compiles sqlglot's
+modules, and no class of Python's can derive from a compiled one. Ours derive from its tokenizer, parser and
+writer: they read what DuckDB means, and the parser's steps are counted, so that no SQL takes forever. The
+texts of the modules stay beside what was compiled from them. So these few are loaded from their texts, for
+us alone (`interpreted`). Trees, and all else, are the compiled ones.
 """
 
 from __future__ import annotations
 
+import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.generator import Generator
-from sqlglot.tokenizer_core import Token, TokenizerCore, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.transforms import preprocess, unqualify_columns
 
+from relaqs_engine.errors import UnsupportedError
+
+
+def interpreted(shared: Mapping[str, tuple[str, ...]]) -> dict[str, ModuleType]:
+    """Return modules as they are, or all of them from their texts if any is compiled.
+
+    Args:
+        shared: the modules by name, each after those that it imports. And the names of their classes that
+            have to be those of everybody, as other modules make instances of them.
+
+    Raises:
+        UnsupportedError: one is compiled, and its text is not beside it.
+    """
+    modules = {name: import_module(name) for name in shared}
+    if all(str(module.__file__).endswith((".py", ".pyc")) for module in modules.values()):
+        return modules
+    found: dict[str, ModuleType] = {}
+    for name, module in modules.items():
+        found[name] = from_text(module, found)
+        vars(found[name]).update((each, getattr(module, each)) for each in shared[name])
+    return found
+
+
+def from_text(module: ModuleType, others: dict[str, ModuleType]) -> ModuleType:
+    """Return a module from its text. others: by name, what it imports in the place of what is compiled."""
+    text = Path(str(module.__file__)).with_name(module.__name__.rpartition(".")[2] + ".py")
+    spec = spec_from_file_location(module.__name__, text)
+    if not text.is_file() or spec is None or spec.loader is None:
+        raise UnsupportedError(
+            f"the package sqlglotc compiled {module.__name__}, and {text} is missing, which ReLAQS reads SQL "
+            "with; run: pip uninstall sqlglotc"
+        )
+    copy = module_from_spec(spec)
+    vars(copy)["__builtins__"] = vars(builtins) | {"__import__": partial(_imported, dict(others))}
+    spec.loader.exec_module(copy)
+    return copy
+
+
+def _imported(
+    others: dict[str, ModuleType],
+    name: str,
+    globals_: Any = None,
+    locals_: Any = None,
+    wanted: Any = (),
+    level: int = 0,
+) -> Any:
+    """Return what an import statement of a module gets, which may be some of the others."""
+    module = builtins.__import__(name, globals_, locals_, wanted, level)
+    if not wanted:
+        return module
+    if name in others:
+        return others[name]
+    inner = {each: others[f"{name}.{each}"] for each in wanted if f"{name}.{each}" in others}
+    return SimpleNamespace(**{each: getattr(module, each) for each in wanted} | inner) if inner else module
+
+
+_MODULES = interpreted(
+    {
+        "sqlglot.tokenizer_core": ("Token", "TokenType"),
+        "sqlglot.parser": (),
+        "sqlglot.generator": (),
+        "sqlglot.dialects.dialect": ("Dialect", "Dialects", "NormalizationStrategy", "_Dialect"),
+        DuckDB.parser_class.__module__: (),
+        DuckDB.generator_class.__module__: (),
+    }
+)
+
 if TYPE_CHECKING:
-    from sqlglot.generator import Generator as _Generator
+    from sqlglot.generator import Generator
     from sqlglot.parser import Parser as _Parser
+    from sqlglot.tokenizer_core import TokenizerCore
     from sqlglot.tokens import Tokenizer as _Tokenizer
+
+    _Generator = Generator
 else:
-    _Parser, _Generator, _Tokenizer = DuckDB.parser_class, DuckDB.generator_class, DuckDB.tokenizer_class
+    Generator = _MODULES["sqlglot.generator"].Generator
+    TokenizerCore = _MODULES["sqlglot.tokenizer_core"].TokenizerCore
+    _Parser = getattr(_MODULES[DuckDB.parser_class.__module__], DuckDB.parser_class.__name__)
+    _Generator = getattr(_MODULES[DuckDB.generator_class.__module__], DuckDB.generator_class.__name__)
+    _Tokenizer = DuckDB.tokenizer_class
 
 DIALECT = "relaqs"
 
@@ -147,13 +233,15 @@ class _TokenizerCore(TokenizerCore):
         self._add(TokenType.NUMBER, number[0].replace("_", ""))
 
 
+_OF_A_CORE = tuple(signature(TokenizerCore).parameters)
+
+
 class RelaqsTokenizer(_Tokenizer):
     """sqlglot's tokens of DuckDB's SQL."""
 
     def _init_core(self) -> TokenizerCore:
         core = super()._init_core()
-        core.__class__ = _TokenizerCore
-        return core
+        return _TokenizerCore(**{name: getattr(core, name) for name in _OF_A_CORE})
 
 
 def _logarithm(base: str, arguments: list[exp.Expr]) -> exp.Expr:

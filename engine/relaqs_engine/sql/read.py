@@ -31,13 +31,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
 
-import sqlglot.parser
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import syntax_error
-from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
+from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, tokens_of
 
@@ -418,29 +417,12 @@ class _ArrowsParser(_CountingParser):
     JSON_OPERATORS: ClassVar[dict[Any, Any]] = ARROWS
 
 
-def check_parser(file: str) -> None:
-    """Raise UnsupportedError where this is a compiled parser. No class of Python's can count its steps.
-
-    >>> check_parser("sqlglot/parser.cpython-311-x86_64-linux-gnu.so")
-    Traceback (most recent call last):
-    relaqs_engine.errors.UnsupportedError: the package sqlglotc is installed, which compiles sqlglot's parser;
-    ReLAQS counts the steps of the one in Python, so that no SQL takes forever; run: pip uninstall sqlglotc
-    """
-    if not file.endswith((".py", ".pyc")):
-        raise UnsupportedError(
-            "the package sqlglotc is installed, which compiles sqlglot's parser; ReLAQS counts the steps of "
-            "the one in Python, so that no SQL takes forever; run: pip uninstall sqlglotc"
-        )
-
-
 def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) -> list[exp.Expr]:
     """Return the statements of a text that is not too large.
 
     Raises:
         SqlError: it is too large, or does not parse. It has the place if that is known.
-        UnsupportedError: sqlglot's parser is compiled.
     """
-    check_parser(sqlglot.parser.__file__)
     check_text(sql)
     try:
         tokens = dialect().tokenize(sql)
