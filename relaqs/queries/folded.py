@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
-from relaqs_engine.execution.composite import PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
 from relaqs_engine.execution.state import (
@@ -193,7 +192,7 @@ class FoldedQueryJob(ResumableJob):
     def scanned_fraction(self) -> float:
         return 1.0 if self.latest is not None else self.estimator.scanned_fraction
 
-    def source(self) -> PartSource:
+    def source(self) -> Answers | pa.Table:
         return self.estimator if self.latest is None else own_columns(self.latest)
 
 
