@@ -6,10 +6,10 @@ deviations either way.
 
 A line fails ("low") if it is below 90 %, or below 91 % of at least 200 certified cells, or below 93 % by more
 than two standard errors where at least 500 are certified. Of less than 100 certified cells a share below 90 %
-must be so by two standard errors as well: of 20 cells that are right 19 times in 20, three are wrong once in
-13 lines. A line between 90 and 91 % that is within three standard errors of 95 % is in doubt ("unsure"), and
-more orders tell: where all cells of an order go together, many cells say no more than one. By chance, one in
-700 lines is farther away.
+must be so by two standard errors as well, and by more than chance: of 20 cells that are right 19 times in 20,
+three are wrong once in 13 lines, and one cell alone is wrong in one of 20. A line between 90 and 91 % that is
+within three standard errors of 95 % is in doubt ("unsure"), and more orders tell: where all cells of an order
+go together, many cells say no more than one. By chance, one in 700 lines is farther away.
 
 A line above 98 % is said ("high"), and one of 200 cells above 99.5 % has a reason: intervals of no width,
 whose numbers the layout knows, or intervals wider than the oracle's.
@@ -36,6 +36,7 @@ LOWEST, LOWEST_OF_SOME, LOWEST_OF_MANY, HIGHEST, NEARLY_ALL = 0.90, 0.91, 0.93, 
 MANY, SOME, FEW = 500, 200, 100
 WIDE = 1.15  # times an oracle's interval: a true 95 % becomes 97.6
 ONCE_IN_A_MILLION = 1e-6
+TWO_STANDARD_ERRORS = 0.0228  # the chance that a normal value lies farther above its mean
 NORMAL_95 = 1.96
 
 # What is added up over the orders, for each group and column: of the cells shown, then of those certified.
@@ -92,7 +93,7 @@ class Judged:
     def verdict(self) -> str:
         """Return "low", "group", "unsure", "high" or ""; see the module."""
         found, error = self.coverage.coverage, 2.0 * self.coverage.standard_error
-        if found < LOWEST and (self.certified >= FEW or found + error < LOWEST):
+        if found < LOWEST and (self.certified >= FEW or self._few_are_low):
             return "low"
         if self.certified >= MANY and found + error < LOWEST_OF_MANY:
             return "low"
@@ -101,6 +102,14 @@ class Judged:
         if LOWEST <= found < LOWEST_OF_SOME and self.certified >= SOME:
             return "low" if found + 1.5 * error < NOMINAL else "unsure"
         return "high" if found - error > HIGHEST else ""
+
+    @property
+    def _few_are_low(self) -> bool:
+        """Whether a few cells hold less than 90 % of the time by two standard errors, and not by chance."""
+        found, error = self.coverage.coverage, 2.0 * self.coverage.standard_error
+        missed = round(self.certified * (1.0 - found))
+        chance = float(binom.sf(missed - 1, self.certified, 1.0 - LOWEST))
+        return found + error < LOWEST and chance < TWO_STANDARD_ERRORS
 
     @property
     def why_nearly_all(self) -> str:

@@ -271,6 +271,8 @@ def verdict(held: float, certified: int, *, error: float = 0.005, spike_chance: 
         (verdict(0.905, 200, error=0.02), "unsure"),  # 95 % is within three standard errors
         (verdict(0.85, 20, error=0.05), ""),  # three misses of twenty
         (verdict(0.50, 20, error=0.05), "low"),
+        (verdict(0.0, 1, error=0.2), ""),  # one cell alone, and it is wrong
+        (verdict(0.0, 3, error=0.1), "low"),
         (verdict(0.995, 500), "high"),
         (verdict(0.97, 500, spike_chance=1e-9), "group"),
         (verdict(float("nan"), 0), ""),
