@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import math
 import os
 import threading
 import time
@@ -27,6 +28,7 @@ from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, Grant
 from relaqs.sharing.view import Kind, Policy
 
 JOIN_SECONDS = 2.0  # for tasks that no interruption reaches, e.g. a training step in another library
+IDLE_SECONDS = 1.0  # after which a thread ends that is not needed: the next one's cursor costs a millisecond
 SETTLE_SECONDS = 0.05  # within which a thread gives its core back once its statement has ended
 
 
@@ -83,7 +85,8 @@ class ThreadExecutor:
     A thread that asks for its next task makes a plan first where one is due. So no thread waits for a clock,
     and a job that has come or gone counts from the next task.
 
-    There is a thread for each usual place, and one more for each spare one while that is there: see `Places`.
+    There is a thread for each usual place, and one more for each spare one while that is there, and a second
+    longer: see `Places`.
 
     Args:
         cores: how many usual places; None: the cores that this process may use.
@@ -250,18 +253,24 @@ class ThreadExecutor:
         return True
 
     def _next_turn(self) -> _Running | None:
-        """Wait for work; None once the executor is closed, or has threads enough without this one."""
+        """Wait for work; None once the executor is closed, or has had threads enough without this one."""
+        ends_at_seconds = math.inf
         with self._changed:
             while not self._is_closed:
                 self._share_out()
                 places = self._places()
                 if (running := self._begun(places)) is not None:
                     return running
-                is_awaited = self._waits_for_spare(places)
-                if self._idle() > self._cores - self._usual() + is_awaited:
+                now_seconds, is_awaited = time.monotonic(), self._waits_for_spare(places)
+                if self._idle() <= self._cores - self._usual() + is_awaited:
+                    ends_at_seconds = math.inf
+                elif now_seconds >= ends_at_seconds:
                     self._threads.remove(threading.current_thread())
                     return None
-                self._changed.wait(places.spare_at_seconds - time.monotonic() if is_awaited else None)
+                else:
+                    ends_at_seconds = min(ends_at_seconds, now_seconds + IDLE_SECONDS)
+                next_seconds = min(ends_at_seconds, places.spare_at_seconds if is_awaited else math.inf)
+                self._changed.wait(next_seconds - now_seconds if next_seconds < math.inf else None)
             return None
 
     def _begun(self, places: Places) -> _Running | None:
