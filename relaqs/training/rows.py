@@ -317,7 +317,8 @@ class PartitionRead:
         names: of all features, in the order of the SELECT.
         others: which of them are no numbers. They travel as they are.
         takes_gaps: whether a number may be NULL, which is NaN then, or infinite.
-        digest: of the text, the files' content and the time zone.
+        digest: of all that the rows follow from: the text, what becomes of its columns, the files' content
+            and the time zone.
     """
 
     config: DatabaseConfig
@@ -430,7 +431,7 @@ def _partition_read(
         names=reading.names,
         target=reading.target,
         row_count=leading_stream(plan, catalog).partitions[index].row_count,
-        digest=_digest([repr(config.civil_time), sql, *contents, *["gaps"] * reading.takes_gaps]),
+        digest=_digest([repr(config.civil_time), sql, repr(reading), *contents]),
         others=reading.others,
         takes_gaps=reading.takes_gaps,
     )

@@ -144,6 +144,22 @@ def test_rows_cannot_be_written_to(db: Session) -> None:
         db.train(Careless("SELECT n, half FROM t")).result()
 
 
+def test_jobs_of_one_select_with_other_columns_as_target_do_not_share_rows(db: Session) -> None:
+    """What is kept of a SELECT's rows for one job is not taken for those of another."""
+    sql = "SELECT n + 1 AS n, third AS t, half AS y FROM t"  # y is read as a DOUBLE, target or not
+    for first, then in (("y", None), (None, "y")):
+        columns = f"{sql} WHERE n < {100 + (first is None)}"
+        for target in (first, then):
+            [batch] = db._readable(columns, target).batches(ROWS, 0, "numpy", "shared")
+            shapes = [each.shape[1:] for each in (batch if isinstance(batch, tuple) else (batch,))]
+            assert shapes == ([(3,)] if target is None else [(2,), ()])
+    for renamed in ("word", "other"):
+        [table] = db._readable(f"SELECT n, word AS {renamed} FROM t", None).batches(
+            ROWS, 0, "arrow", "shared"
+        )
+        assert table.column_names == ["n", renamed]
+
+
 def test_a_table_that_is_laid_out_again_is_read_again(tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         shuffle(pa.table({"x": [value] * 10}), tmp_path / "t", partitions=2, force=True)
