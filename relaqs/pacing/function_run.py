@@ -27,13 +27,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any, Literal, Protocol, SupportsFloat, cast, get_args
 
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole
-from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted
+from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted, raised_anew
 from relaqs.jobs.handle import Feed, Handle, RunListener
 from relaqs.jobs.job import JobDescription, Step, StepReport, TaskResult, Work
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
@@ -121,7 +121,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a function has kept. state: pickled. places: how many batches it had of each SELECT in hand."""
+    """What a function has kept. state: pickled. places: how many batches each loop in hand has had."""
 
     state: bytes
     places: Mapping[str, int]
@@ -201,13 +201,21 @@ class Context:
         check_whole("rows", rows)
         if form not in get_args(Form):
             raise ArgumentError(f"form is {form!r}; it must be {', '.join(map(repr, get_args(Form)))}")
-        key = repr((sql, rows, target, seed, form))
         readable = self._seat.readable(sql, target)
+        key = self._key(repr((sql, rows, target, seed, form)))
         self._places[key] = self._to_skip.pop(key, 0)
-        for batch in islice(readable.batches(rows, seed, form, self._name), self._places[key], None):
-            self._places[key] += 1
-            yield batch
-        del self._places[key]
+        try:
+            for batch in islice(readable.batches(rows, seed, form, self._name), self._places[key], None):
+                self._places[key] += 1
+                yield batch
+        finally:  # also where the loop is left: what it has had is no place to go on from
+            del self._places[key]
+
+    def _key(self, rows: str) -> str:
+        """Return the name of a loop's place: several loops may read the same rows at once."""
+        to_go_on = (key for key in sorted(self._to_skip) if key.rpartition("/")[0] == rows)
+        free = (key for loop in count() if (key := f"{rows}/{loop}") not in self._places)
+        return next(chain(to_go_on, free))
 
     def report(self, loss: SupportsFloat) -> bool:
         """Report a loss, smaller is better. Return whether to go on.
@@ -223,7 +231,7 @@ class Context:
         import cloudpickle
 
         self._state = cloudpickle.dumps(state)
-        self._seat.keep(Saved(self._state, dict(self._places)))
+        self._seat.keep(Saved(self._state, self._to_skip | self._places))
 
     def load(self, otherwise: Any = None) -> Any:
         """Return the state that was saved last, in this life of the function or an earlier one.
@@ -252,13 +260,14 @@ class TurnMade:
 
 @dataclass(slots=True)
 class _Task:
-    """The seat of a function in a task of a worker."""
+    """The seat of a function in a task of a worker. kept_losses: how many it had when it kept a state."""
 
     plans: Mapping[Wanted, ReadsRows]
     until: float | None
     has_time: bool
     started_seconds: float = field(default_factory=time.perf_counter)
     losses: list[float] = field(default_factory=list)
+    kept_losses: int = 0
     saved: Saved | None = None
     wanted: Wanted | None = None
 
@@ -274,7 +283,7 @@ class _Task:
         return self.has_time and not (self.until is not None and loss <= self.until)
 
     def keep(self, saved: Saved) -> None:
-        self.saved = saved
+        self.saved, self.kept_losses = saved, len(self.losses)
         seconds = time.perf_counter() - self.started_seconds
         if seconds >= MOST_TURN_SECONDS or (seconds >= LEAST_TURN_SECONDS and is_core_wanted()):
             raise TurnOver
@@ -301,8 +310,8 @@ class FunctionTurn:
         try:
             with reports_to(context):
                 value = cloudpickle.dumps(function(context, **arguments))
-        except TurnOver:
-            pass
+        except TurnOver:  # what was reported after the last state was saved is reported again
+            del seat.losses[seat.kept_losses :]
         reports = tuple(map(Reported, seat.losses))
         return TurnMade(PacedTurn(reports, 0.0, value is not None), value, seat.saved, seat.wanted)
 
@@ -546,7 +555,7 @@ class FunctionRun(Handle[float]):
             self.stop()
         self.runner.wait()
         if self.runner.error is not None:
-            raise self.runner.error
+            raise raised_anew(self.runner.error)
         self._job.join()
         if not self._job.has_returned:
             raise RelaqsError(

@@ -39,7 +39,13 @@ from relaqs.arguments import (
     check_whole,
     refusal,
 )
-from relaqs.jobs.executor import Stopwatch, background_thread, is_set_in_time
+from relaqs.jobs.executor import (
+    Stopwatch,
+    background_thread,
+    is_set_in_time,
+    raised_anew,
+    without_frames,
+)
 from relaqs.plugins import require
 from relaqs.prediction import GEOMETRIC, HARMONIC, SUBLINEAR
 from relaqs.prediction.curves import WINDOW, Series, fit_best_curves
@@ -345,7 +351,7 @@ class SearchRun:
             self.stop()
         self.wait()
         if self._error is not None:
-            raise self._error
+            raise raised_anew(self._error)
         if (best := self._best) is None:
             for each in self._begun:
                 each.run.result()  # raises what made it fail
@@ -370,7 +376,7 @@ class SearchRun:
                 self._look()
                 time.sleep(LOOK_SECONDS)
         except BaseException as error:
-            self._error, self._reason = error, StopReason.FAILED
+            self._error, self._reason = without_frames(error), StopReason.FAILED
         finally:
             for each in self._begun:
                 each.run.stop()

@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.linear_model import SGDClassifier
 
 import relaqs
 from relaqs import ArgumentError, RelaqsError, Session, SqlError, connect, shuffle
 from relaqs.pacing import Context
+from relaqs.pacing.function_run import FunctionTurn, ReadsRows, Saved, Wanted
 from tests.made_once import made_once
 
 ROWS = 5_000
@@ -172,10 +174,126 @@ def test_errors_are_those_of_the_function(db: Session) -> None:
             db.run(function, **named)  # type: ignore[arg-type]
 
 
+def test_an_error_that_was_caught_keeps_nothing_alive(db: Session) -> None:
+    """Readers raise a copy: frames of theirs, and all that these hold, do not stay with the run."""
+    run = db.run(lambda ctx: next(ctx.batches("SELECT nothing FROM points")))
+    search = db.search(SGDClassifier(), {"alpha": [1.0]}, "SELECT nothing FROM points", target="x")
+    runs: list[tuple[Any, Any]] = [(run, lambda: run.runner.error), (search, lambda: search._error)]
+    for each, kept in runs:
+        with pytest.raises(SqlError, match="nothing") as raised:
+            each.result(timeout=60)
+        assert raised.value is not kept()
+        assert kept().__traceback__ is None
+
+
 def test_code_that_knows_no_context_reports(db: Session) -> None:
     run = db.run(lambda ctx: [relaqs.report(loss) for loss in (3.0, 2.0, 1.0)], until=2.0)
     assert run.result() == [True, False, False]
     assert run.losses == (3.0, 2.0, 1.0)
+
+
+def in_turns(db: Session, function: Any) -> tuple[Any, list[float], int]:
+    """Return what a function returns that is called again after each `save`, its losses, and the turns."""
+    plans: dict[Wanted, ReadsRows] = {}
+    saved: Saved | None = None
+    losses: list[float] = []
+    for turns in range(1, 1000):
+        turn = FunctionTurn(cloudpickle.dumps((function, {})), "f", saved, dict(plans), None, True)
+        made = turn.run("f")
+        losses += [reported.quality for reported in made.turn.reports]
+        saved = made.saved or saved
+        if made.wanted is not None:
+            plans[made.wanted] = db._readable(made.wanted.sql, made.wanted.target)
+        if made.value is not None:
+            return cloudpickle.loads(made.value), losses, turns
+    raise AssertionError("it never returns")
+
+
+@pytest.fixture
+def quick_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaqs.pacing.function_run.MOST_TURN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("quick_turns")
+def test_a_loop_that_was_left_begins_at_the_first_row(db: Session) -> None:
+    """In the pass after it, also where a turn ends between them."""
+
+    def passes(ctx: Context) -> list[list[int]]:
+        seen: list[list[int]] = ctx.load([])
+        while len(seen) < 3:
+            rows: list[int] = []
+            for batch in ctx.batches("SELECT n FROM points", rows=1000):
+                rows += batch[:, 0].astype(int).tolist()
+                if len(rows) == 2000 and len(seen) < 2:
+                    break
+            seen.append(rows)
+            ctx.save(seen)
+        return seen
+
+    (first, second, whole), _, turns = in_turns(db, passes)
+    assert (len(first), second, whole[:2000]) == (2000, first, first)
+    assert sorted(whole) == list(range(ROWS))
+    assert turns == 5  # the SELECT, three passes, and the end
+
+
+@pytest.mark.usefixtures("quick_turns")
+def test_a_turn_goes_on_behind_the_batch_that_was_saved(db: Session) -> None:
+    """Also where two loops read the same rows at once, and where it saves before its loop begins again."""
+
+    def starts(ctx: Context) -> list[int]:
+        return [int(batch[0, 0]) for batch in ctx.batches("SELECT n FROM points", rows=500)]
+
+    def pairs(ctx: Context) -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = ctx.load([])
+        one, other = (ctx.batches("SELECT n FROM points", rows=500) for _ in range(2))
+        for first, second in zip(one, other, strict=True):
+            seen.append((int(first[0, 0]), int(second[0, 0])))
+            ctx.save(seen)
+        return seen
+
+    expected = db.run(starts).result()
+    assert len(set(expected)) == 10
+    assert in_turns(db, pairs) == (list(zip(expected, expected, strict=True)), [], 12)
+
+    class Seat:
+        kept: Saved | None = None
+
+        def readable(self, sql: str, target: str | None) -> ReadsRows:
+            return db._readable(sql, target)
+
+        def note(self, loss: float) -> bool:
+            return True
+
+        def keep(self, saved: Saved) -> None:
+            self.kept = saved
+
+    seat = Seat()
+    context = Context(seat, "f")
+    for number, _ in enumerate(context.batches("SELECT n FROM points", rows=500), 1):
+        context.save(number)
+        if number == 3:
+            break
+    again = Context(seat, "f", seat.kept)
+    again.save(again.load())
+    assert starts(Context(seat, "f", seat.kept)) == expected[3:]
+    again.save(starts(again))
+    assert starts(Context(seat, "f", seat.kept)) == expected
+
+
+@pytest.mark.usefixtures("quick_turns")
+def test_what_is_reported_before_a_select_is_noted_once(db: Session) -> None:
+    def several(ctx: Context) -> int:
+        step = ctx.load(0)
+        for at in range(step, 3):
+            ctx.report(float(at))
+            next(ctx.batches(f"SELECT n + {at} AS n FROM points"))
+            ctx.report(at + 0.5)
+            ctx.save(at + 1)
+        ctx.report(9.0)
+        next(ctx.batches("SELECT x FROM points"))
+        return step
+
+    assert in_turns(db, several)[:2] == (3, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 9.0])
 
 
 def test_on_a_cluster_it_is_the_same_also_where_workers_die(
