@@ -108,7 +108,7 @@ def count_looks(
     case: Case, folder: Path, answer: pa.Table, seeds: Sequence[int], fractions: Sequence[float]
 ) -> tuple[tuple[str, ...], dict[float, FloatArray]]:
     """Return the approximate columns, and by fraction the counts of each order: (orders, columns, FIELDS)."""
-    with connect(folder, threads=1, memory_limit=MEMORY_LIMIT) as session:
+    with connect(folder, threads=1, memory_limit=MEMORY_LIMIT, exact_below_seconds=0) as session:
         if session.plan(case.sql).mode is Mode.EXACT:
             return (), {}
         orders = [_snapshots_at(session, case.sql, seed, fractions) for seed in seeds]

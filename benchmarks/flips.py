@@ -118,7 +118,7 @@ def _outcome(victim: Victim, draws: random.Random, number: int) -> str:
 def warehouse_files(folder: Path) -> Iterator[Victim]:
     """Yield the files of a warehouse, the manifests as often as all others together."""
     warehouse = _warehouse(folder)
-    db = relaqs.connect(warehouse, threads=2)
+    db = relaqs.connect(warehouse, threads=2, exact_below_seconds=0)
     right = {sql: _answer(db, sql) for sql in QUERIES}
     data, manifests = sorted(warehouse.rglob("*.parquet")), sorted(warehouse.rglob("manifest.json"))
 
@@ -170,7 +170,9 @@ def first_part_files(folder: Path) -> Iterator[Victim]:
     source, into = folder / "trips.parquet", folder / "part" / "trips"
     with building(source, into, force=False, memory_limit_bytes=1 << 30, threads=1) as build:
         sample(build, 40, first_there=parts.append)
-    db = relaqs.connect(tables={"trips": source}, threads=2, cache_directory=folder / "cache")
+    db = relaqs.connect(
+        tables={"trips": source}, threads=2, cache_directory=folder / "cache", exact_below_seconds=0
+    )
     plain = db.tables["trips"]
     assert isinstance(plain, PlainTable)
     db._open_tables._replace(plain, replace(plain, first_part=replace(parts[0], table="trips")))

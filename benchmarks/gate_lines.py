@@ -67,7 +67,7 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
             mine = [found for found in layouts if fraction in found.counts and place in found.columns]
             if mine:
                 judgement = _judged(mine, fraction, place, has_spike=data == "spike")
-                of = (data, path, stored, len(layouts), key, expressions[place])
+                of = (data, path, stored, len(mine), key, expressions[place])
                 lines.append(Line(*of, fraction, judgement))
     return sorted(lines, key=lambda line: line.place)
 
@@ -87,9 +87,10 @@ def _judged(layouts: Sequence[Counted], fraction: float, place: int, *, has_spik
     row_groups = layouts[0].run.stored.storage.row_groups
     if row_groups:  # each file has rows of its own, and so groups of its own
         spreads = [{name: np.concatenate([spread[name] for spread in spreads]) for name in SUMS}]
-    # Of pairs of neighbours one is drawn where half of a file is. A file that was not made up is what there
-    # is: no other one is promised anything.
-    drawn_anew = len(counts) if row_groups and len(layouts) == 1 else len(layouts)
+    # Of pairs of neighbours one is drawn where half of a file is. A public file is what there is: no other
+    # one is promised anything.
+    is_public = layouts[0].run.query.table.rows is None
+    drawn_anew = len(counts) if row_groups and is_public else len(layouts)
     partitions = row_groups // 2 or PARTITIONS
     return judged(counts, spreads, drawn_anew, has_spike=has_spike, partitions=partitions)
 

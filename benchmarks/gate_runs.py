@@ -19,7 +19,7 @@ from benchmarks.gate_queries import Query
 from benchmarks.gate_storage import Stored
 from benchmarks.gate_tally import Spread
 from benchmarks.plain_duckdb import PlainDuckDB
-from benchmarks.replay import Replay, RowGroupReplay, Truth
+from benchmarks.replay import NothingDrawn, Replay, RowGroupReplay, Truth
 from benchmarks.tally import FloatArray
 
 
@@ -103,7 +103,7 @@ def _replayed(run: Run, catalog: Catalog) -> tuple[Replay | RowGroupReplay | Non
     answered = [i for i in places if i not in refused]
     try:
         return _replay(run, catalog, answered) if answered else None, refused
-    except SystemExit as error:  # no share of few row groups is near a number that can be drawn
+    except NothingDrawn as error:
         return None, refused | dict.fromkeys(answered, _why(error))
 
 

@@ -105,10 +105,10 @@ class Judged:
 
     @property
     def _few_are_low(self) -> bool:
-        """Whether a few cells hold less than 90 % of the time by two standard errors, and not by chance."""
+        """Whether a few cells hold below 90 % by two standard errors, and cells of 95 % would hardly."""
         found, error = self.coverage.coverage, 2.0 * self.coverage.standard_error
         missed = round(self.certified * (1.0 - found))
-        chance = float(binom.sf(missed - 1, self.certified, 1.0 - LOWEST))
+        chance = float(binom.sf(missed - 1, self.certified, 1.0 - NOMINAL))
         return found + error < LOWEST and chance < TWO_STANDARD_ERRORS
 
     @property

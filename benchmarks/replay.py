@@ -149,6 +149,10 @@ class Replay:
         self._states.close()
 
 
+class NothingDrawn(SystemExit):
+    """A file has too few row groups for any of the shares."""
+
+
 class RowGroupReplay:
     """A query's partial aggregates over every row group of a plain file, ready to be drawn in any order.
 
@@ -164,7 +168,9 @@ class RowGroupReplay:
         near = {share: plan for share, plan in plans.items() if _draws(plan, share)}
         self.shares = tuple(near)
         if not near:
-            raise SystemExit(f"no share of {shares} is near a number of row groups that can be drawn\n{sql}")
+            raise NothingDrawn(
+                f"no share of {shares} is near a number of row groups that can be drawn\n{sql}"
+            )
         self.plan = next(iter(near.values()))
         self._plans = near
         config = DatabaseConfig(

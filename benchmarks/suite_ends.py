@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     counts: Counter[str] = Counter()
     with (
         PlainDuckDB(files_of_folder(given.data), threads=1) as plain,
-        connect(folder, threads=1, memory_limit=MEMORY_LIMIT) as session,
+        connect(folder, threads=1, memory_limit=MEMORY_LIMIT, exact_below_seconds=0) as session,
     ):
         for name in names:
             ended = end_of(session, plain, name, queries[name])

@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
 def survey(queries: Mapping[str, str], folder: Path, orders: int, share: float) -> Table:
     """Return which queries have a certified number at that share of the rows; print each look."""
     found: dict[str, list[Looked]] = {name: [] for name in queries}
-    with connect(folder, threads=1, memory_limit=MEMORY_LIMIT) as session:
+    with connect(folder, threads=1, memory_limit=MEMORY_LIMIT, exact_below_seconds=0) as session:
         for seed, name in product(range(orders), queries):
             looked = look(session, name, queries[name], share, seed)
             found[name].append(looked)

@@ -270,6 +270,9 @@ def verdict(held: float, certified: int, *, error: float = 0.005, spike_chance: 
         (verdict(0.905, 200), "low"),
         (verdict(0.905, 200, error=0.02), "unsure"),  # 95 % is within three standard errors
         (verdict(0.85, 20, error=0.05), ""),  # three misses of twenty
+        (verdict(0.85, 20, error=0.01), ""),  # which is chance, once in 13 lines
+        (verdict(0.80, 20, error=0.01), "low"),
+        (verdict(0.82, 50, error=0.01), "low"),
         (verdict(0.50, 20, error=0.05), "low"),
         (verdict(0.0, 1, error=0.2), ""),  # one cell alone, and it is wrong
         (verdict(0.0, 3, error=0.1), "low"),

@@ -83,7 +83,7 @@ def test_the_clock_of_a_widget_goes_on_while_no_answer_comes(
     seen.until("refining")
     after = seen.times(4)
     assert after == sorted(set(after))
-    assert after[0] > before[-1] - 0.2
+    assert after[0] > before[-1] - 0.2  # an answer says when it was computed, the clock when it is shown
     assert all(panel["answer"]["rows"] for panel in seen.panels[-3:])
     turnstile.let()
     exact = seen.until("exact")
