@@ -44,7 +44,7 @@ from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS, Layout
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, WholePlan
+from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputColumn, WholePlan
 from relaqs_engine.sql.binder import Binder, Parameters, placing_failures, tells_the_time
 from relaqs_engine.sql.parse import expand_views, parse_query, with_tables_of_paths
 from relaqs_engine.sql.read import Effort, WrittenSql
@@ -91,7 +91,9 @@ _CANNOT_PLAN = "its estimates could not be planned, by a fault that should be re
 _SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
 logger = logging.getLogger("relaqs")
 PLANS_KEPT = 256  # the least recently used go first
-_Question: TypeAlias = tuple[str, CivilTime | None, int, int | None]
+# The columns tell whether there are error bars.
+_Answer: TypeAlias = tuple[str, CivilTime | None, tuple[OutputColumn, ...]]
+_Question: TypeAlias = tuple[_Answer, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Planner:
         self._row_groups = RowGroupRules(cores)
         # By SQL, and with intervals.
         self._plans: OrderedDict[tuple[str, bool, CivilTime], OnlinePlan] = OrderedDict()
-        self._at_once: OrderedDict[tuple[str, CivilTime | None], WholePlan] = OrderedDict()  # by SQL
+        self._at_once: OrderedDict[_Answer, WholePlan] = OrderedDict()
         self._ran_whole: OrderedDict[_Question, WholePlan] = OrderedDict()  # see note_whole
         self._is_closed = False
         self._in_use = InUse(table for table in catalog.layouts if isinstance(table, Layout))
@@ -177,7 +179,9 @@ class Planner:
             if any(os.path.basename(path) in sql for path in self._paths):
                 written = with_tables_of_paths(written, self._table_of, self._effort())
             if self._views_tell_the_time:
-                written = written.anew(expand_views(sql, self._views))
+                with written.placing():
+                    expanded = expand_views(written.sql, self._views)
+                written = written.anew(expanded)
             written = self._binder.at(civil_time).with_constants(written, params)
             return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
@@ -280,13 +284,12 @@ class Planner:
         seconds = whole_core_seconds(plan, self._catalog)
         if not from_seconds <= seconds < below_seconds:
             return plan
-        if (kept := self._at_once.get((plan.sql, plan.civil_time))) is None:
-            whole = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
-            kept = replace(whole, otherwise=plan)
-            self._at_once[plan.sql, plan.civil_time] = kept
+        if (kept := self._at_once.get(_answer(plan))) is None:
+            kept = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            self._at_once[_answer(plan)] = kept
             while len(self._at_once) > PLANS_KEPT:
                 self._at_once.popitem(last=False)
-        return kept
+        return replace(kept, otherwise=plan)
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
@@ -360,9 +363,14 @@ class Planner:
         return Effort(still_wanted)
 
 
+def _answer(plan: OnlinePlan) -> _Answer:
+    """Return what decides how a query is answered as a whole: its text, its civil time and its columns."""
+    return plan.sql, plan.civil_time, plan.outputs
+
+
 def _question(plan: OnlinePlan, options: QueryOptions) -> _Question:
-    """Return what decides which rows a query reads first: its text, its seed and its mini-batches."""
-    return plan.sql, plan.civil_time, options.seed, options.batches
+    """Return what decides the answer, and which rows are read first: the seed and the mini-batches."""
+    return _answer(plan), options.seed, options.batches
 
 
 _GONE = "its table was not laid out after all, and the first part of the layout is gone"
@@ -389,6 +397,7 @@ class QueryFallback:
         job_id: of the job that failed.
         databases: that its jobs run on.
         shows_estimates: whether anybody sees estimates. Where not, a query that runs as a whole goes on.
+        turns: how often the query went another way already. Each way has a job of its own.
         is_second: whether it was found out already that the whole takes longer than predicted.
     """
 
@@ -400,6 +409,7 @@ class QueryFallback:
     job_id: str
     databases: QueryDatabases
     shows_estimates: bool = True
+    turns: int = 0
     is_second: bool = False
 
     def after(self, error: Exception, *, has_answered: bool) -> Resort | None:
@@ -417,7 +427,7 @@ class QueryFallback:
         seconds = error.core_seconds if isinstance(error, WholeIsSoonerError) else None
         if seconds is not None and self.shows_estimates and not self.is_second:
             whole = replace(whole, otherwise=self.plan)
-        job_id, config = f"{self.job_id}-whole", self.databases.whole
+        job_id, config = self._next_id("whole"), self.databases.whole
         return self._resort(
             WholeQueryJob(
                 job_id,
@@ -432,15 +442,19 @@ class QueryFallback:
         if (plan := self.plan.if_overdue) is None:
             return None
         names = watched_columns(plan, self.options.watch)
-        job = _job(f"{self.job_id}-estimated", plan, self.options, names, self.catalog, self.databases)
+        job = _job(self._next_id("estimated"), plan, self.options, names, self.catalog, self.databases)
         worthwhile = _while_worthwhile(job, plan, self.catalog, self.options, ends_soon=False)
         return self._resort(worthwhile, plan, is_second=True)
+
+    def _next_id(self, way: str) -> str:
+        return f"{self.job_id}-{self.turns + 1}-{way}"
 
     def _resort(self, job: EstimatingJob, plan: OnlinePlan, *, is_second: bool = False) -> Resort:
         cores = self.databases.whole.threads
         description = query_description(job.id, plan, self.options, self.asker, exact_cores=cores)
         is_last = not plan.is_estimated and plan.if_overdue is None
-        fallback = None if is_last else replace(self, plan=plan, is_second=self.is_second or is_second)
+        is_second = self.is_second or is_second
+        fallback = None if is_last else replace(self, plan=plan, turns=self.turns + 1, is_second=is_second)
         return Resort(job, plan, description, fallback)
 
     def _why_whole(self, error: Exception) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import duckdb
 import pytest
 from click.testing import CliRunner
+from relaqs_engine.errors import OverdueError, WholeIsSoonerError
 from relaqs_engine.execution import state
+from relaqs_engine.plans.plan import WholePlan
 
 import relaqs
 from relaqs.cli import program
@@ -156,6 +158,29 @@ def test_a_small_table_is_answered_at_once_with_the_same_columns(
 )
 def test_who_asks_for_steps_has_them(session: relaqs.Session, asked: dict[str, Any]) -> None:
     assert steps(session, **asked) > 1
+
+
+def test_each_asking_has_its_own_columns_and_error_bars(session: relaqs.Session) -> None:
+    for intervals in (False, True, False):
+        plan = session.plan(SQL, intervals=intervals)
+        query = session.submit(SQL, relaqs.QueryOptions(), intervals=intervals)
+        assert isinstance(query.plan, WholePlan)
+        assert query.plan.if_overdue is plan
+        assert query.plan.outputs == plan.outputs
+
+
+def test_each_way_that_a_query_goes_has_a_job_of_its_own(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, threads=1, exact_below_seconds=0) as session:
+        query = session.online_sql(SQL)
+        assert query.result().is_exact
+        way, ids = query._publisher._fallback, [query._publisher._job.id]
+        for error in (sooner := WholeIsSoonerError("it is", 1.0), OverdueError(1.0), sooner):
+            assert way is not None
+            resort = way.after(error, has_answered=True)
+            assert resort is not None
+            ids.append(resort.job.id)
+            way = resort.fallback
+    assert len(set(ids)) == 4
 
 
 def test_what_takes_longer_is_estimated(warehouse: Path) -> None:

@@ -65,6 +65,18 @@ def test_a_path_that_a_table_was_opened_from_is_that_table(
         assert columns == db.sql("DESCRIBE trips").fetchall()
 
 
+def test_a_path_is_a_table_beside_a_view_that_tells_the_time(connect: Connect, trips: Path) -> None:
+    views = {"clock": "SELECT now() AS moment"}
+    with connect(trips, views=views) as db:
+        assert db.sql(f"SELECT count(*) AS n FROM '{trips}'").fetchall() == [(20_000,)]
+        assert db.sql(f"SELECT count(*) AS n FROM '{trips}', clock").fetchall() == [(20_000,)]
+        for sql in ("SELECT fare FROM '{}' WHERE nope > 1", "SELECT fare FROM '{}' WHERE )"):
+            sql = sql.format(trips)
+            with pytest.raises(relaqs.SqlError) as caught:
+                db.sql(sql)
+            assert caught.value.position == (1, sql.index("nope" if "nope" in sql else ")") + 1)
+
+
 def test_a_path_is_a_table_only_after_from_and_where_it_was_opened(connect: Connect, trips: Path) -> None:
     other = write_trips(trips.with_name("other.parquet"), rows=10)
     with connect(trips) as db:
