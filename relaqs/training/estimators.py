@@ -209,6 +209,11 @@ class Fit:
     @property
     def job(self) -> TrainingJob | MiniBatchTraining:
         """The training job. Raises ArgumentError where the model cannot be trained, or not like this."""
+        if isinstance(self.model, type):
+            raise ArgumentError(
+                f"the model is the class {self.model.__name__}; give an instance of it, such as "
+                f"{self.model.__name__}()"
+            )
         if isinstance(self.model, TrainingJob | MiniBatchTraining):
             self._refuse("sql", "target", "weight", "loss", "optimizer", "schedule")
             return self.model
@@ -452,10 +457,11 @@ class PartialFits(WholeSteps):
             raise DataError(
                 f"the weight {self.weight!r} is no column of the SELECT, which has {', '.join(profile.names)}"
             )
+        mean_weight = 1.0 if self.weight is None else _mean_weight(profile, self.weight)
         classes = known_classes(profile, self.target or "") if self.tells_classes else None
         columns = tuple(name for name in profile.names if name != self.weight)
         model = _seeded(self.model, self.seed)
-        fitting = _Fitting(self, model, columns, profile.names, classes)
+        fitting = _Fitting(self, model, columns, profile.names, classes, mean_weight)
         fitting.fit_front(profile.sampled)
         return fitting.state()
 
@@ -475,6 +481,7 @@ class _Fitting:
     Args:
         columns: what it learns from, in order. names: all that is read: these, and the weight.
         classes: to tell apart, or None.
+        mean_weight: of all rows. A row's loss counts by its weight over that.
     """
 
     def __init__(
@@ -484,11 +491,12 @@ class _Fitting:
         columns: tuple[str, ...],
         names: tuple[str, ...],
         classes: NDArray[Any] | None,
+        mean_weight: float,
         has_learned: bool = False,
     ) -> None:
         self._job, self.model = job, model
         self._columns, self._names, self._classes = columns, names, classes
-        self._has_learned = has_learned
+        self._mean_weight, self._has_learned = mean_weight, has_learned
         self._last = last_step(model)
         takes = signature(self._last.partial_fit).parameters
         self._takes_classes = "classes" in takes
@@ -520,7 +528,14 @@ class _Fitting:
     def state(self) -> bytes:
         import cloudpickle
 
-        held = (self.model, self._columns, self._names, self._classes, self._has_learned)
+        held = (
+            self.model,
+            self._columns,
+            self._names,
+            self._classes,
+            self._mean_weight,
+            self._has_learned,
+        )
         return cast(bytes, cloudpickle.dumps(held))
 
     def evaluated(self, rows: Rows) -> Sums:
@@ -533,11 +548,13 @@ class _Fitting:
         return loss, np.asarray(float((self._last.predict(seen) == rows.target).sum()))
 
     def _learn(self, seen: Any, rows: Rows) -> None:
-        named: dict[str, Any] = {}
+        """Learn from some rows, unless none of them has a weight."""
+        weights = None if self._job.weight is None else self._weights(rows)
+        if weights is not None and not weights.any():
+            return
+        named: dict[str, Any] = {} if weights is None else {"sample_weight": weights}
         if self._takes_classes and self._classes is not None and not self._has_learned:
             named["classes"] = self._classes
-        if self._job.weight is not None:
-            named["sample_weight"] = self._weights(rows)
         if rows.target is None:
             self._last.partial_fit(seen, **named)
         else:
@@ -561,21 +578,32 @@ class _Fitting:
         return self.model[:-1].transform(frame)
 
     def _loss(self, frame: pandas.DataFrame, seen: Any, rows: Rows) -> float:
-        """Return the mean loss of some rows."""
+        """Return the mean loss of some rows, by their weights."""
         measure = self._job.loss
+        weights = None if self._job.weight is None else self._weights(rows)
+        if not self._has_learned:  # no row so far had a weight
+            if measure is None:
+                return 0.0
+            raise DataError(
+                f"the weight {self._job.weight!r} is 0 in all rows of the first mini-batch, after which "
+                "the loss cannot be measured; give a larger batch, or leave loss out"
+            )
         if callable(measure):
             return float(measure(self.model, frame, rows.target))
         if measure is not None:
             from sklearn.metrics import get_scorer
 
             return -float(get_scorer(measure)(self.model, frame, rows.target))
-        weights = None if self._job.weight is None else self._weights(rows)
         if self._classes is not None:
-            return float(np.average(self._class_losses(seen, rows), weights=weights))
+            return self._weighed(self._class_losses(seen, rows), weights)
         if _is_predictor(self._last):
             assert rows.target is not None
-            return float(np.average((self._last.predict(seen) - rows.target) ** 2, weights=weights))
+            return self._weighed((self._last.predict(seen) - rows.target) ** 2, weights)
         return self._own_score(seen, rows)
+
+    def _weighed(self, losses: FloatArray, weights: FloatArray | None) -> float:
+        """Return the mean of losses, by weights over all rows: however these lie in batches."""
+        return float(losses.mean() if weights is None else (losses * weights).mean() / self._mean_weight)
 
     def _class_losses(self, seen: Any, rows: Rows) -> FloatArray:
         """Return each row's log loss, or 1 for a row told wrongly where there are no probabilities."""
@@ -597,8 +625,24 @@ class _Fitting:
 
 
 def _restored(job: PartialFits, state: bytes) -> _Fitting:
-    model, columns, names, classes, has_learned = pickle.loads(state)
-    return _Fitting(job, model, columns, names, classes, has_learned)
+    return _Fitting(job, *pickle.loads(state))
+
+
+def _mean_weight(profile: Profile, weight: str) -> float:
+    """Return the mean weight of all rows. Raises DataError where rows cannot be weighed."""
+    others = profile.sampled.others
+    numbers = [name for name in profile.names if others is None or name not in others.column_names]
+    if weight not in numbers:
+        raise DataError(f"the weight {weight!r} is no number; CAST it, or encode it by CASE")
+    mean = float(profile.mean[numbers.index(weight)])
+    if not math.isfinite(mean):
+        raise DataError(
+            f"the weight {weight!r} is NULL, NaN or infinite in some rows; leave them out with "
+            "WHERE isfinite(…), or fill them with coalesce"
+        )
+    if mean <= 0:
+        raise DataError(f"the mean of the weight {weight!r} is {mean:g}; some rows need a weight above 0")
+    return mean
 
 
 def _seeded(model: Any, seed: int) -> Any:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -187,6 +187,31 @@ def test_a_pipeline_takes_texts_dates_gaps_and_weights(people_db: Session, peopl
     assert unweighted[-1].coef_.tolist() != fitted[-1].coef_.tolist()
 
 
+@pytest.mark.parametrize("model", [GaussianNB(), SGDClassifier(loss="log_loss", random_state=0)])
+def test_batches_without_a_weight_teach_nothing(people_db: Session, people: pd.DataFrame, model: Any) -> None:
+    """Rows of weight 0 are as rows that are not there: for what is learned, and for its loss."""
+    sql = "SELECT income, CASE WHEN n % 1500 < 3 THEN 1 + n % 2 ELSE 0 END AS w, rich FROM people"
+    run = people_db.fit(model, sql, target="rich", weight="w", passes=1, batch=64)
+    fitted = run.result()
+    few = people[people.n % 1500 < 3]
+    if isinstance(model, GaussianNB):
+        theirs = GaussianNB().fit(few[["income"]], few.rich, sample_weight=1 + few.n % 2)
+        assert fitted.theta_ == pytest.approx(theirs.theta_)
+    else:
+        assert 1 < fitted.t_ <= 64 * len(few) + 1
+    assert np.isfinite(run.losses).all()
+
+
+def test_a_loss_by_weights_is_that_of_the_rows_repeated(people_db: Session, people: pd.DataFrame) -> None:
+    """Over a whole pass of a model that stands still, though weights lie unevenly in its batches."""
+    sql = "SELECT income, CASE WHEN n % 700 < 3 THEN 100 ELSE n % 2 END AS w, rich FROM people"
+    model = Still()
+    run = people_db.fit(model, sql, target="rich", weight="w", passes=1, batch=64)
+    run.result()
+    weights = np.where(people.n % 700 < 3, 100, people.n % 2)
+    assert run.losses == pytest.approx([np.average(people.rich != "yes", weights=weights)])
+
+
 def test_an_estimator_without_passes_of_its_own_sees_each_row_once(
     people_db: Session, people: pd.DataFrame
 ) -> None:
@@ -260,9 +285,39 @@ def test_what_cannot_be_fitted_is_refused(people_db: Session) -> None:
     refused("sql is None", SGDClassifier())
     refused("weight 'no' is no column", SGDClassifier(), sql, target="rich", weight="no", error=DataError)
     refused("takes no sample_weight", Weightless(), sql, target="rich", weight="income")
+    refused("model is the class SGDClassifier", SGDClassifier, sql, target="rich")
+    for column, match in (
+        ("nullif(n % 2, 0)", "'w' is NULL, NaN or infinite"),
+        ("0 * n", "mean of the weight 'w' is 0"),
+        ("town", "weight 'w' is no number"),
+    ):
+        weighed = f"SELECT income, {column} AS w, rich FROM people"
+        refused(match, SGDClassifier(), weighed, target="rich", weight="w", error=DataError)
+    rare = "SELECT income, n = 5 AS w, rich FROM people"
+    loss = {"loss": lambda model, frame, target: 0.0}
+    refused(
+        "0 in all rows of the first",
+        SGDClassifier(),
+        rare,
+        target="rich",
+        weight="w",
+        error=DataError,
+        **loss,
+    )
     refused("until is 'soon'", SGDClassifier(), sql, target="rich", until="soon")
     refused("optimizer is 1", SGDClassifier(), sql, target="rich", optimizer=1)
     refused("sql is 'SELECT", OurRegression(sql, target="rich"), sql)
+
+
+class Still(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns nothing, and says yes."""
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Still:  # noqa: N803
+        self.classes_ = ["no", "yes"]
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        return np.full(len(X), "yes")
 
 
 class Weightless(SGDClassifier):
