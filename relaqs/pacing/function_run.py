@@ -522,6 +522,10 @@ class FunctionRun(Handle[float]):
         """What was reported so far."""
         return tuple(self._job.losses)
 
+    def losses_from(self, start: int) -> list[float]:
+        """Return what was reported so far but for the first losses."""
+        return self._job.losses[start:]
+
     @property
     def latest(self) -> Any:
         """The state that the function saved last; None before."""

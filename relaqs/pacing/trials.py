@@ -252,23 +252,42 @@ class _Begun:
     """A trial that has begun."""
 
     def __init__(
-        self, parameters: Mapping[str, Any], run: TrialRun, losses: Callable[[], Sequence[float]]
+        self, parameters: Mapping[str, Any], run: TrialRun, losses: Callable[[int], Sequence[float]]
     ) -> None:
         self.parameters, self.run, self._losses = parameters, run, losses
         self.pruned = False
+        self._lock = threading.Lock()
+        self._seen = 0
+        self._finite: list[float] = []
+        self._best = math.inf
+
+    @property
+    def losses(self) -> list[float]:
+        """The finite losses so far. The list grows; what is new is added where it is asked for."""
+        with self._lock:
+            new = self._losses(self._seen)
+            self._seen += len(new)
+            finite = [loss for loss in new if math.isfinite(loss)]
+            self._finite += finite
+            self._best = min([self._best, *finite])
+            return self._finite
+
+    @property
+    def loss(self) -> float:
+        """The best loss so far; inf before the first."""
+        return self._best if self.losses else math.inf
 
     @property
     def trial(self) -> Trial:
-        finite = tuple(loss for loss in self._losses() if math.isfinite(loss))
-        return Trial(self.parameters, finite, self.run.state, self.pruned)
+        return Trial(self.parameters, tuple(self.losses), self.run.state, self.pruned)
 
     @property
     def is_over(self) -> bool:
         return self.run.wait(0.0)
 
 
-Begin = Callable[[Mapping[str, Any]], "tuple[TrialRun, Callable[[], Sequence[float]]]"]
-"""Starts a trial. Returns its run, and what says its losses."""
+Begin = Callable[[Mapping[str, Any]], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
+"""Starts a trial. Returns its run, and what says its losses from some number on."""
 
 
 class SearchRun:
@@ -355,7 +374,10 @@ class SearchRun:
         if (best := self._best) is None:
             for each in self._begun:
                 each.run.result()  # raises what made it fail
-            raise RelaqsError("the search ended before any trial had a loss; allow it more time")
+            step = "allow it more time"
+            if self._reason is StopReason.PASSES:
+                step = "give a function that calls ctx.report(loss) with finite losses"
+            raise RelaqsError(f"the search ended before any trial had a loss; {step}")
         if best.run.state in ("stopped", "failed"):
             return best.run.latest
         return best.run.result()
@@ -367,8 +389,10 @@ class SearchRun:
 
     @property
     def _best(self) -> _Begun | None:
-        begun = [each for each in list(self._begun) if each.trial.losses]
-        return min(begun, key=lambda each: each.trial.loss, default=None)
+        found = [(each.loss, each) for each in list(self._begun)]
+        return min(
+            (pair for pair in found if pair[0] < math.inf), key=lambda pair: pair[0], default=(0, None)
+        )[1]
 
     def _drive(self) -> None:
         try:
@@ -388,7 +412,7 @@ class SearchRun:
         """Begin trials while there is room. Return whether any is left."""
         if self._reason is not None:
             return False
-        goals, best = self._goals, self.best
+        goals, best = self._goals, self._best
         if best is not None and goals.until is not None and best.loss <= goals.until:
             self._reason = StopReason.TARGET
         elif goals.timeout is not None and self._stopwatch.seconds() >= goals.timeout:
@@ -407,7 +431,7 @@ class SearchRun:
     def _look(self) -> None:
         """End trials, and weigh those that go on."""
         begun = list(self._begun)
-        losses = [each.trial.losses for each in begun]
+        losses = [each.losses for each in begun]
         if self._prune is not None:
             for each, ends in zip(begun, self._prune(losses), strict=True):
                 if ends and not each.is_over:
@@ -421,7 +445,20 @@ class SearchRun:
 
 def check_fit(model: Any, sql: str | None) -> None:
     """Raise ArgumentError where a search is given neither a function, nor a model and its rows."""
-    if hasattr(model, "set_params") or (callable(model) and sql is None):
+    if isinstance(model, type) and hasattr(model, "set_params"):
+        raise ArgumentError(f"the model is the class {model.__name__}; give an instance of it")
+    if hasattr(model, "set_params"):
+        from sklearn.base import is_classifier
+
+        last = model.steps[-1][1] if getattr(model, "steps", None) else model
+        if not hasattr(last, "partial_fit") and not is_classifier(last):
+            raise ArgumentError(
+                f"the model is {model!r}, which has no loss on rows held out to compare trials by; give a "
+                "classifier, an estimator with partial_fit such as SGDRegressor or MiniBatchKMeans, or a "
+                "function that reports a loss"
+            )
+        return
+    if callable(model) and sql is None:
         return
     raise ArgumentError(
         f"the model is {model!r}; give an estimator of scikit-learn with its SELECT, or a function that "

@@ -140,15 +140,14 @@ class RunsOwnCode:
 
         self._check_open()
         check_fit(model, sql)
-        goals = SearchGoals(
-            trials, abreast or 2 * self._executor.capacity, stop, until, timeout, priority, seed
-        )
+        most = 2 * self._executor.capacity if abreast is None else abreast
+        goals = SearchGoals(trials, most, stop, until, timeout, priority, seed)
         asked = {"within": within, **asked}
 
-        def begin(parameters: Mapping[str, Any]) -> tuple[TrialRun, Callable[[], Sequence[float]]]:
+        def begin(parameters: Mapping[str, Any]) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
             if sql is None:
                 run = self.run(model, parameters, **asked)
-                return run, lambda: run.losses
+                return run, run.losses_from
             return self._begun_fit(model, parameters, sql, asked)
 
         search = SearchRun(begin, drawn_parameters(space, trials, seed), goals)
@@ -157,7 +156,7 @@ class RunsOwnCode:
 
     def _begun_fit(
         self, model: Any, parameters: Mapping[str, Any], sql: str, asked: Mapping[str, Any]
-    ) -> tuple[TrialRun, Callable[[], Sequence[float]]]:
+    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
         """Return the run of a model with other parameters, and what says its losses on held-out rows."""
         from sklearn.base import clone
 
@@ -165,8 +164,8 @@ class RunsOwnCode:
         own = clone(model).set_params(**parameters)
         fitted: Any = session.fit(own, sql, **{"held_out": HELD_OUT, **asked})
         if fitted.batch_rows is not None:
-            return fitted, lambda: fitted.losses
-        return fitted, lambda: [1.0 - step.accuracy for step in fitted.steps]
+            return fitted, lambda start: fitted.losses[start:]
+        return fitted, lambda start: [1.0 - step.accuracy for step in fitted.steps[start:]]
 
     def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
         """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.

@@ -13,11 +13,11 @@ import duckdb
 import pytest
 from distributed import Client, LocalCluster
 from scipy.stats import loguniform
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier
 
 from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
 from relaqs.pacing import Context
-from relaqs.pacing.trials import PRUNERS, drawn_parameters, forecasts
+from relaqs.pacing.trials import PRUNERS, _Begun, drawn_parameters, forecasts
 from tests.made_once import made_once
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -122,6 +122,30 @@ def test_a_search_ends_at_its_goals(db: Session) -> None:
     assert (stopped.stop_reason, db.status().jobs) == ("stopped", ())
 
 
+def test_a_look_reads_each_loss_once() -> None:
+    class Run:
+        state, priority, latest, stop_reason = "running", 1.0, None, None
+
+        def stop(self) -> None: ...
+
+        def wait(self, timeout: float | None = None) -> bool:
+            return False
+
+        def result(self, timeout: float | None = None) -> None: ...
+
+    losses, asked = [3.0, float("nan"), 2.0], []
+
+    def since(start: int) -> list[float]:
+        asked.append(len(losses) - start)
+        return losses[start:]
+
+    begun = _Begun({}, Run(), since)
+    assert begun.loss == 2.0
+    losses += [5.0, 1.0]
+    assert (begun.losses, begun.loss) == ([3.0, 2.0, 5.0, 1.0], 1.0)
+    assert asked == [3, 2, 0]
+
+
 def test_parameters_follow_from_the_seed_and_lists_are_not_tried_twice() -> None:
     space = {"alpha": loguniform(1e-6, 1.0), "kind": ["a", "b"]}
     drawn = drawn_parameters(space, 5, seed=3)
@@ -138,6 +162,11 @@ def test_what_cannot_be_searched_is_refused(db: Session) -> None:
         ({"stop": "luck"}, "stop is 'luck'"),
         ({"trials": 0}, "trials"),
         ({"until": "low"}, "until"),
+        ({"abreast": 0}, "abreast"),
+        (
+            {"model": Lasso(), "sql": "SELECT x, z FROM points", "target": "z"},
+            "Lasso.*no loss on rows held out",
+        ),
         ({"model": 7}, "the model is 7"),
         ({"sql": "SELECT 1"}, "the model is"),
     ):
@@ -148,7 +177,9 @@ def test_what_cannot_be_searched_is_refused(db: Session) -> None:
     with pytest.raises(ZeroDivisionError):
         failing.result(timeout=60)
     silent = db.search(lambda ctx, a: a, {"a": [1, 2]})
-    with pytest.raises(RelaqsError, match="before any trial had a loss"):
+    with pytest.raises(
+        RelaqsError, match=r"before any trial had a loss; give a function that calls ctx.report"
+    ):
         silent.result(timeout=60)
 
 
