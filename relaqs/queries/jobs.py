@@ -43,6 +43,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DUCKDB_VERSION, DatabaseConfig
 from relaqs_engine.errors import RelaqsError, WholeIsSoonerError
 from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
@@ -474,7 +475,16 @@ def query_identity(plan: OnlinePlan, catalog: Catalog, seed: int, batches: int |
     The files of static tables are in the plan, in folders whose names are drawn anew at each write.
     """
     streams = sorted({stream.table for stream in plan.streams})
-    files = [(name, [each.contents for each in catalog.layout(name).partitions]) for name in streams]
+    tables = {name: catalog.table(name) for name in streams}
+    files = [
+        (
+            name,
+            [each.contents for each in table.partitions]
+            if isinstance(table, Layout)
+            else table.whole_read(None),
+        )
+        for name, table in tables.items()
+    ]
     what = (replace(plan, sql=""), files, seed, batches, DUCKDB_VERSION)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 

@@ -149,7 +149,9 @@ def test_a_process_with_a_deaf_statement_exits(numbers: Path, tmp_path: Path) ->
     program = (
         "import relaqs, time; from relaqs.executors import duck_process; duck_process.DEAF_SECONDS = 0.3\n"
         f"db = relaqs.connect({str(numbers)!r}, threads=1, cache_directory={str(tmp_path)!r})\n"
-        f"query = db.online_sql({DEAF.replace('numbers', thrice)!r}); time.sleep(1)"
+        f"query = db.online_sql({DEAF.replace('numbers', thrice)!r})\n"
+        "while not duck_process._RUNTIME.statements._running: time.sleep(0.01)\n"
+        "time.sleep(0.5)"
     )
     done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -454,7 +454,9 @@ def _tried(further: Further, catalog: Catalog, parsed: ParsedQuery, binder: Bind
     imagined = with_further(catalog, further)
     layouts = [imagined.table(name) for name in parsed.tables]
     plan = plan_query(parsed.sql, imagined, binder, effort=binder.effort.anew())
-    outlook = _outlook(plan, imagined, layouts)
+    # What is only imagined does not know whether its rows were counted.
+    are_counted = all(each.rows_are_counted for name in parsed.tables for each in layouts_of(catalog, name))
+    outlook = _outlook(plan, imagined, layouts, rows_are_counted=are_counted)
     return _Trial(further, outlook, sum(layout.row_count for layout in layouts if layout.is_sampled))
 
 
@@ -469,7 +471,9 @@ def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
     return f"{reason}; and with {names}, {last.outlook.reasons[0]}"
 
 
-def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Table]) -> LayoutOutlook:
+def _outlook(
+    plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Table], *, rows_are_counted: bool
+) -> LayoutOutlook:
     streams = tuple(stream.table for stream in plan.streams)
     twice = set(streams).intersection(name for hoist in plan.hoists for name in hoist.tables)
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
@@ -485,7 +489,7 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Table]) -> La
         ranks_groups=plan.ranks_groups,
         is_two_level=plan.is_two_level,
         is_undecided=plan.is_undecided,
-        rows_are_counted=all(layout.rows_are_counted for layout in layouts),
+        rows_are_counted=rows_are_counted,
     )
 
 
