@@ -7,14 +7,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate, Reason
 from relaqs_engine.execution.intervals import IntervalEstimator
-from relaqs_engine.layouts import shuffle
+from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.composite import AroundPlan
+from relaqs_engine.plans.plan import Mode
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -204,6 +206,90 @@ def test_the_largest_of_small_groups_are_shown_as_seen(tpch: World) -> None:
     most = rows(last)[0]["q"]
     assert all(rows(estimate)[0]["q"] <= most for estimate in so_far)
     assert any("as seen" in warning for warning in so_far[0].warnings)
+
+
+def typed(rows: int) -> str:
+    """Return rows of which several equal one, once their columns are compared with those of other types."""
+    large, tenth = "9007199254740992 + i % 4", "i % 7 / 10"
+    moment = "(TIMESTAMP '2024-03-29' + to_hours(i % 10 * 12))"
+    letter = "['a', 'A', 'b'][i % 3 + 1]"
+    return f"""
+        SELECT i AS id, CASE WHEN i % 3 = 0 THEN '0' ELSE '' END || (i % 7)::VARCHAR AS digits,
+        (i % 7)::INTEGER AS small, ({large})::BIGINT AS large, ({large})::DOUBLE AS large_double,
+        ({large})::DECIMAL(38, 2) AS large_decimal, ({tenth})::DECIMAL(4, 1) AS tenth,
+        ({tenth})::DOUBLE AS tenth_double, (16777216 + i % 4)::INTEGER AS n, (16777216 + i % 4)::FLOAT AS f,
+        CASE i % 4 WHEN 0 THEN -0.0 WHEN 1 THEN 0.0 WHEN 2 THEN 'nan'::DOUBLE END AS odd,
+        DATE '2024-03-29' + (i % 5)::INTEGER AS day, {moment} AS moment, {moment}::TIMESTAMPTZ AS instant,
+        TIMESTAMP_NS '2024-03-29 00:00:00.000000001' + to_hours(i % 10 * 12) AS nano,
+        CASE WHEN i % 2 = 0 THEN '2024-03-' ELSE '2024-3-' END || (29 + i % 2)::VARCHAR AS day_text,
+        {letter} AS word, {letter}::ENUM('A', 'a', 'b') AS letter,
+        i % 2 = 0 AS yes, ['t', 'true', 'f', 'false'][i % 4 + 1] AS yes_text
+        FROM range({rows}) AS rows(i)"""
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("types")
+    for name, rows in (("t", 1000), ("s", 30)):
+        duckdb.sql(f"COPY ({typed(rows)}) TO '{folder}/{name}.parquet'")
+    shuffle(duckdb.sql(typed(1000)), folder / "warehouse" / "t", partitions=10)
+    add_static(duckdb.sql(typed(30)), folder / "warehouse" / "s")
+    with closing(Oracle(folder)) as oracle:
+        yield World.open(folder / "warehouse", oracle)
+
+
+LOOKED_UP = {
+    "value": "SELECT s.id, (SELECT min(t.id) FROM t WHERE {}) AS v FROM s",
+    "count": "SELECT id FROM s WHERE id > (SELECT count(*) FROM t WHERE {} AND t.id < 50)",
+    "in": "SELECT id FROM s AS o WHERE id IN (SELECT (SELECT min(t.id) FROM t WHERE {}) FROM s)",
+    "not in": "SELECT id FROM s AS o WHERE id NOT IN "
+    "(SELECT (SELECT count(*) FROM t WHERE {} AND t.id < 20) FROM s)",
+    "exists": "SELECT s.id, EXISTS (SELECT 1 FROM t WHERE {} AND t.id < 3) AS v FROM s",
+    "refined": "SELECT count(*) AS n FROM t AS s WHERE s.id > (SELECT avg(t.id) FROM t WHERE {})",
+}
+TYPES = (
+    ("digits", "small"),
+    ("small", "digits"),
+    ("digits", "large_double"),
+    ("large", "large_double"),
+    ("large_double", "large"),
+    ("large", "large_decimal"),
+    ("large_decimal", "large_double"),
+    ("tenth", "tenth_double"),
+    ("n", "f"),
+    ("small", "large"),
+    ("odd", "odd"),
+    ("day", "moment"),
+    ("moment", "day"),
+    ("day", "instant"),
+    ("moment", "instant"),
+    ("nano", "moment"),
+    ("day_text", "day"),
+    ("word", "letter"),
+    ("letter", "word"),
+    ("yes_text", "yes"),
+    ("word", "word COLLATE NOCASE"),
+)
+
+
+@pytest.mark.parametrize("shape", LOOKED_UP)
+@pytest.mark.parametrize(("key", "other"), TYPES)
+def test_a_value_that_equals_several_groups_is_not_looked_up(
+    types: World, shape: str, key: str, other: str
+) -> None:
+    """DuckDB compares '1' and '01' with a number as 1, and BIGINT with DOUBLE as DOUBLE."""
+    types.check(LOOKED_UP[shape].format(f"t.{key} = s.{other}"), batches=3)
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "is_looked_up"),
+    [("small", "large", True), ("word", "letter", True), ("digits", "small", False), ("n", "f", False)],
+)
+def test_values_are_looked_up_by_whole_groups(
+    types: World, key: str, other: str, *, is_looked_up: bool
+) -> None:
+    plan = types.plan(LOOKED_UP["refined"].format(f"t.{key} = s.{other}"))
+    assert (plan.mode is Mode.REFINED) == is_looked_up
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -24,7 +24,9 @@ for each part. It becomes one group for each value of the columns that an equali
 Is the look-up equal to the subquery? For a part with rows it is. For a part without rows the look-up finds
 nothing, which is NULL, so the subquery must be NULL over no rows too. SUM, AVG, MIN, MAX, STDDEV and
 arithmetic over them are. COUNT is 0 there, so its look-up is `coalesce(…, 0)`. Everything else is refused,
-such as `coalesce(avg(x), 1)`, and so is correlation by anything but equality.
+such as `coalesce(avg(x), 1)`, and so is correlation by anything but equality. The value outside must also
+equal one group at most. DuckDB compares a text with a number as numbers, so that '1' and '01' both equal 1,
+and a BIGINT with a DOUBLE as DOUBLE. Such equalities are refused (`mark_keys`).
 
 *Example.* Part 7 has the prices 2, 10 and 12, part 9 has none. The stage's table is the one row (7, 8.0).
 The look-up gives 8.0 for part 7 and NULL for part 9. With count(*) it gives 3 and 0.
@@ -87,6 +89,7 @@ from typing import TypeAlias
 import sqlglot
 from sqlglot import exp
 
+from relaqs_engine.errors import SqlError
 from relaqs_engine.plans.aggregate import ROWS, SCALE, SHARED_SCALE, Basis, BasisColumn, MergePlan
 from relaqs_engine.plans.composite import Stage
 from relaqs_engine.plans.plan import OutputKind
@@ -107,6 +110,7 @@ from relaqs_engine.rewrite.scopes import outer_columns
 from relaqs_engine.sql.aggregates import call_of, is_aggregate
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.statements import Describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,7 @@ class StageMaker:
     >>> plan = SimpleNamespace(outputs=[SimpleNamespace(type="INTEGER"), SimpleNamespace(type="DOUBLE")])
     >>> maker, selects = StageMaker(draft, lambda select, _: selects.append(shown(select)) or plan), []
     >>> query = draft.select.copy()
+    >>> mark_keys(query, draft.binder.describe)
     >>> maker.put(child_queries(query)[0])
     >>> print(*selects)
     SELECT j.part AS c0, AVG(j.price) AS value FROM items AS j GROUP BY j.part
@@ -450,7 +455,7 @@ def decorrelated(query: exp.Select) -> tuple[exp.Select, Equalities]:
 
     Raises:
         NotOnlineError: the subquery is more than one aggregate, has a value over no rows, or is correlated by
-            something other than an equality.
+            something other than an equality with one group (`mark_keys`).
     """
     value = query.expressions[0].unalias()
     _check_value_over_nothing(query, value)
@@ -460,6 +465,8 @@ def decorrelated(query: exp.Select) -> tuple[exp.Select, Equalities]:
             kept.append(condition)
         else:
             equalities.append(_equality(query, condition))
+            if not condition.meta.get(_IS_KEY):
+                raise NotOnlineError(f"by {said(condition)}, a value may equal several groups")
     select = query.copy()
     select.set("where", None)
     select = select.where(*(condition.copy() for condition in kept))
@@ -503,6 +510,78 @@ def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.E
             if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:
                 return inner, outer
     raise NotOnlineError(f"a subquery over all partitions is correlated by {said(condition)}")
+
+
+_IS_KEY = "equals one group"
+_SMALL_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"})
+_INTEGERS = _SMALL_INTEGERS | {"BIGINT", "HUGEINT"}
+_EXACT_DIGITS = 15  # of a decimal number, so that no other one is the same DOUBLE
+
+
+def mark_keys(tree: exp.Expr, describe: Describe) -> None:
+    """Mark the equalities that correlate scalar subqueries by whole groups, in place. Copies keep the marks.
+
+    `decorrelated` takes marked ones alone. The types are DuckDB's, so the tree must still be as it was
+    qualified: with its tables, and each subquery where it stands.
+
+    Args:
+        tree: the query.
+        describe: gives the columns of a query, as (name, DuckDB type).
+    """
+    if find_first(tree, exp.Collate):
+        return  # by a collation, several texts are equal, and no type tells of it
+    for value in find_all(tree, exp.Subquery):
+        query = value.this
+        if not isinstance(query, exp.Select) or len(query.expressions) != 1 or not outer_columns(query):
+            continue
+        where = query.args.get("where")
+        for condition in conjuncts_of(where.this if where else None):
+            if not _is_correlated(query, condition):
+                continue
+            try:
+                sides = _equality(query, condition)
+                inner, outer = describe(exp.select(*(_seen_from(query, side) for side in sides)).sql(DIALECT))
+            except (NotOnlineError, SqlError):
+                continue
+            condition.meta[_IS_KEY] = _equals_one_group(inner[1], outer[1])
+
+
+def _seen_from(query: exp.Select, value: exp.Expr) -> exp.Expr:
+    """Return a value of a subquery's rows as one that reads all tables which are seen there."""
+    inside: exp.Select | None = query
+    while inside is not None:
+        around = exp.select(value.copy())
+        for part in ("from_", "joins"):
+            if (found := inside.args.get(part)) is not None:
+                around.set(part, [each.copy() for each in found] if part == "joins" else found.copy())
+        value, inside = around.subquery(), inside.parent_select
+    return value
+
+
+def _equals_one_group(key: str, other: str) -> bool:
+    """Whether a value of the one type equals one key of the other at most, as DuckDB compares them.
+
+    It does where the key keeps its type, or becomes one in which different keys are different.
+
+    >>> _equals_one_group("INTEGER", "BIGINT"), _equals_one_group("VARCHAR", "INTEGER")
+    (True, False)
+    """
+    if key == other:
+        return True
+    kinds = tuple(type_.partition("(")[0] for type_ in (key, other))
+    if all(kind in _INTEGERS or kind == "DECIMAL" for kind in kinds):
+        return True
+    if "DOUBLE" in kinds:
+        others = _INTEGERS | {"DECIMAL", "FLOAT"}
+        return kinds[1] in others if kinds[0] == "DOUBLE" else _is_exact_as_double(key)
+    return set(kinds) in ({"DATE", "TIMESTAMP"}, {"VARCHAR", "ENUM"})
+
+
+def _is_exact_as_double(type_: str) -> bool:
+    kind, _, rest = type_.partition("(")
+    if kind == "DECIMAL":
+        return int(rest.partition(",")[0]) <= _EXACT_DIGITS
+    return kind in _SMALL_INTEGERS or kind == "FLOAT"
 
 
 _COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ)

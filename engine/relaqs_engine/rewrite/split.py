@@ -37,7 +37,12 @@ from relaqs_engine.rewrite.exists import ROWS, as_aggregate, keys_for_exists, li
 from relaqs_engine.rewrite.grouping import asks_after_groups, split_at_groups
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.sampling import members_and_asking
-from relaqs_engine.rewrite.scalar_subqueries import decorrelated, put_look_up, those_looked_up
+from relaqs_engine.rewrite.scalar_subqueries import (
+    decorrelated,
+    mark_keys,
+    put_look_up,
+    those_looked_up,
+)
 from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
@@ -275,6 +280,7 @@ def carve(
     carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
     tree = tree.copy()
     if plan_whole:
+        mark_keys(tree, describe)
         _ask_fewer_groups(tree, is_sampled)
     outer = carver.cut_at_groups(tree) if at_groups else carver.cut(tree)
     looked_up = frozenset(range(len(carver.parts))) - carver.of_rows
@@ -406,12 +412,14 @@ class _Carver:
                 is_set = isinstance(container, exp.In)
                 if is_set:
                     _group_rows(inner.unnest())
-                self._sets += is_set
                 query = inner.this if isinstance(inner, exp.Subquery) else inner
-                if self._looked_up(query):
+                if not is_set and self._looked_up(query):
                     continue
-                cut = self.cut(query.copy())
-                self._sets -= is_set
+                self._sets += is_set
+                try:
+                    cut = self.cut(query.copy())
+                finally:
+                    self._sets -= is_set
                 query.replace(_as_one_value(query, cut) if self._sets and not is_set else cut)
 
     def _looked_up(self, query: exp.Expr) -> bool:

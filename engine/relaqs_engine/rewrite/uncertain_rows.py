@@ -62,6 +62,7 @@ from relaqs_engine.rewrite.scalar_subqueries import (
     child_queries,
     cross_fit_of,
     look_up_of,
+    mark_keys,
     push_arithmetic_inside,
     share_values,
 )
@@ -303,6 +304,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     """
     tree = draft.select.copy()
     push_arithmetic_inside(tree)
+    mark_keys(tree, draft.binder.describe)
     maker = StageMaker(draft, plan_stage)
     sampled = choose_streams(replace(draft, tree=tree))
     for query in _subqueries(tree):
