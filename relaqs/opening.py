@@ -157,8 +157,6 @@ def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> Onl
         data: as `connect` takes it.
         options: the other arguments of `connect` and of `Session.online_sql`.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> relaqs.online_sql("SELECT sum(x) AS total FROM numbers", "data", threads=1).result().is_exact
     True
     """

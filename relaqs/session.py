@@ -62,11 +62,9 @@ class Session(RunsOwnCode):
     What hears of each query, such as a `relaqs.metrics.QueryLog`, is appended to its `witnesses`. Its
     `exact_below_seconds` is that of `connect`, and may be changed for the queries to come.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db:
     ...     print(db)
-    <Session of numbers: 1 thread in this process>
+    <Session of numbers, points: 1 thread in this process>
     """
 
     def __init__(
@@ -116,8 +114,6 @@ class Session(RunsOwnCode):
     def timezone(self) -> str:
         """The time zone by which moments are read and shown.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> relaqs.connect("data", threads=1, timezone="europe/paris").timezone
         'Europe/Paris'
         """
@@ -127,8 +123,6 @@ class Session(RunsOwnCode):
     def views(self) -> Mapping[str, str]:
         """The views' SELECTs by name.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> db = relaqs.connect("data", views={"few": "SELECT x FROM numbers WHERE x < 9"}, threads=1)
         >>> list(db.views)
         ['few']
@@ -139,9 +133,6 @@ class Session(RunsOwnCode):
     def tables(self) -> Mapping[str, Table]:
         """The tables' layouts by name.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.tables["numbers"].row_count
         1000
         """
@@ -247,9 +238,6 @@ class Session(RunsOwnCode):
             table: its name. Plain tables cannot be appended to.
             batch: a name for these rows, which are appended only once under it.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
         1500
         """
@@ -315,9 +303,6 @@ class Session(RunsOwnCode):
             UnsupportedError: the query is refused.
             ArgumentError: another argument is not accepted.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> sql = "SELECT sum(x) AS total FROM numbers WHERE x < $most"
         >>> query = db.online_sql(sql, params={"most": 500}, target="1%")
         >>> query.result().error <= 0.01
@@ -353,9 +338,6 @@ class Session(RunsOwnCode):
             SqlError: the SQL is wrong.
             UnsupportedError: the query is refused.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.sql("SELECT max(x) FROM numbers WHERE x < ?", [500]).fetchall()
         [(499,)]
         """
@@ -391,9 +373,6 @@ class Session(RunsOwnCode):
             SqlError: the SQL is wrong.
             UnsupportedError: the query is refused.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.submit("SELECT count(*) AS n FROM numbers", relaqs.QueryOptions(seed=7)).result().is_exact
         True
         """
@@ -432,9 +411,6 @@ class Session(RunsOwnCode):
             UnsupportedError: the query is refused.
             QueryTimeoutError: the time is over.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
         'mergeable'
         """
@@ -467,9 +443,6 @@ class Session(RunsOwnCode):
             asked_sql: as it was written, for `witnesses`.
             shows_estimates: see `submit`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
         >>> db.start(plan, relaqs.QueryOptions(), checkpoint="sum.arrow").result().is_exact
         True
@@ -546,9 +519,6 @@ class Session(RunsOwnCode):
         Raises:
             ArgumentError: an argument is not accepted.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.function("is_odd", lambda x: [each.as_py() % 2 == 1 for each in x], cache=False)
         >>> answer = db.online_sql("SELECT count(*) AS n FROM numbers WHERE is_odd(x)").result(until="20%")
         >>> answer.calls < 1000
@@ -642,9 +612,6 @@ class Session(RunsOwnCode):
             ArgumentError: another argument is not accepted, or a parameter of the model not honoured.
             MissingPackageError: a package that training needs is not installed.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> from sklearn.linear_model import LinearRegression
         >>> run = db.fit(LinearRegression(), "SELECT x, 3 * x AS y FROM numbers", target="y")
         >>> round(float(run.result().coef_[0]), 3)
@@ -663,9 +630,6 @@ class Session(RunsOwnCode):
             job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
             asked: `TrainArguments` has all of them, such as `target_loss=0.3` and `max_steps=20`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> from relaqs.training import LinearRegression
         >>> run = db.train(LinearRegression("SELECT x, 3 * x AS y FROM numbers", target="y"))
         >>> round(float(run.result().coef_[0]), 3)
@@ -702,9 +666,6 @@ class Session(RunsOwnCode):
 
         On a cluster these are the jobs of all its clients.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.status().policy, db.status().jobs
         ('index', ())
         """
@@ -720,8 +681,6 @@ class Session(RunsOwnCode):
             plan: how it is answered with estimates.
             below_seconds: what one core is predicted to take less for is read as a whole.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> db = relaqs.connect("data", threads=1, exact_below_seconds=0.3)
         >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
         >>> db.at_once(plan, 0.3).mode.value, db.at_once(plan, 0.0).mode.value
@@ -737,9 +696,6 @@ class Session(RunsOwnCode):
             params: values of its parameters, as `online_sql` takes them.
             timezone: by which it reads and shows moments. The default is that of the session.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> print(db.explain("SELECT sum(x) AS total FROM numbers").splitlines()[0])
         mode: mergeable
         """
@@ -801,12 +757,9 @@ class Session(RunsOwnCode):
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.close()
         >>> db
-        <Session of numbers: closed>
+        <Session of numbers, points: closed>
         """
         self._open_tables.close()
         self._planner.close()

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import duckdb
 import pytest
 import relaqs_bootstrap
 from relaqs_engine.layouts.sampled import shuffle
@@ -23,6 +30,7 @@ import relaqs.training
 from relaqs import OnlineQuery, Session, Snapshot, TrainingRun
 from relaqs.policies import POLICIES
 from relaqs.training import ALGORITHMS
+from tests.docs.pages import DOCS, blocks_of
 from tests.test_house import product_files
 
 PROMPT = ">>> "
@@ -129,15 +137,52 @@ def examples_of(module: ModuleType) -> list[doctest.DocTest]:
     return [test for test in doctest.DocTestFinder().find(module) if test.examples]
 
 
+@contextmanager
+def namespace_of(test: doctest.DocTest, tables: Path) -> Iterator[dict[str, object]]:
+    """Yield the names that the first lines of the reference give to each example, over fresh tables."""
+    names: dict[str, object] = {"duckdb": duckdb, "relaqs": relaqs}
+    text = "".join(example.source for example in test.examples)
+    if re.search(r"\bdb\b|\bdata\b", text) is None:
+        yield names
+        return
+    shutil.rmtree("data", ignore_errors=True)
+    shutil.copytree(tables, "data", copy_function=os.link)
+    if re.search(r"(?<!as )\bdb\b(?! =)", text) is None:
+        yield names
+        return
+    with relaqs.connect("data", threads=1) as db:
+        yield names | {"db": db}
+
+
+@pytest.fixture(scope="session")
+def example_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `data` that the first lines of the reference make."""
+    folder = tmp_path_factory.mktemp("examples")
+    opening = next(
+        block for block in blocks_of(DOCS / "reference" / "relaqs.md") if block.language == "python"
+    )
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setitem(shuffle.__kwdefaults__, "partitions", PARTITIONS)
+        exec(opening.code, names)
+    names["db"].close()
+    return folder / "data"
+
+
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_a_module_run(
+    name: str, example_tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(shuffle.__kwdefaults__, "partitions", PARTITIONS)
     tests = examples_of(import_module(name))
     assert tests, f"{name} has a prompt in its text, and no example in a docstring"
     said: list[str] = []
     for test in tests:
-        doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=said.append)
+        with namespace_of(test, example_tables) as names:
+            test.globs |= names
+            doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=said.append)
     assert not said, "".join(said)
 
 

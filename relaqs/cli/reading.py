@@ -89,8 +89,6 @@ class Doing:
         running: the query.
         session: its tables.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db, db.online_sql("SELECT sum(x) FROM numbers") as query:
     ...     str(Doing(query, db))
     '0.0... s · reading numbers'

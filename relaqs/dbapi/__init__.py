@@ -4,8 +4,7 @@ A plain `execute` gives exact rows. With a `target` or `within` a connection or 
 answer that is good enough, and its intervals as `cursor.snapshot`. Threads may share a connection, and each
 has cursors of its own. Nothing can be written, so `commit` and `rollback` do nothing.
 
->>> import duckdb, relaqs, relaqs.dbapi
->>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+>>> import relaqs.dbapi
 >>> with relaqs.dbapi.connect("data", threads=1) as connection:
 ...     cursor = connection.execute("SELECT max(x) FROM numbers WHERE x < ?", [500])
 ...     print(cursor.fetchone())

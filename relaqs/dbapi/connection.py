@@ -73,8 +73,7 @@ class Cursor:
             them. The type is DuckDB's name of it. None before the first `execute`.
         rowcount: how many rows the answer has, -1 before the first `execute`.
 
-    >>> import duckdb, relaqs, relaqs.dbapi
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> import relaqs.dbapi
     >>> cursor = relaqs.dbapi.connect("data", threads=1).cursor()
     >>> cursor.target = "5%"
     >>> cursor.execute("SELECT avg(x) AS mean FROM numbers").snapshot.error <= 0.05
@@ -257,8 +256,7 @@ class Connection:
         within: their `within`, in seconds.
         intervals: their `intervals`.
 
-    >>> import duckdb, relaqs, relaqs.dbapi
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> import relaqs.dbapi
     >>> connection = relaqs.dbapi.connect("data", target="5%", threads=1)
     >>> connection.cursor().target
     0.05
@@ -295,8 +293,7 @@ class Connection:
     def cursor(self) -> Cursor:
         """Return a new cursor.
 
-        >>> import duckdb, relaqs, relaqs.dbapi
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> import relaqs.dbapi
         >>> cursor = relaqs.dbapi.connect("data", threads=1).cursor()
         >>> cursor.execute("SELECT count(*) FROM numbers").fetchall()
         [(1000,)]
@@ -307,8 +304,7 @@ class Connection:
     def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
         """Return a new cursor that has answered one SELECT.
 
-        >>> import duckdb, relaqs, relaqs.dbapi
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> import relaqs.dbapi
         >>> connection = relaqs.dbapi.connect("data", threads=1)
         >>> connection.execute("SELECT count(*) FROM numbers").fetchone()
         (1000,)
@@ -372,8 +368,7 @@ def connect(
         ProgrammingError: an argument is not accepted.
         OperationalError: the tables cannot be opened.
 
-    >>> import duckdb, relaqs, relaqs.dbapi
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> import relaqs.dbapi
     >>> with relaqs.dbapi.connect("data", threads=1) as connection:
     ...     connection.execute("SELECT count(*) FROM numbers").fetchall()
     [(1000,)]

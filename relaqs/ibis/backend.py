@@ -125,8 +125,6 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         Raises:
             UnsupportedError: the query is refused.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> con = Backend().connect("data", threads=1)
         >>> query = con.online(con.table("numbers").x.mean(), target="50%")
         >>> query.result().error <= 0.5

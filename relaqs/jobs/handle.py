@@ -296,9 +296,6 @@ class Handle(ABC, Generic[AnyReport]):
     def id(self) -> str:
         """The name of its job, by which `Session.status` tells of it.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> len(query.id)
         12
@@ -309,9 +306,6 @@ class Handle(ABC, Generic[AnyReport]):
     def priority(self) -> float:
         """Its weight: with 2.0 it counts twice as much as one with 1.0. Set it at any time.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.priority = 2.0
         >>> query.priority
@@ -327,9 +321,6 @@ class Handle(ABC, Generic[AnyReport]):
     def target(self) -> float | None:
         """The error or loss to stop at. Set it at any time. A target that is met already stops the job.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.target = "1%"
         >>> query.target
@@ -355,9 +346,6 @@ class Handle(ABC, Generic[AnyReport]):
     def stop(self) -> None:
         """End with what there is. Returns at once; its cores are free within one task.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.stop()
         >>> query.wait()
@@ -368,9 +356,6 @@ class Handle(ABC, Generic[AnyReport]):
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether it is over and its cores are free, within the timeout in seconds.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.wait(timeout=60)
         True

@@ -2,9 +2,7 @@
 
 Each is given a session, or hears of its queries as one of its `witnesses`. None takes part in a query.
 
->>> import duckdb, relaqs
 >>> from relaqs.metrics import QueryLog
->>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
 >>> with relaqs.connect("data", threads=1) as db, QueryLog("queries.jsonl") as log:
 ...     db.witnesses.append(log)
 ...     answer = db.online_sql("SELECT sum(x) AS total FROM numbers").result()

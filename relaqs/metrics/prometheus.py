@@ -81,9 +81,8 @@ def serve_metrics(
         MissingPackageError: prometheus-client is not installed.
         OSError: the port is taken.
 
-    >>> import duckdb, relaqs, urllib.request
+    >>> import urllib.request
     >>> from relaqs.metrics import serve_metrics
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db, serve_metrics(db, port=0) as server:
     ...     page = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
     >>> "relaqs_capacity_cores 1.0" in page
@@ -101,8 +100,6 @@ def metrics_of(session: Session, *, cache: Cache | None = None) -> CollectorRegi
         session: whose jobs they are about.
         cache: of which the size is told, the user's own by default.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db:
     ...     relaqs.metrics.metrics_of(db).get_sample_value("relaqs_capacity_cores") == 1.0
     True

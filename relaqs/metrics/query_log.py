@@ -50,9 +50,8 @@ class QueryLog(Witness):
         with_values: write the values of parameters, too. Without it, SQL is as it was written, and so is the
             error's message left out of a query that had parameters.
 
-    >>> import duckdb, json, relaqs
+    >>> import json
     >>> from relaqs.metrics import QueryLog
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db, QueryLog("asked.jsonl") as log:
     ...     db.witnesses.append(log)
     ...     query = db.online_sql("SELECT sum(x) AS total FROM numbers WHERE x > ?", params=[7])

@@ -525,9 +525,6 @@ class OnlineQuery(Handle[Snapshot]):
     alone. Leaving a `with` stops the query. So does ctrl-C while waiting for a snapshot, or in asyncio the
     cancelling of a task that waits for one. So does dropping the last reference to the query.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
     >>> for snapshot in query:
     ...     pass
@@ -561,9 +558,6 @@ class OnlineQuery(Handle[Snapshot]):
     def sql(self) -> str:
         """The SELECT that is being answered.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.sql
         'SELECT sum(x) AS total FROM numbers'
@@ -574,9 +568,6 @@ class OnlineQuery(Handle[Snapshot]):
     def plan(self) -> OnlinePlan:
         """How the query is answered.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.plan.mode.value
         'mergeable'
@@ -587,9 +578,6 @@ class OnlineQuery(Handle[Snapshot]):
     def state(self) -> State:
         """One of waiting, running, paused; at the end stopped, exact or failed.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> snapshot = query.result()
         >>> query.state
@@ -601,9 +589,6 @@ class OnlineQuery(Handle[Snapshot]):
     def stop_reason(self) -> StopReason | None:
         """Why it stopped by itself before it was exact: target reached, time is up, no visible change.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers", target="50%")
         >>> snapshots = list(query)
         >>> query.stop_reason.value
@@ -615,9 +600,6 @@ class OnlineQuery(Handle[Snapshot]):
     def latest(self) -> Snapshot | None:
         """The newest snapshot, None before the first.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.wait()
         True
@@ -629,9 +611,6 @@ class OnlineQuery(Handle[Snapshot]):
     def expected(self, target: float | str) -> Expected | None:
         """Return when the error will be the target, as the newest snapshot predicts; None before it.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> snapshot = query.result()
         >>> query.expected("1%").seconds
@@ -642,9 +621,6 @@ class OnlineQuery(Handle[Snapshot]):
     def pause(self) -> None:
         """Start no more mini-batches. Those that run are finished. The timeout goes on.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.pause()
         >>> query.resume()
@@ -662,9 +638,6 @@ class OnlineQuery(Handle[Snapshot]):
     def explain(self) -> str:
         """Return the plan in words and SQL.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> print(query.explain().splitlines()[0])
         mode: mergeable
@@ -700,9 +673,6 @@ class OnlineQuery(Handle[Snapshot]):
             QueryTimeoutError: no snapshot came within the timeout.
             RelaqsError: the query failed, or was stopped before its first snapshot.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.result().estimate.to_pydict()
         {'total': [Decimal('499500')]}

@@ -76,8 +76,6 @@ def asked_by(who: str, *, cores: float | None = None, memory: int | str | None =
     Raises:
         ArgumentError: cores or memory is not accepted.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db, relaqs.metrics.asked_by("ann", cores=0.5):
     ...     db.online_sql("SELECT sum(x) AS total FROM numbers").result().is_exact
     True

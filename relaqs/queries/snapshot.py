@@ -67,9 +67,6 @@ class Snapshot:
         calls: rows that costly functions were asked about for this answer; those in the cache do not count.
         cost: of these calls, by the `cost` of each function.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> first = next(iter(db.online_sql("SELECT avg(x) AS mean FROM numbers", batches=5)))
     >>> first.table.column_names
     ['mean', 'mean_low', 'mean_high', 'mean_certified']
@@ -105,9 +102,6 @@ class Snapshot:
         (195, 229) for 0.05 or "5%" means: the watched columns have 229 numbers, and 195 of them are certified
         to be within 5 % of the final ones. Groups that have not been seen yet do not count.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.within("5%")
         (1, 1)
@@ -122,9 +116,6 @@ class Snapshot:
         In nine of ten cases it takes from low to high, at the pace so far. A pause does not count. It is 0
         where the target is reached. The exact answer reaches every target, because its error is 0.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.expected("1%").seconds
         0.0
@@ -137,9 +128,6 @@ class Snapshot:
     def estimate(self) -> pa.Table:
         """The query's own columns, in its order.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.estimate.to_pydict()
         {'mean': [499.5]}
@@ -149,9 +137,6 @@ class Snapshot:
     def to_arrow(self) -> pa.Table:
         """Return the table with its intervals, as pyarrow has it.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_arrow().num_rows
         1
@@ -161,9 +146,6 @@ class Snapshot:
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table with its intervals, as pandas has it. Needs `relaqs[pandas]`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_pandas()["mean"].tolist()
         [499.5]
@@ -173,9 +155,6 @@ class Snapshot:
     def to_polars(self) -> polars.DataFrame:
         """Return the table with its intervals, as polars has it. Needs `relaqs[polars]`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_polars()["mean"].to_list()
         [499.5]
@@ -185,9 +164,6 @@ class Snapshot:
     def df(self) -> pandas.DataFrame:
         """Return the query's own columns as pandas has them, without intervals. Needs `relaqs[pandas]`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.sql("SELECT avg(x) AS mean FROM numbers")
         >>> answer.df().columns.tolist()
         ['mean']
@@ -197,9 +173,6 @@ class Snapshot:
     def pl(self) -> polars.DataFrame:
         """Return the query's own columns as polars has them, without intervals. Needs `relaqs[polars]`.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> answer = db.sql("SELECT avg(x) AS mean FROM numbers")
         >>> answer.pl().columns
         ['mean']
@@ -209,9 +182,6 @@ class Snapshot:
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the rows of the query's own columns, as Python's values.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> db.online_sql("SELECT avg(x) AS mean, count(*) AS n FROM numbers").result().fetchall()
         [(499.5, 1000)]
         """
@@ -240,10 +210,8 @@ class Snapshot:
             ArgumentError: there is no such column, or it is no number.
             MissingPackageError: matplotlib is not installed.
 
-        >>> import duckdb, matplotlib, relaqs
+        >>> import matplotlib
         >>> matplotlib.use("agg")
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> sql = "SELECT x % 3 AS rest, avg(x) AS mean FROM numbers GROUP BY rest"
         >>> db.online_sql(sql).result().plot().get_ylabel()
         'mean'

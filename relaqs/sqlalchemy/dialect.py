@@ -130,9 +130,7 @@ class RelaqsDialect(DefaultDialect):
     A statement's execution options `relaqs_target`, `relaqs_within` and `relaqs_intervals` take the place of
     what the URL says.
 
-    >>> import duckdb, relaqs
     >>> from sqlalchemy import create_engine, text
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> engine = create_engine("relaqs:///data?threads=1")
     >>> with engine.connect() as connection:
     ...     connection.execute(text("SELECT max(x) FROM numbers WHERE x < :most"), {"most": 500}).scalar()

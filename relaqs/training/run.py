@@ -476,11 +476,7 @@ class TrainingRun(Handle[TrainingStep]):
     Each `for` or `async for` gets the newest step each time round; all of them are in `steps`. Leaving a
     `with` stops the run. So do ctrl-C while waiting, and dropping the last reference to it.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import LinearRegression
-    >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-    >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
     >>> for step in run:
     ...     pass
@@ -531,11 +527,7 @@ class TrainingRun(Handle[TrainingStep]):
     def state(self) -> TrainingState:
         """One of waiting, running, paused; at the end stopped, converged or failed.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> model = run.result()
         >>> run.state
@@ -547,11 +539,7 @@ class TrainingRun(Handle[TrainingStep]):
     def steps(self) -> tuple[TrainingStep, ...]:
         """The passes made so far. The first look at the data is left out, because it has no loss.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
         >>> model = run.result()
         >>> len(run.steps)
@@ -563,11 +551,7 @@ class TrainingRun(Handle[TrainingStep]):
     def losses(self) -> tuple[float, ...]:
         """The loss after each pass, in the algorithm's own unit.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
         >>> model = run.result()
         >>> run.losses[-1] == run.steps[-1].loss
@@ -583,11 +567,7 @@ class TrainingRun(Handle[TrainingStep]):
         overloaded or somebody stopped it, or since it has converged. It says so where it has converged before
         it got what was asked for.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), target_loss=1e9)
         >>> model = run.result()
         >>> run.stop_reason.value
@@ -602,11 +582,7 @@ class TrainingRun(Handle[TrainingStep]):
     def accuracy(self) -> float:
         """The share of the held-out rows that `latest` tells rightly. NaN where accuracy is not measured.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LogisticRegression
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> job = LogisticRegression("SELECT x, late FROM points", target="late")
         >>> run = db.train(job, accuracy=0.9, stop="required")
         >>> model = run.result()
@@ -619,11 +595,7 @@ class TrainingRun(Handle[TrainingStep]):
     def deadline_seconds(self) -> float | None:
         """The seconds after its start by which the user wants what the run is for. None: no hurry.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), deadline=60)
         >>> run.deadline_seconds
         60.0
@@ -634,11 +606,7 @@ class TrainingRun(Handle[TrainingStep]):
     def latest(self) -> Any:
         """The best model so far as a fitted estimator, a new one each time. None before the first loss.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> run.wait()
         True
@@ -655,11 +623,7 @@ class TrainingRun(Handle[TrainingStep]):
     def batch_rows(self) -> int | None:
         """The rows of a step as it is now. None where a step is a pass over all rows.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.batch_rows
         64
@@ -673,11 +637,7 @@ class TrainingRun(Handle[TrainingStep]):
         On a Dask cluster a rank lives in a worker, and the slot policy says how many there are. Elsewhere it
         is a task. Ranks change no bit of the model.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> model = run.result()
         >>> run.ranks
@@ -691,11 +651,7 @@ class TrainingRun(Handle[TrainingStep]):
 
         The first one is its start. There are none without a cluster, because tasks need no change.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.rescales
         ()
@@ -706,11 +662,7 @@ class TrainingRun(Handle[TrainingStep]):
     def placement(self) -> tuple[PlacedPart, ...]:
         """Where each part of the model is, by stage and replica. Empty where it is not cut or placed.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.placement
         ()
@@ -724,11 +676,7 @@ class TrainingRun(Handle[TrainingStep]):
 
         None where they do not, and before the fourth pass in shards.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import KMeans
-        >>> points = duckdb.sql("SELECT x, x % 7 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(KMeans("SELECT x, y FROM points", clusters=2), max_steps=1)
         >>> print(run.subtask_seconds)
         None
@@ -744,11 +692,7 @@ class TrainingRun(Handle[TrainingStep]):
         Raises:
             ArgumentError: the model is not cut, or there is no such part or worker.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.move(0, 0, "tcp://10.0.0.7:4711")
         Traceback (most recent call last):
@@ -766,11 +710,7 @@ class TrainingRun(Handle[TrainingStep]):
 
         `relaqs.training.replay` trains the same model again by it.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import MiniBatchLinear
-        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> model = run.result()
         >>> list(run.journal.changes())
@@ -781,11 +721,7 @@ class TrainingRun(Handle[TrainingStep]):
     def explain(self) -> str:
         """Return where the model's parameters are, and why; by mini-batches also what a step is shared by.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import Lasso
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> print(db.train(Lasso("SELECT x, y FROM points", target="y")).explain())
         parameters: whole, in the client
         """
@@ -803,11 +739,7 @@ class TrainingRun(Handle[TrainingStep]):
         """The loss to stop at, which is also `target`. Set it at any time. A loss already reached stops the
         run.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> run.target_loss = 0.5
         >>> run.target
@@ -829,11 +761,7 @@ class TrainingRun(Handle[TrainingStep]):
             RelaqsError: there is no model yet, or the run failed. Another error that made it fail is raised
                 as it is.
 
-        >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
-        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
-        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> round(float(run.result().coef_[0]), 3)
         3.0

@@ -114,10 +114,7 @@ def replay(journal: Journal, job: MiniBatchTraining, db: Replays) -> Any:
         ArgumentError: the journal has no steps.
         RelaqsError: the run failed.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import MiniBatchLinear, replay
-    >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
-    >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
     >>> db = relaqs.connect("data", threads=2)
     >>> job = MiniBatchLinear("SELECT x, late FROM points", target="late", passes_most=3)
     >>> run = db.train(job, batch="elastic")
