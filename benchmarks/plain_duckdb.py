@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +26,11 @@ class PlainDuckDB:
 
     def table(self, sql: str) -> pa.Table:
         return self._connection.sql(sql).to_arrow_table()
+
+    def client(self) -> Callable[[str], pa.Table]:
+        """Return what answers beside others: a connection of its own to the same database."""
+        connection = self._connection.cursor()
+        return lambda sql: connection.sql(sql).to_arrow_table()
 
     def close(self) -> None:
         self._connection.close()
