@@ -240,6 +240,9 @@ class Statements:
                 *(
                     f"CASE WHEN {self._truth(1)} THEN {one} ELSE {two} END",
                     f"width_bucket(n, -8, 12, {self._random.randint(1, 9)})",
+                    "width_bucket(n, 12, -8, 5)",
+                    "width_bucket(a, ARRAY[-9, 0, 7])",
+                    "octet_length(s)",
                     "array_length(ARRAY[a, id], 1)",
                     "cardinality(string_to_array(s, 'o'))",
                     "(ARRAY[a, id, 7])[id % 5 - 1]",

@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +44,7 @@ from pygwire.messages import (
 from relaqs_engine.errors import ExpressionError, SqlError
 
 from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
-from relaqs.serve.column_types import BOOL, TEXT, VOID, type_oid
+from relaqs.serve.column_types import BOOL, FLOAT8, INT4, NUMERIC, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import (
@@ -99,6 +100,7 @@ _MOST_PREPARED = 1000
 _TEXT_COPIES = 2  # of the text of a prepared statement: itself, and its place for errors
 _MOST_VALUE_BYTES = 1 << 20  # of one statement: written out, they have to be no longer than a statement
 _NO_VALUES: tuple[Any, ...] = ()
+_STANDING_FOR = {INT4.oid: 1, NUMERIC.oid: Decimal("0.5")}  # while described: NULL has another type
 
 
 class Conversation:
@@ -285,6 +287,8 @@ class Conversation:
         if isinstance(request, Select | Declare | Copy):
             select = request if isinstance(request, Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
+        elif isinstance(request, Sleep) and request.seconds is None:
+            oids = (FLOAT8.oid,)
         holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
         self._prepared[message.statement] = Prepared(request, oids, holding=holding)
         self._stream.send(ParseComplete())
@@ -351,7 +355,7 @@ class Conversation:
         if message.kind == "S":
             prepared = self._statement(message.name)
             self._stream.send(ParameterDescription(list(prepared.type_oids)))
-            portal = Portal(prepared, (None,) * len(prepared.type_oids), ())
+            portal = Portal(prepared, tuple(map(_STANDING_FOR.get, prepared.type_oids)), ())
         elif message.name in self._cursors:
             self._stream.send(row_description(self._cursors.reply(message.name).columns, ()))
             return
@@ -412,11 +416,11 @@ class Conversation:
                 return self._fetched(request)
             case CloseCursor():
                 self._cursors.close(request.name)
-                return "CLOSE CURSOR"
+                return "CLOSE CURSOR" if request.name is not None else "CLOSE CURSOR ALL"
             case StopOther():
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
             case Sleep():
-                await asyncio.sleep(request.seconds)
+                await asyncio.sleep(float(bound[0] or 0) if request.seconds is None else request.seconds)
                 return _SLEPT
             case Set():
                 return self._set(request)
@@ -538,7 +542,9 @@ class Conversation:
 
     def _begin_rows(self, portal: Portal, answer: Reply, *, is_described: bool) -> None:
         told = portal.prepared.columns
-        if told is not None and [each.kind for each in told] != [each.kind for each in answer.columns]:
+        if told is not None and [each.kind.oid for each in told] != [
+            each.kind.oid for each in answer.columns
+        ]:
             raise RefusedError(
                 NOT_SUPPORTED,
                 "the types of the columns are not those that were described; cast the parameters, as in "

@@ -165,9 +165,9 @@ class StopOther:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing is to happen for so long."""
+    """Nothing is to happen for so long; for as many seconds as a parameter says where it is None."""
 
-    seconds: float
+    seconds: float | None
 
 
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
@@ -226,7 +226,9 @@ _STOP_OTHER = re.compile(
     re.I,
 )
 
-_SLEEP = re.compile(r"select\s+(?:pg_catalog\.)?pg_sleep\s*\(\s*(\d*\.?\d+)\s*\)", re.I)
+_SLEEP = re.compile(
+    r"select\s+(?:\*\s+from\s+)?(?:pg_catalog\.)?pg_sleep\s*\(\s*(?:(\d*\.?\d+)|\$1(?:::[\w ]+)?)\s*\)", re.I
+)
 
 _READ_ONLY_WORDS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
@@ -273,7 +275,7 @@ def _select_or_stop(sql: str, statement: Statement) -> Request:
     if (found := _STOP_OTHER.fullmatch(sql)) is not None:
         return StopOther(int(found[2] or found[3]), found[1].lower())
     if (sleep := _SLEEP.fullmatch(sql)) is not None:
-        return Sleep(float(sleep[1]))
+        return Sleep(None if sleep[1] is None else float(sleep[1]))
     return _select(sql, statement)
 
 
@@ -422,7 +424,9 @@ def _deallocate(sql: str, statement: Statement) -> Request:
 
 
 def _discard(sql: str, statement: Statement) -> Request:
-    return Reset("DISCARD ALL") if sql.lower().split()[1:] == ["all"] else Nothing("DISCARD")
+    return (
+        Reset("DISCARD ALL") if sql.lower().split()[1:] == ["all"] else Nothing(" ".join(sql.upper().split()))
+    )
 
 
 def _tagged(tag: str) -> _Read:

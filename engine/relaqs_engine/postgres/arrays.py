@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -66,12 +66,36 @@ _JUSTIFIED = (
     "+ to_days(CAST(s % 2592000000000 // 86400000000 AS INTEGER)) + to_microseconds(s % 86400000000))[1]"
 )
 
+_ROW_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.Explode)
+_OF_ROWS = {"json_each", "json_tree", "generate_subscripts", "range", "repeat_row", "regexp_matches"}
+
 MeaningRule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr | None]
 WriteCall: TypeAlias = Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]
 
 
 def called(name: str, *given: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(given))
+
+
+def one_row(table: exp.Table, scalars: Collection[str]) -> exp.Expr | None:
+    """Return a table of the one value of a function that stands in FROM; None where rows are made there.
+
+    The name behind the function is also that of its column.
+
+    scalars: functions of one value.
+    """
+    function = table.this
+    name = name_of(function) if isinstance(function, exp.Func) else ""
+    if name not in scalars or name in _OF_ROWS or isinstance(function, _ROW_FUNCTIONS):
+        return None
+    called_so = exp.to_identifier(table.alias or name)
+    columns = table.args["alias"].columns if table.args.get("alias") else []
+    column = columns[0] if columns else called_so
+    rows: exp.Expr = exp.select(exp.alias_(function.copy(), column.copy(), copy=False)).subquery(called_so)
+    for each in ("joins", "laterals"):
+        if table.args.get(each):
+            rows.set(each, table.args[each])
+    return rows
 
 
 def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:

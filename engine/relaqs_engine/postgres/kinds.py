@@ -519,6 +519,10 @@ def _of_both(left: Kind | None, right: Kind | None) -> Kind | None:
 _AROUND_PARAMETERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
 
 
+_COUNTING = (exp.Round, exp.Trunc, exp.Left, exp.Right, exp.Repeat, exp.Substring)
+"""Functions that take numbers of characters or digits behind what they change."""
+_OF_ONE_TYPE = (*(exp.Binary, exp.Between, exp.In, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif),)
+
 _ColumnTypes: TypeAlias = Mapping[tuple[str, str], str]
 """Types by a table's name or alias and the column's name, both in lower case. "" stands for any table."""
 
@@ -586,9 +590,15 @@ def _type_of_place(node: exp.Expr, columns: _ColumnTypes) -> str | None:
         return "BIGINT"
     if isinstance(parent, exp.Like | exp.ILike):
         return "VARCHAR"
-    if isinstance(parent, exp.Binary | exp.Between | exp.In):
+    if isinstance(parent, _COUNTING) and child is not parent.this:
+        return "INTEGER"
+    if isinstance(
+        parent, exp.Binary | exp.Between | exp.In | exp.Coalesce | exp.Greatest | exp.Least | exp.Nullif
+    ):
         others = [each for each in parent.iter_expressions() if each is not child]
         known = next(filter(None, (_type_of_value(each, columns) for each in others)), None)
+        if isinstance(parent, exp.Add) and known is not None and known.startswith("TIMESTAMP"):
+            return "INTERVAL"
         return f"{known or 'VARCHAR'}[]" if is_list else known
     return None
 

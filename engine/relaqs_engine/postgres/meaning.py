@@ -29,6 +29,7 @@ from relaqs_engine.postgres.arrays import (
     called,
     filled,
     json_of_lists,
+    one_row,
 )
 from relaqs_engine.postgres.formats import formatted_moment, formatted_number
 from relaqs_engine.postgres.kinds import (
@@ -45,6 +46,7 @@ from relaqs_engine.postgres.kinds import (
 )
 from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none
 from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
+from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
 from relaqs_engine.sql.read import Effort, offset_of, position_of, read_statements
 
 DIVISION_BY_ZERO = "division by zero"
@@ -65,9 +67,10 @@ _OTHER_NAMES = {
     "to_jsonb": "to_json",
     "array_agg": "list",
     "every": "bool_and",
+    **dict.fromkeys(("clock_timestamp", "statement_timestamp", "transaction_timestamp"), "now"),
 }
 _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
-_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b|\bcurrent_(?:schema|database)\b", re.IGNORECASE)
+_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b", re.IGNORECASE)
 _TEXTS_HERE = {"NAME", "CITEXT"}
 
 
@@ -396,6 +399,20 @@ def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return None
 
 
+def _table(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    scalars = allowed_functions() | VOLATILE_NAMES
+    return one_row(node, scalars) if isinstance(node, exp.Table) else None
+
+
+def _values(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Columns without a name are column1, column2 and so on."""
+    alias, rows = node.args.get("alias"), node.expressions
+    if alias is not None and not alias.columns and rows and isinstance(rows[0], exp.Tuple):
+        count = len(rows[0].expressions)
+        alias.set("columns", [exp.to_identifier(f"column{place}") for place in range(1, count + 1)])
+    return None
+
+
 def _order_by_outputs(select: exp.Expr) -> None:
     """A name in ORDER BY is that of an output, also of one whose name Postgres gave it. In place."""
     items = select.expressions
@@ -466,12 +483,16 @@ def _concat(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr
 
 
 def _width_bucket(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    """Buckets may go downward, from a high end to a low one, or begin at the elements of a sorted array."""
+    if len(given) == 2:
+        text = "CASE WHEN v IS NOT NULL THEN CAST(len(list_filter(bounds, lambda b : b <= v)) AS INTEGER) END"
+        return filled(text, dict(zip(("v", "bounds"), given, strict=True)))
     if len(given) != 4:
-        raise UnsupportedError(
-            "width_bucket takes a value, a low and a high end, and a number of buckets here"
-        )
+        raise SqlError("width_bucket takes a value, a low and a high end, and a number of buckets")
     inside = "CAST(floor((v - lo) * n / (hi - lo)) AS INTEGER) + 1"
-    text = f"CASE WHEN v < lo THEN 0 WHEN v >= hi THEN n + 1 ELSE {inside} END"
+    upward = f"CASE WHEN v < lo THEN 0 WHEN v >= hi THEN n + 1 ELSE {inside} END"
+    downward = f"CASE WHEN v > lo THEN 0 WHEN v <= hi THEN n + 1 ELSE {inside} END"
+    text = f"CASE WHEN lo < hi THEN {upward} ELSE {downward} END"
     return filled(text, dict(zip(("v", "lo", "hi", "n"), given, strict=True)))
 
 
@@ -526,6 +547,26 @@ def _refused(why: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Ex
     return refuse
 
 
+def _encode(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """Bytes as a text, and back."""
+    form = given[1].name.lower() if len(given) == 2 and isinstance(given[1], exp.Literal) else ""
+    text = {
+        ("encode", "hex"): "lower(hex(CAST(t AS BLOB)))",
+        ("encode", "base64"): "to_base64(CAST(t AS BLOB))",
+        ("decode", "hex"): "unhex(t)",
+        ("decode", "base64"): "from_base64(t)",
+    }.get((name_of(node), form))
+    if text is None:
+        raise UnsupportedError(f"{name_of(node)} takes a value, and 'hex' or 'base64' here")
+    return filled(text, {"t": given[0]})
+
+
+def _octet_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    if len(given) != 1 or kinds.of(given[0]) not in ("text", None):
+        return None
+    return exp.cast(called("strlen", exp.cast(given[0].copy(), "VARCHAR")), "INTEGER")
+
+
 def _initcap(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     text = (
         "array_to_string(list_transform(regexp_extract_all(t, '[\\p{L}\\p{N}]+|[^\\p{L}\\p{N}]+'), "
@@ -553,6 +594,15 @@ _CALLS: dict[str, WriteCall] = {
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2"), _without_nan),
     "substr": _substring,
     "substring": _substring,
+    **dict.fromkeys(("encode", "decode"), _encode),
+    "octet_length": _octet_length,
+    **dict.fromkeys(
+        ("regexp_matches", "regexp_match"),
+        _refused(
+            "regexp_matches and regexp_match give arrays in Postgres; write text ~ pattern for whether it "
+            "matches, and regexp_extract(text, pattern, 1) for what the first group has"
+        ),
+    ),
 }
 
 _RULES: dict[type[exp.Expr], MeaningRule] = {
@@ -568,6 +618,8 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Extract: _extract,
     exp.Between: _between,
     exp.Select: _select,
+    exp.Table: _table,
+    exp.Values: _values,
     exp.Anonymous: _call,
     exp.Format: _call,
     exp.Concat: _call,
@@ -671,6 +723,8 @@ _TYPE_NAMES = {
 
 
 def _type_name(to: exp.Expr) -> str:
+    if to.this in (exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.BPCHAR, exp.DType.NCHAR):
+        return "varchar" if to.this is exp.DType.VARCHAR else "bpchar"
     written = to.sql(DIALECT).upper().partition("[")[0].partition("(")[0].strip()
     return _TYPE_NAMES.get(written, written.lower())
 
@@ -713,9 +767,6 @@ def _word_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
                 yield token.end + 1, token.end + 1, " NULLS FIRST"
         elif word == "btrim" and _says(after, "("):
             yield token.start, token.end + 1, "trim"
-        elif word in ("current_schema", "current_database") and _says(tokens[i - 1 : i], "from", "join"):
-            if len(after) > 1 and after[0].text == "(" and after[1].text == ")":
-                yield token.start, after[1].end + 1, f"(SELECT {word}() AS {word}) AS {word}"
         elif token.token_type is TokenType.FOR and _says(after, "update", "share", "no", "key"):
             rest = tokens[i + 1 :]
             if all(_is_of_a_lock(each) for each in rest):

@@ -21,6 +21,8 @@ from sqlglot import exp
 
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.postgres.arrays import one_row
+from relaqs_engine.postgres.meaning import column_name
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
 from relaqs_engine.sql.functions import (
     VOLATILE_NAMES,
@@ -150,6 +152,7 @@ class Metadata:
             )
         }
         self._own_functions = self._functions - allowed_functions()
+        self._scalars = self._functions | _OF_CONNECTION | {"set_config", "current_catalog", "current_role"}
         with_ddl.close()
 
     def rewritten(self, sql: str, constant: Callable[[str, str], str | None]) -> str | None:
@@ -169,7 +172,7 @@ class Metadata:
             return None
         tree = trees[0]
         for table in list(tree.find_all(exp.Table)):
-            _as_relation(table, self._relations)
+            _as_relation(table, self._relations, self._scalars)
         others = [table.name for table in _tables(tree) if not self._place(table)]
         reads_own = any("." in self._qualified(table) for table in _tables(tree))
         if not reads_own and (others or not self._calls_own(tree)):
@@ -215,6 +218,7 @@ class Metadata:
 
     def _as_duckdb(self, tree: exp.Query, constant: Callable[[str, str], str | None]) -> exp.Expr:
         self._fill_columns_of_each_row(tree)
+        _name_outputs(tree)
         for table in list(_tables(tree)):
             schema, _, name = self._qualified(table).partition(".")
             alias = table.alias or table.name
@@ -267,6 +271,15 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
             raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
 
 
+def _name_outputs(tree: exp.Expr) -> None:
+    """Give the columns of each SELECT the names that they have in Postgres. In place."""
+    for select in tree.find_all(exp.Select):
+        for item in list(select.expressions):
+            is_word = isinstance(item, exp.Column) and _word(item) in _WORDS
+            if (name := _word(item) if is_word else column_name(item)) is not None:
+                item.replace(exp.alias_(item.copy(), name, quoted=True))
+
+
 def _source(column: exp.Expr) -> exp.Table | None:
     """Return the table that a column is of, by its alias; of those without one, the first that is read."""
     table = column.text("table").lower()
@@ -282,7 +295,7 @@ def _source(column: exp.Expr) -> exp.Table | None:
     return None
 
 
-def _as_relation(table: exp.Table, relations: Collection[str]) -> None:
+def _as_relation(table: exp.Table, relations: Collection[str], functions: Collection[str]) -> None:
     """Let a function that is read as a table be what DuckDB can read.
 
     pg_get_keywords() is a relation here, and so are functions whose rows would be about what there is none
@@ -292,15 +305,15 @@ def _as_relation(table: exp.Table, relations: Collection[str]) -> None:
     function = table.this
     if isinstance(function, exp.Anonymous) and f"pg.{function.name.lower()}" in relations:
         table.set("this", exp.to_identifier(function.name.lower()))
-    elif isinstance(function, exp.Anonymous) and function.name.lower() == "string_to_array":
-        name = table.alias or "string_to_array"
-        one_row = exp.select(exp.alias_(function.copy(), name, quoted=True)).subquery(name)
-        if table.args.get("joins"):
-            one_row.set("joins", table.args["joins"])
-        table.replace(one_row)
+    elif isinstance(function, exp.Identifier) and _word(exp.Column(this=function.copy())) in _WORDS:
+        if not table.db and not is_cte_reference(table):
+            value = exp.alias_(exp.Column(this=function.copy()), table.alias or function.name)
+            table.replace(exp.select(value).subquery(table.alias or function.name))
     elif isinstance(function, exp.GenerateSeries) and table.alias and not table.alias_column_names:
         columns = [exp.to_identifier(table.alias)]
         table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias), columns=columns))
+    elif (rows := one_row(table, functions)) is not None:
+        table.replace(rows)
 
 
 def _aliased(relation: exp.Table, before: exp.Table, alias: str) -> exp.Table:
@@ -342,6 +355,8 @@ def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.Cast):
         return node
     name = _type_name(node)
+    if name in ("text", "varchar", "name") and isinstance(node.this, exp.Cast) and _looked_up(node.this):
+        return _named(_without_postgres_types(node.this), _LOOKED_UP[_type_name(node.this)][1])
     if name.endswith("[]") and isinstance(node.this, exp.Literal) and node.this.name.startswith("{"):
         words = node.this.name.strip("{}")
         node.this.replace(exp.Literal.string(f"[{words}]"))
@@ -357,6 +372,12 @@ def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     if is_name or isinstance(node.this, exp.Literal):
         return exp.Anonymous(this=from_name, expressions=[node.this]) if is_name else node.this
     return exp.Anonymous(this=from_oid, expressions=[node.this])
+
+
+def _named(oid: exp.Expr, name_from_oid: str) -> exp.Expr:
+    """Return the name of what has an OID."""
+    is_name = isinstance(oid, exp.Anonymous) and oid.name == name_from_oid
+    return oid if is_name else exp.Anonymous(this=name_from_oid, expressions=[oid])
 
 
 def _word(column: exp.Column) -> str:
@@ -386,8 +407,7 @@ def _constants(
     if isinstance(node, exp.CurrentSchemas):
         is_own = isinstance(node.this, exp.Boolean) and not node.this.this
         implied = [] if is_own else ["pg_catalog"]
-        schemas = exp.array(*map(exp.Literal.string, (*implied, "public")))
-        return exp.alias_(schemas, "current_schemas") if isinstance(node.parent, exp.Select) else schemas
+        return exp.array(*map(exp.Literal.string, (*implied, "public")))
     name = _OF_FUNCTIONS.get(type(node), "")
     argument = ""
     if isinstance(node, exp.Anonymous):
@@ -402,17 +422,13 @@ def _constants(
         if name == "age" and len(arguments) == 1:  # of a transaction
             return exp.Literal.number(1)
         if name not in functions and _SAYS_NOTHING.fullmatch(name):
-            nothing = exp.null()
-            return exp.alias_(nothing, name) if isinstance(node.parent, exp.Select) else nothing
+            return exp.null()
     if isinstance(node, exp.Column):
         name = {**_WORDS, "user": "current_user"}.get(_word(node), "")
     if name not in _OF_CONNECTION:
         return node
     value = constant(name, argument)
-    literal = exp.null() if value is None else exp.Literal.string(value)
-    if isinstance(node.parent, exp.Select):  # an output keeps the name that Postgres gives it
-        return exp.alias_(literal, name)
-    return literal
+    return exp.null() if value is None else exp.Literal.string(value)
 
 
 @cache

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -143,6 +143,30 @@ def test_asyncpg_looks_up_arrays_and_sends_them(server: Running) -> None:
             await connection.close()
 
     assert [(asyncio.run(ask()),)] == true_rows("SELECT count(*) FROM trips WHERE zone IN (1, 2)")
+
+
+@pytest.mark.parametrize(
+    ("sql", "value", "answer"),
+    [
+        ("SELECT $1::numeric", Decimal("1.5"), Decimal("1.5")),
+        ("SELECT coalesce(NULL::numeric, $1)", Decimal("1.25"), Decimal("1.25")),
+        ("SELECT TIMESTAMP '2024-01-01' + $1", timedelta(hours=2), datetime(2024, 1, 1, 2)),
+        ("SELECT round(2.345::numeric(6, 3), $1)", 2, Decimal("2.35")),
+        ("SELECT $1::regclass::text", "trips", "trips"),
+        ("SELECT pg_sleep($1)", 0.01, None),
+    ],
+)
+def test_asyncpg_is_told_one_type_before_and_after_values(
+    server: Running, sql: str, value: Any, answer: Any
+) -> None:
+    async def ask() -> Any:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+        try:
+            return await connection.fetchval(sql, value)
+        finally:
+            await connection.close()
+
+    assert asyncio.run(ask()) == answer
 
 
 @pytest.mark.parametrize("placeholder", ["%t", "%b"])

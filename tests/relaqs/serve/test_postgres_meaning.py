@@ -62,6 +62,29 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ),
     ("SELECT jsonb_array_length('[1, 2]'::jsonb)", ("jsonb_array_length",), [(2,)]),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
+    ("SELECT width_bucket(-3.5, 10, 0, 5), width_bucket(3, ARRAY[1, 2, 5])", ("width_bucket",) * 2, [(6, 2)]),
+    (
+        "SELECT encode('abc'::bytea, 'hex'), decode('YWJj', 'base64'), octet_length('é')",
+        ("encode", "decode", "octet_length"),
+        [("616263", b"abc", 2)],
+    ),
+    ("VALUES (1, 'a'), (2, 'b')", ("column1", "column2"), [(1, "a"), (2, "b")]),
+    ("SELECT column1 FROM (VALUES (1), (2)) v", ("column1",), [(1,), (2,)]),
+    ("SELECT * FROM lower('A') AS l JOIN upper('b') ON true", ("l", "upper"), [("a", "B")]),
+    ("SELECT n FROM now() AS n WHERE false", ("n",), []),
+    ("SELECT * FROM current_schema() AS s", ("s",), [("public",)]),
+    ("SELECT v FROM version() v WHERE v IS NULL", ("v",), []),
+    ("SELECT current_user IS NULL FROM current_user", ("?column?",), [(False,)]),
+    (
+        "SELECT set_config('application_name', 'x', false), pg_is_in_recovery()",
+        ("set_config", "pg_is_in_recovery"),
+        [("x", False)],
+    ),
+    (
+        "SELECT 'pg_class'::regclass::text, x FROM (SELECT current_catalog) q(x)",
+        ("text", "x"),
+        [("pg_class", "relaqs")],
+    ),
 )
 CODES = (
     ("SELECT 1 / 0", "22012"),
@@ -70,6 +93,7 @@ CODES = (
     ("SELECT nope(1)", "42883"),
     ("SELECT 'a'::int", "22P02"),
     ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
+    ("SELECT regexp_matches('foobar', '(o+)(b)')", "0A000"),
     ("SELECT zone, count(*) FROM trips", "42803"),
     ("SELECT count(*) FROM trips WHERE sum(zone) > 1", "42803"),
     ("SELECT sum(count(*)) FROM trips", "42803"),
