@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime
-from relaqs_engine.errors import naming
+from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.layouts.plain import all_measured
@@ -25,6 +25,7 @@ from relaqs.arguments import check_zone, relative_error, share_of_weight
 from relaqs.executors import Executor
 from relaqs.executors.duck_process import unchanged
 from relaqs.executors.files import check_unchanged
+from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
@@ -244,6 +245,42 @@ class Session(RunsOwnCode):
         with naming("appending rows"):
             self._planner.check_open()
             return self._open_tables.append(table, source, batch)
+
+    def add_table(self, source: TableSource, table: str) -> Table:
+        """Read one more table in the queries to come, and return it. Queries that run go on without it.
+
+        Args:
+            source: as the `tables` of `relaqs.connect` take it.
+            table: its name.
+
+        Raises:
+            LayoutError: the table cannot be used, or there is one of this name.
+            DataError: it cannot be read.
+            UnsupportedError: the session runs on a cluster, whose workers would have to be given it.
+
+        >>> import pyarrow as pa, relaqs
+        >>> db = relaqs.connect(tables={"rates": pa.table({"rate": [0.1, 0.2]})}, threads=1)
+        >>> db.add_table(pa.table({"name": ["low", "high"]}), "names").row_count
+        2
+        >>> db.remove_table("names")
+        >>> list(db.tables)
+        ['rates']
+        """
+        with naming("opening the table"):
+            self._planner.check_open()
+            if not isinstance(self._executor, ThreadExecutor):
+                raise UnsupportedError("a session on a cluster gets its tables when it is opened: tables={…}")
+            return self._open_tables.add(table, source)
+
+    def remove_table(self, table: str) -> None:
+        """Know a table no more in the queries to come. Its files stay, and queries that run go on.
+
+        Raises:
+            SqlError: there is no such table.
+        """
+        with naming("removing the table"):
+            self._planner.check_open()
+            self._open_tables.remove(table)
 
     def online_sql(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import ibis.backends.sql.compilers as compilers
@@ -12,7 +14,13 @@ import ibis.expr.operations as operations
 import ibis.expr.schema
 import ibis.expr.types as expressions
 import pyarrow as pa
-from ibis.backends import HasCurrentCatalog, HasCurrentDatabase, UrlFromPath
+from ibis.backends import (
+    CanCreateCatalog,
+    CanCreateDatabase,
+    HasCurrentCatalog,
+    HasCurrentDatabase,
+    UrlFromPath,
+)
 from ibis.backends.sql import SQLBackend
 from ibis.expr.operations.udf import InputType
 from ibis.formats.pyarrow import PyArrowData, PyArrowType
@@ -63,12 +71,28 @@ class _AsAnswered(PyArrowData):  # type: ignore[misc]  # ibis has no types
         return pa.Table.from_arrays(columns, names=list(schema.names))
 
 
+def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method with the signature of another, which writes."""
+
+    @wraps(method, updated=())
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise exceptions.UnsupportedOperationError(
+            "nothing can be written through ibis; lay tables out with relaqs.shuffle, add rows with "
+            "relaqs.append, and give views when you connect: views={…}"
+        )
+
+    return refused
+
+
+compilers.relaqs = compilers.duckdb  # the dialect's name in `ibis.to_sql` and `Table.sql`
+
+
 class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  # type: ignore[misc]
     """Tables of a session, as ibis has them. `ibis.relaqs.connect` makes one.
 
     Everything that ibis computes is exact. `online` gives a query that sharpens instead. A small `memtable`
     stands in each statement. A large one, a file that is read, and what `cache` keeps are further tables of
-    the session, which is opened anew for each. Nothing is written.
+    the session. Nothing is written.
 
     Attributes:
         con: the session that answers.
@@ -80,9 +104,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
     supports_python_udfs = False
 
     con: Session
-    _opening: tuple[Any, dict[str, Any]] | None = None  # what the session was opened with; None of another's
     _written: dict[str, str]  # small memtables as SELECTs, by name
-    _earlier: list[Session]  # those that further tables were not given to, until the end
 
     def do_connect(self, database: TableSource | None = None, **opening: Any) -> None:
         """Open a session.
@@ -92,7 +114,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
             opening: the other arguments of `relaqs.connect`.
         """
         self.con = relaqs.connect(database, **opening)
-        self._opening, self._written, self._earlier = (database, opening), {}, []
+        self._written = {}
 
     @classmethod
     def from_connection(cls, session: Session, /) -> Backend:
@@ -100,13 +122,12 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         backend = cls()
         backend._can_reconnect = False
         backend.con = session
-        backend._written, backend._earlier = {}, []
+        backend._written = {}
         return backend
 
     def disconnect(self) -> None:
         """Close the session."""
-        for each in (*self._earlier, self.con):
-            each.close()
+        self.con.close()
 
     @property
     def version(self) -> str:
@@ -176,21 +197,10 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
             )
         name = name or ibis.util.gen_name(f"ibis_{kind}")
         paths = [str(each) for each in path] if isinstance(path, list | tuple) else str(path)
-        self._give(name, paths)
+        if name.lower() in {each.lower() for each in self.con.tables}:
+            self.con.remove_table(name)
+        self.con.add_table(paths, name)
         return self.table(name)
-
-    def _give(self, name: str, source: Any) -> None:
-        """Open the session anew, with one more table. Queries of the one before go on."""
-        if self._opening is None:
-            raise exceptions.UnsupportedOperationError(
-                "the session was opened elsewhere, and gets no further table; give it there: "
-                'relaqs.connect("warehouse", tables={"name": …})'
-            )
-        database, opening = self._opening
-        opening = {**opening, "tables": {**(opening.get("tables") or {}), name: source}}
-        session = relaqs.connect(database, **opening)
-        self._earlier.append(self.con)
-        self.con, self._opening = session, (database, opening)
 
     def get_schema(
         self, table_name: str, *, catalog: str | None = None, database: str | None = None
@@ -233,6 +243,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         limit: int | str | None = None,
         **_: Any,
     ) -> pandas.DataFrame | pandas.Series[Any] | Any:
+        import pandas
         from ibis.formats.pandas import PandasData
 
         schema = expr.as_table().schema()
@@ -241,7 +252,15 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
             name: answer[name] if kind.is_interval() else _AsAnswered.convert_column(answer[name], kind)
             for name, kind in schema.items()
         }
-        return expr.__pandas_result__(PandasData.convert_table(pa.table(columns).to_pandas(), schema))
+        frame = pa.table(columns).to_pandas()
+        for name, column in columns.items():
+            if pa.types.is_nested(column.type):  # pandas would make NaN of a NULL among whole numbers
+                frame[name] = pandas.Series(column.to_pylist(), dtype=object)
+        return expr.__pandas_result__(PandasData.convert_table(frame, schema))
+
+    def to_json(self, expr: expressions.Table, /, path: str | Path, **options: Any) -> None:
+        """Write the rows of an expression as a list of JSON objects. options: of `DataFrame.to_json`."""
+        self.execute(expr).to_json(path, **{"orient": "records", **options})
 
     def raw_sql(self, query: Any, **_: Any) -> dbapi.Cursor:
         """Return a cursor of Python's database API that has answered one SELECT exactly."""
@@ -289,7 +308,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         if rows.num_rows * rows.num_columns <= _MOST_WRITTEN_VALUES:
             self._written = {**self._written, op.name: self._values(rows, op.schema)}
         else:
-            self._give(op.name, rows)
+            self.con.add_table(rows, op.name)
 
     def _values(self, rows: pa.Table, schema: Any) -> str:
         """Return a SELECT of rows that are written out."""
@@ -313,11 +332,12 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
     def _create_cached_table(self, name: str, expr: expressions.Table) -> expressions.Table:
         """Keep the rows of an expression in the session."""
         rows = self.to_pyarrow(expr)
-        self._give(name, rows)
+        self.con.add_table(rows, name)
         return self.table(name)
 
     def _drop_cached_table(self, name: str) -> None:
-        """A session keeps its tables until it is closed."""
+        with suppress(relaqs.RelaqsError):  # the session may be closed by now
+            self.con.remove_table(name)
 
     def _make_memtable_finalizer(self, name: str) -> None:
         return None
@@ -326,12 +346,12 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         own = (None, DIALECT, self.dialect, self.name)
         return query if dialect in own else str(super()._transpile_sql(query, dialect=dialect))
 
-    def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise exceptions.UnsupportedOperationError(
-            "nothing can be written through ibis; lay tables out with relaqs.shuffle, add rows with "
-            "relaqs.append, and give views when you connect: views={…}"
-        )
-
-    create_table = create_view = drop_table = drop_view = _refused
-    create_database = drop_database = create_catalog = drop_catalog = _refused
-    insert = upsert = truncate_table = rename_table = _refused
+    create_table, create_view = _refusing(SQLBackend.create_table), _refusing(SQLBackend.create_view)
+    drop_table, drop_view = _refusing(SQLBackend.drop_table), _refusing(SQLBackend.drop_view)
+    create_database = _refusing(CanCreateDatabase.create_database)
+    drop_database = _refusing(CanCreateDatabase.drop_database)
+    create_catalog = _refusing(CanCreateCatalog.create_catalog)
+    drop_catalog = _refusing(CanCreateCatalog.drop_catalog)
+    insert, upsert = _refusing(SQLBackend.insert), _refusing(SQLBackend.upsert)
+    truncate_table = _refusing(SQLBackend.truncate_table)
+    rename_table = _refusing(SQLBackend.rename_table)

@@ -297,6 +297,22 @@ class OpenTables:
         self.refresh(name)
         return self.catalog.layout(name)
 
+    def add(self, name: str, source: TableSource) -> Table:
+        """Return a further table, of what is read where it is."""
+        opening = Opening(self._use, announce, reading=ReadingDatabase(self._civil_time))
+        with closing(opening.reading):
+            opened = opened_table(name, source, opening)
+        with self._changing:
+            self._read(replace(self.catalog, layouts=(*self.catalog.layouts, opened)))
+        return self.catalog.table(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a table with all its layouts."""
+        forgotten = set(map(_opening_of, self.catalog.all_of(name)))
+        with self._changing:
+            left = tuple(each for each in self.catalog.layouts if _opening_of(each) not in forgotten)
+            self._read(replace(self.catalog, layouts=left))
+
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until no table is being laid out any more; return whether that is so."""
         return self._behind is None or self._behind.wait(timeout_seconds)

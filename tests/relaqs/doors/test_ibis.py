@@ -147,7 +147,9 @@ def test_what_cannot_be_done_says_so(con: Any, use: Callable[[Any], Any], words:
     assert con.table("airlines").count().execute() == 16
 
 
-def test_frames_and_files_join_the_tables_of_a_session(con: Any, tmp_path: Path) -> None:
+def test_frames_and_files_join_the_tables_of_a_session(
+    con: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = ibis.memtable({"carrier": ["UA", "XX"], "price": [Decimal("1.25"), Decimal(2)], "at": [[1, 2], []]})
     known = con.table("airlines").join(few, "carrier").select("name", "price", "at").execute()
     assert known.values.tolist() == [["United Air Lines Inc.", Decimal("1.25"), [1, 2]]]
@@ -165,8 +167,22 @@ def test_frames_and_files_join_the_tables_of_a_session(con: Any, tmp_path: Path)
     assert own.read_csv(tmp_path / "many.csv", table_name="of_csv").n.max().execute() == 1999
     kept = own.table("airlines").filter(_.carrier < "B").cache()
     assert kept.count().execute() == own.table("airlines").filter(_.carrier < "B").count().execute()
-    assert {"airlines", "of_csv"} <= set(own.list_tables())
+    monkeypatch.chdir(tmp_path)
+    assert own.read_csv("many.csv", table_name="of_csv").count().execute() == 2000
+    monkeypatch.chdir("/")
+    assert own.read_parquet(tmp_path / "many.parquet", table_name="late").count().execute() == 2000
+    assert {"airlines", "of_csv", "late", name := kept.op().name} <= set(own.list_tables())
+    del kept
+    assert name not in own.list_tables()
     own.disconnect()
+
+
+def test_lists_keep_their_nulls_and_rows_become_json(con: Any, tmp_path: Path) -> None:
+    lists = con.sql("SELECT [1, NULL, 3] AS xs, carrier FROM airlines ORDER BY carrier LIMIT 1")
+    assert lists.execute().values.tolist() == [[[1, None, 3], "9E"]]
+    lists.to_json(tmp_path / "rows.json")
+    assert (tmp_path / "rows.json").read_text() == '[{"xs":[1,null,3],"carrier":"9E"}]'
+    assert "airlines" in ibis.to_sql(con.table("airlines").limit(3), dialect="relaqs")
 
 
 def test_decimals_of_any_size_are_fetched(con: Any) -> None:
@@ -204,6 +220,7 @@ def test_a_session_of_ones_own_may_be_used(warehouse: Path) -> None:
     with relaqs.connect(warehouse, views={"few": "SELECT * FROM airlines LIMIT 2"}, threads=1) as session:
         con = Backend.from_connection(session)
         assert con.table("few").count().execute() == 2
+        assert con.execute(ibis.memtable(pandas.DataFrame({"n": range(2000)})).n.max()) == 1999
 
 
 def test_ibis_finds_the_backend_by_an_entry_point() -> None:
