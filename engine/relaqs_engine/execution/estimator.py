@@ -133,7 +133,7 @@ class Estimator:
         self._state = state
         self._cursor = cursor
         self._request = request
-        self._prepared: set[str] = set()
+        self._prepared: dict[str, bool] = {}  # whether it is, of each statement that was asked
         self._places: dict[tuple[str, tuple[int, ...]], tuple[pa.ChunkedArray, IntArray]] = {}
         self._were_tiny = False
         self._variance = _variance_estimator(plan, state, cursor)
@@ -351,8 +351,6 @@ class Estimator:
     def point(self, scale: float, most_groups: int | None = None) -> pa.Table:
         """Return the values so far, with keys and merged state.
 
-        The statement is prepared at the first call, once there is a state: parsing takes a third of its time.
-
         Args:
             scale: population rows / scanned rows.
             most_groups: how many groups to return at most.
@@ -360,8 +358,8 @@ class Estimator:
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
         merged = _merged_sql(self._plan, self._values_by_group)
-        self._prepare(name, f"WITH merged AS ({merged}) {self._plan.texts.estimate}{limit}")
-        return self._executed(name, scale).slice(0, self._plan.membership.shown_rows)
+        sql = f"WITH merged AS ({merged}) {self._plan.texts.estimate}{limit}"
+        return self._executed(name, sql, scale).slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
         """Return the point estimate. Where LIMIT picks groups, it has their rivals and the crowd as well."""
@@ -370,20 +368,24 @@ class Estimator:
         name = _RANKED if np.isinf(self._state.unseen_most) else f"{_RANKED}_with_heavy"
         merge = "" if name == _RANKED else self._plan.texts.early_merge
         merged = _merged_sql(self._plan, self._values_by_group, merge)
-        self._prepare(name, candidates_sql(self._plan, merged))
-        return self._executed(name, scale)
+        return self._executed(name, candidates_sql(self._plan, merged), scale)
 
-    def _executed(self, name: str, scale: float) -> pa.Table:
-        """Return the table of a prepared statement. Where totals are as seen, so are numbers of values."""
+    def _executed(self, name: str, sql: str, scale: float) -> pa.Table:
+        """Return the table of a statement. Where totals are as seen, so are numbers of values.
+
+        It is prepared at its second call: planning takes a third of its time, but many queries need no more
+        than one estimate.
+        """
         given = [scale]
         if self._plan.columns.counts_distinct:
             given += [1.0 if scale == 1.0 else 1.0 / Scan.of(self._state, self._leading).least_fraction]
-        return self._cursor.table(f"EXECUTE {name}({', '.join(map(repr, given))})")
-
-    def _prepare(self, name: str, sql: str) -> None:
         if name not in self._prepared:
+            self._prepared[name] = False
+            return self._cursor.small_table(sql, given)
+        if not self._prepared[name]:
             self._cursor.run(f"PREPARE {name} AS {sql}")
-            self._prepared.add(name)
+            self._prepared[name] = True
+        return self._cursor.small_table(f"EXECUTE {name}({', '.join(map(repr, given))})")
 
     def _intervals_at(
         self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool
