@@ -15,6 +15,7 @@ _OPERAND = rf"(?:{_COLUMN}|[\d.]+|'(?:[^']|'')*')"
 _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
+_OF_OTHER_FORM = " if it is not written as 2024-01-31"  # where a cast gives NULL, and DuckDB reads no time
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
 _NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
 _IN_TIME = {  # what is never equal to a number, and how one is written
@@ -55,6 +56,10 @@ _OTHER_COLUMNS = re.compile(
 )
 
 _ATTEMPTS = {
+    **dict.fromkeys(
+        ("Conversion Error: invalid timestamp field format", "Conversion Error: invalid date field format"),
+        "strptime(…, '%d.%m.%Y') reads other forms, and TRY_CAST gives NULL for such a value",
+    ),
     "Conversion Error: ": "TRY_CAST gives NULL for such a value",
     "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT)",
     "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
@@ -121,6 +126,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         return f"{found[1]} takes a list, and not {named[0]}"
     column = next((value for value, given in pairs if given != target and re.fullmatch(_COLUMN, value)), "…")
     attempt = f"a cast, as in TRY_CAST({column} AS {target})"
+    if target == "TIMESTAMP" and "VARCHAR" in types:
+        attempt += f", or strptime({column}, '%d.%m.%Y'){_OF_OTHER_FORM}"
     if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"
@@ -245,7 +252,7 @@ def _common_type(one: str, other: str) -> str:
         if time in _IN_TIME and _NUMBER.match(number):
             return f"; {_IN_TIME[time]}"
         if time in _IN_TIME and number == "VARCHAR":
-            return f", as in TRY_CAST(… AS {time})"
+            return f", as in TRY_CAST(… AS {time}), or strptime(…, '%d.%m.%Y'){_OF_OTHER_FORM}"
     return ", as in TRY_CAST(… AS DOUBLE) or CAST(… AS VARCHAR)"
 
 

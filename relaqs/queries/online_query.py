@@ -455,6 +455,7 @@ class Publisher(RunListener[Snapshot]):
             warnings=(*(f"run as a whole: {reason}" for reason in self._plan.why_whole), *estimate.warnings),
             target=self.target,
             widths=estimate.watched_widths(self._watched_names),
+            measures=tuple(i for i, output in enumerate(self._plan.outputs) if output.part != "key"),
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):

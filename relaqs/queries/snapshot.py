@@ -66,6 +66,7 @@ class Snapshot:
         course: what `expected` is computed from. None where nothing is known.
         calls: rows that costly functions were asked about for this answer; those in the cache do not count.
         cost: of these calls, by the `cost` of each function.
+        measures: positions of the columns that are computed from rows, such as a sum. Others name their row.
 
     >>> first = next(iter(db.online_sql("SELECT avg(x) AS mean FROM numbers", batches=5)))
     >>> first.table.column_names
@@ -95,6 +96,7 @@ class Snapshot:
     confidence_for: ConfidenceFor = "cell"
     calls: int = 0
     cost: float = 0.0
+    measures: tuple[int, ...] = ()
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
 from typing import Protocol
@@ -97,6 +97,9 @@ class DrawableAnswer(Protocol):
 
     @property
     def cost(self) -> float: ...
+
+    @property
+    def measures(self) -> tuple[int, ...]: ...
 
     def within(self, error: float) -> tuple[int, int]: ...
 
@@ -251,13 +254,13 @@ def _columns(snapshot: DrawableAnswer, shown: pa.Table) -> tuple[Column, ...]:
             reasons=_reasons(snapshot, snapshot.columns.index(intervals[i]), shown.num_rows),
         )
         if i in intervals
-        else _plain_column(name, shown.column(i))
+        else _plain_column(name, shown.column(i), show_measured if i in snapshot.measures else show_value)
         for i, name in enumerate(snapshot.estimate.column_names)
     )
 
 
-def _plain_column(name: str, values: pa.ChunkedArray) -> Column:
-    cells = tuple(Shown(show_value(value)) for value in python_values(values))
+def _plain_column(name: str, values: pa.ChunkedArray, show: Callable[[object], str]) -> Column:
+    cells = tuple(Shown(show(value)) for value in python_values(values))
     return Column(visible(name), cells, is_approximate=False, is_number=_is_number(values.type))
 
 

@@ -27,7 +27,11 @@ TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
         ),
         ("avg(t.name)", "avg does not take t.name (VARCHAR)", "TRY_CAST(t.name AS DOUBLE)"),
         ("upper(n)", "upper does not take n (BIGINT)", "TRY_CAST(n AS VARCHAR)"),
-        ("year(name)", "year does not take name (VARCHAR)", "TRY_CAST(name AS TIMESTAMP)"),
+        (
+            "year(name)",
+            "year does not take name (VARCHAR)",
+            "TRY_CAST(name AS TIMESTAMP), or strptime(name, '%d.%m.%Y') if it is not written as 2024-01-31",
+        ),
         ("n LIKE 'a'", "LIKE does not take n (BIGINT) with 'a' (VARCHAR)", "TRY_CAST(n AS VARCHAR)"),
         ("lower(name) + 1", "+ does not take VARCHAR with INTEGER", "TRY_CAST(… AS DOUBLE)"),
     ],
@@ -91,7 +95,10 @@ def test_a_comparison_of_two_types() -> None:
         ("day BETWEEN 1 AND 2", "a day is written as DATE '2024-01-31'"),
         ("moment > 20240131", "a moment is written as TIMESTAMP '2024-01-31 18:30:00'"),
         ("moment - moment > 5", "a span is written as INTERVAL 5 DAY, and epoch(…) gives its seconds"),
-        ("lower('2024-01-31') < moment", "as in TRY_CAST(… AS TIMESTAMP)"),
+        (
+            "lower('2024-01-31') < moment",
+            "TRY_CAST(… AS TIMESTAMP), or strptime(…, '%d.%m.%Y') if it is not written as 2024-01-31",
+        ),
     ],
 )
 def test_a_time_beside_something_else(condition: str, next_step: str) -> None:

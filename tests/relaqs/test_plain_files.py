@@ -285,3 +285,19 @@ def test_only_the_columns_that_a_query_names_are_bound(
         assert isinstance(plan, WholePlan)
         assert f"(SELECT {columns} FROM" in plan.exact_sql
         assert rows_of(db.online_sql(sql).result().estimate) == oracle(sql, wide=file)
+
+
+def test_what_is_computed_over_a_file_is_shown_with_six_digits_and_what_is_stored_with_all(
+    tmp_path: Path,
+) -> None:
+    duckdb.sql("SELECT i % 2 AS side, i / 7 AS share FROM range(100) AS t(i)").write_parquet(
+        str(tmp_path / "numbers.parquet")
+    )
+    with relaqs.connect(tmp_path / "numbers.parquet") as db:
+        means = db.online_sql("SELECT share * 1 AS s, avg(share) AS mean FROM numbers GROUP BY 1 LIMIT 1")
+        rows = db.online_sql("SELECT share FROM numbers WHERE side = 1 ORDER BY share LIMIT 1")
+        mean = db.online_sql("SELECT side, avg(share) AS mean FROM numbers GROUP BY 1 ORDER BY 1").result()
+        assert means.result().measures == (1,)
+        assert str(rows.result()).splitlines()[-1].strip() == "0.14285714285714285"
+    assert mean.measures == (1,)
+    assert [line.split()[-1] for line in str(mean).splitlines()[-2:]] == ["7", "7.14286"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ import pytest
 from relaqs_engine.duck import Cursor, open_for_reading
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.file_kinds import FileKind
-from relaqs_engine.layouts.text_files import checked_read
+from relaqs_engine.layouts.text_files import TextRead, checked_read, whole_read
 
 MANY = "".join(f"{i},b{i}\n" for i in range(30_000))
 
 FILES = {
     "usual": "id,name,fare\n1,a,2.5\n2,,3.5\n",
-    "semicolons": "id;name;fare\n1;a;2,5\n2;b;3,5\n",
+    "semicolons": "id;name;fare\n1;a;2.5\n2;b;3.5\n",
+    "texts with commas": "id;name;place\n1;2,5;a, b\n2;b;c, d\n",
+    "commas that may separate thousands": "id;people\n1;2,500\n2;3,125\n",
     "tabs": "id\tname\n1\ta\n2\tb\n",
     "carriage returns": "id,name\r\n1,a\r\n2,b\r\n",
     "no header": "1,a,2.5\n2,b,3.5\n",
@@ -125,3 +127,45 @@ def test_lines_that_end_in_different_ways_are_told(
         more.write(bytes(range(128, 256)))
     with pytest.raises(DataError, match=r"is not UTF-8|its lines do not all have the same number of fields"):
         checked_read(FileKind.CSV, [file], cursor, str(file))
+
+
+MONEY = "id;amount;name\n1;1.234,56;a\n2;;b\n3;-7,5;c\n4;12;d\n"
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("reads", [checked_read, whole_read])
+def test_numbers_with_a_decimal_comma_are_numbers(
+    cursor: Cursor, tmp_path: Path, files: int, reads: Callable[..., TextRead | None]
+) -> None:
+    """Spreadsheets write them in much of Europe, beside semicolons. As text they could not be added."""
+    paths = [tmp_path / f"{i}.csv" for i in range(files)]
+    for path in paths:
+        path.write_text(MONEY)
+    read = reads(FileKind.CSV, paths, cursor, "the files")
+    assert read is not None
+    assert read.columns == [("id", "BIGINT"), ("amount", "DOUBLE"), ("name", "VARCHAR")]
+    amounts = cursor.rows(f"SELECT amount FROM {read.sql} WHERE id < 5")
+    assert sorted(amounts, key=str) == sorted([(1234.56,), (None,), (-7.5,), (12.0,)] * files, key=str)
+
+
+def test_a_later_text_among_numbers_with_a_decimal_comma_is_an_error(cursor: Cursor, tmp_path: Path) -> None:
+    file = tmp_path / "money.csv"
+    file.write_text("id;amount\n" + "".join(f"{i};{i % 9},5\n" for i in range(150_000)) + "7;12.5\n")
+    read = checked_read(FileKind.CSV, [file], cursor, str(file))
+    assert read is not None
+    with pytest.raises(
+        DataError, match=r"first values of column 'amount' are numbers with a decimal comma.*12.5"
+    ):
+        cursor.rows(f"SELECT sum(amount) FROM {read.sql}")
+    whole = whole_read(FileKind.CSV, [file], cursor, str(file))
+    assert whole.columns == [("id", "BIGINT"), ("amount", "VARCHAR")]
+
+
+def test_files_without_a_common_column_are_not_one_table(cursor: Cursor, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("id,price\n1,2.5\n")
+    (tmp_path / "people.csv").write_text("name,age\na,5\n")
+    files = sorted(tmp_path.glob("*.csv"))
+    with pytest.raises(
+        DataError, match=r"not one table: .*orders.csv has the columns id, price, and .*people"
+    ):
+        checked_read(FileKind.CSV, files, cursor, "the files")

@@ -157,7 +157,8 @@ function widthOf(fields: readonly Field[], picture: Picture): number {
 function fieldsOf(picture: Picture, width: number): Field[] {
   const { columns } = picture.answer;
   const { y } = picture.roles;
-  const hasBars = picture.marks.filter((mark) => mark.y).length > 1 && width >= 280;
+  const isDrawn = !picture.isExact || picture.remembered !== null; // a dot alone says nothing
+  const hasBars = isDrawn && picture.marks.filter((mark) => mark.y).length > 1 && width >= 280;
   return columns.flatMap((column, at): Field[] => {
     if (!isApproximate(column)) return [{ kind: "plain", column, at }];
     const half: Field[] = picture.isExact ? [] : [{ kind: "half", at }];
