@@ -239,6 +239,10 @@ _WAY_IN = (
     "This page needs the address that `relaqs dashboard` printed when it started, with its token; "
     "open that address once in this browser. The token is new at each start."
 )
+_OTHER_NAME = (
+    "This server does not know the address in your browser. Start it with --address and that address, as in "
+    "`relaqs dashboard --address https://charts.example.org`."
+)
 _NOTES_PER_SECOND, _NOTES_AT_ONCE = 0.1, 200  # of refusals: the log keeps some hundred thousand lines
 _TOO_MANY = "You have too many connections open; close some pages."
 
@@ -300,17 +304,19 @@ class Gate:
 
     Args:
         hosts: what the Host header may be, with port.
+        scheme: of the addresses in browsers, http or https. With https the cookie goes over TLS alone.
         cookie_name: has the port in it, since browsers do not tell cookies of one machine's ports apart.
         note: writes to the audit log.
     """
 
     def __init__(
-        self, app: ASGIApp, *, keys: Keys, hosts: frozenset[str], cookie_name: str, note: Note
+        self, app: ASGIApp, *, keys: Keys, hosts: frozenset[str], scheme: str, cookie_name: str, note: Note
     ) -> None:
         self._app = app
         self._keys = keys
         self._hosts = hosts
-        self._origins = frozenset(f"http://{host}" for host in hosts)
+        self._origins = frozenset(f"{scheme}://{host}" for host in hosts)
+        self._is_secure = scheme == "https"
         self._cookie_name = cookie_name
         self._note = note
         self._noting = TokenBucket(_NOTES_PER_SECOND, _NOTES_AT_ONCE, time.monotonic)
@@ -352,7 +358,7 @@ class Gate:
     def _refusal(self, scope: Scope, headers: Headers, refuse: Refuse) -> Response | None:
         """Return the answer to a request that no cookie helps."""
         if headers.get("host", "") not in self._hosts or len(headers.getlist("host")) != 1:
-            return refuse("this is not the name of this server", 421)
+            return refuse(_OTHER_NAME, 421)
         origin = headers.get("origin")
         if scope["type"] == "websocket":
             return None if origin in self._origins else refuse("wrong origin", 403)
@@ -394,6 +400,7 @@ class Gate:
             self._keys.cookie(user),
             max_age=COOKIE_SECONDS,
             httponly=True,
+            secure=self._is_secure,
             samesite="strict",
         )
         return response

@@ -50,8 +50,15 @@ _SHELL = """<!doctype html>
 """
 
 
-def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cookie_name: str) -> Starlette:
-    """Return the application. hosts: what the Host header may be. It starts and closes the dashboard."""
+def create_app(
+    dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], scheme: str, cookie_name: str
+) -> Starlette:
+    """Return the application. It starts and closes the dashboard.
+
+    Args:
+        hosts: what the Host header may be.
+        scheme: of the addresses in browsers.
+    """
     routes = _Routes(dashboard, _bundle(), Threads("relaqs-export", 1))
 
     @asynccontextmanager
@@ -60,7 +67,9 @@ def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cooki
         yield
         await dashboard.close()
 
-    gate = Middleware(Gate, keys=keys, hosts=hosts, cookie_name=cookie_name, note=dashboard.audit.note)
+    gate = Middleware(
+        Gate, keys=keys, hosts=hosts, scheme=scheme, cookie_name=cookie_name, note=dashboard.audit.note
+    )
     return Starlette(
         routes=[
             Route("/", routes.first),

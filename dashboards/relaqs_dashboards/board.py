@@ -16,12 +16,16 @@ from typing import Protocol
 from relaqs import OnlinePlan
 from relaqs_dashboards.answers import is_met, panel_update, shown_state
 from relaqs_dashboards.filters import (
+    PERIOD,
     Brush,
     Filter,
     FilterError,
     Reading,
+    by_unit,
     condition_of,
+    ends_within,
     filtered,
+    in_period,
     partial_periods,
     period_of,
     reading_of,
@@ -31,7 +35,10 @@ from relaqs_dashboards.requests import (
     Add,
     Brushing,
     Discard,
+    Grain,
+    Move,
     Name,
+    Period,
     Remove,
     Request,
     Save,
@@ -48,7 +55,7 @@ from relaqs_dashboards.settings import (
     panel_of,
     shown,
 )
-from relaqs_dashboards.wire import Change, Failure, LogLine, PanelState, PanelUpdate
+from relaqs_dashboards.wire import Change, Failure, LogLine, PanelState, PanelUpdate, TimeColumn
 from relaqs_dashboards.wire import Change as ChangeNote
 
 
@@ -73,8 +80,16 @@ class PanelHost(Protocol):
         """Return why filters of the page do not reach a panel, in words; None where all do."""
         ...
 
+    def ends_of(self, table: str, column: str) -> tuple[object, object] | None:
+        """Return the least and the greatest value that the page shows of a column, None where unknown."""
+        ...
+
     def touch(self, panel: Panel) -> None:
         """Tell the viewers that the panel has changed."""
+        ...
+
+    def read_changed(self) -> None:
+        """Hear that a panel may read other tables than before."""
         ...
 
     def why_waiting(self, run: Run) -> str:
@@ -128,7 +143,7 @@ class Panel:
         found = {}
         for name, (_, brush) in self.brushes.items():
             period = period_of(brush)
-            ends = None if period is None else self._board.runs.ends_of(brush.table, period[0])
+            ends = None if period is None else self._board.ends_of(brush.table, period[0])
             if period is not None and ends is not None and (some := partial_periods(period[1], *ends)):
                 found[name] = some
         return found
@@ -192,6 +207,7 @@ class Panel:
         else:
             self.run = self._board.runs.attach(self, plan, user)
         self._planning = None
+        self._board.read_changed()
         self._board.touch(self)
 
     async def _with_filters(self, plan: OnlinePlan, user: str) -> OnlinePlan:
@@ -319,6 +335,7 @@ class Board:
         self._note = note
         self._clock = clock
         self._closing: asyncio.TimerHandle | None = None
+        self._over_time: tuple[tuple[TimeColumn, ...], tuple[str, ...]] = ((), ())
 
     def join(self, viewer: Viewer) -> None:
         """Let somebody see the page; the first one starts its queries."""
@@ -367,6 +384,14 @@ class Board:
             self._filter(viewer, self._panel(request.panel), request)
         elif isinstance(request, Unfilter):
             self._unfilter(viewer, request.filter)
+        elif isinstance(request, Period):
+            self._show_period(viewer, request)
+        elif isinstance(request, Grain):
+            self._cut(viewer, request.unit)
+        elif isinstance(request, Move):
+            self.page = self.page.moved(request.panel, request.before)
+            self._record(viewer, self._panel(request.panel), "moved the panel")
+            self._page_changed()
         elif isinstance(request, Add):
             self._add(viewer, request)
         elif isinstance(request, Remove):
@@ -405,6 +430,56 @@ class Board:
         others = {each.table for each in self.filters.values() if each.panel != panel.settings.id}
         beyond = sorted(others - panel.reading.tables)
         return f"it does not read {' and '.join(beyond)}" if beyond else None
+
+    def ends_of(self, table: str, column: str) -> tuple[object, object] | None:
+        """Return the least and the greatest value that the page shows of a column, None where unknown."""
+        ends, period = self.runs.ends_of(table, column), self.filters.get(PERIOD)
+        is_of_it = period is not None and (period.table, period.column.lower()) == (table, column.lower())
+        return ends if ends is None or period is None or not is_of_it else ends_within(ends, period)
+
+    @property
+    def times(self) -> tuple[TimeColumn, ...]:
+        """The columns of dates and moments that panels read."""
+        read = [panel.reading.tables for panel in self.panels.values() if panel.reading is not None]
+        return self.runs.times_of(frozenset().union(*read))
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units by which panels over time show it."""
+        readings = (panel.reading for panel in self.panels.values() if panel.reading is not None)
+        periods = (period_of(brush) for reading in readings for brush in reading.brushes.values())
+        return tuple(dict.fromkeys(period[1] for period in periods if period is not None))
+
+    def read_changed(self) -> None:
+        """Tell the viewers of columns of time that panels read, once they are others."""
+        if (found := (self.times, self.units)) != self._over_time:
+            self._over_time = found
+            self._show_page()
+
+    def _show_period(self, viewer: Viewer, request: Period) -> None:
+        """Filter the page to a period, in the place of the one before."""
+        if request.days is None:
+            self._unfilter(viewer, PERIOD)
+            return
+        table = request.table.lower()
+        type_text = self.runs.type_of_time(table, request.column)
+        if type_text is None:
+            known = ", ".join(f"{each.column} of {each.table}" for each in self.times) or "no column of time"
+            raise PageError(f"{shown(request.column)} is no column of time here; the page has {known}")
+        self.filters[PERIOD] = found = in_period(table, request.column, type_text, request.days)
+        self._refilter(viewer.user)
+        self._record(viewer, None, f"showed {' to '.join(request.days)}", condition=found.condition)
+
+    def _cut(self, viewer: Viewer, unit: str) -> None:
+        """Let each panel over time show it by another unit."""
+        for panel in list(self.panels.values()):
+            settings = by_unit(panel.settings, panel.reading, unit)
+            if settings != panel.settings:
+                self.page = self.page.with_panel(settings)
+                self._set(panel, settings, viewer.user)
+                self.touch(panel)
+        self._record(viewer, None, f"showed times by {unit}")
+        self._page_changed()
 
     def _filter(self, viewer: Viewer, panel: Panel, request: Brushing) -> None:
         """Take a selection as a filter, in the place of the one before in the same panel and column."""

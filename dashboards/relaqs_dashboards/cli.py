@@ -35,7 +35,17 @@ _RESULT_LIMIT_BYTES = 64 << 20
     show_default=True,
     help="0 takes any that is free.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to serve on. 0.0.0.0 lets other machines connect, without TLS.",
+)
+@click.option(
+    "--address",
+    metavar="URL",
+    help="What others open in their browsers, as https://charts.example.org of a proxy with TLS.",
+)
 @cluster_option
 @tls_options
 @timezone_option
@@ -61,6 +71,13 @@ _RESULT_LIMIT_BYTES = 64 << 20
     help="Give an address of its own to each of several people. May be given several times.",
 )
 @click.option(
+    "--viewer",
+    "readers",
+    multiple=True,
+    metavar="NAME",
+    help="As --user, for somebody who may look and change nothing. May be given several times.",
+)
+@click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -72,18 +89,20 @@ def dashboard(
     pages: tuple[Path, ...],
     port: int,
     host: str,
+    address: str | None,
     cluster: str | None,
     security: dict[str, str] | None,
     timezone: str | None,
     interval: Interval,
     confidence_for: ConfidenceFor,
     users: tuple[str, ...],
+    readers: tuple[str, ...],
     state: Path | None,
     metrics_host: str,
     metrics_port: int | None,
     query_log: Path | None,
 ) -> None:
-    """Serve pages of panels, each a query whose chart sharpens, on this machine alone.
+    """Serve pages of panels, each a query whose chart sharpens, for this machine alone.
 
     Prints an address with a token: open it in a browser. There are pages for TPC-H and for the flights of
     2013 where these tables are there, and one for every other table. Ctrl-C stops; started again over the
@@ -100,8 +119,10 @@ def dashboard(
     from relaqs_dashboards.dashboard import Dashboard
     from relaqs_dashboards.settings import check_name
 
-    for user in users:
+    for user in (*users, *readers):
         check_name("user", user)
+    if both := set(users) & set(readers):
+        raise click.UsageError(f"{min(both)} is given as --user and as --viewer; give one of them")
     bound_process_memory()
     place = state or default_state(data)
     with (
@@ -122,9 +143,16 @@ def dashboard(
             given=pages,
             interval=interval,
             confidence_for=confidence_for,
+            readers=readers,
         )
-        server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
-        for user, address in server.start_addresses.items():
-            click.echo(f"{user}: {address}" if users else f"Open {address}")
+        names = (*(users or ("you",)), *readers)
+        server = DashboardServer(board, place, host=host, port=port, users=names, address=address)
+        for user, start in server.start_addresses.items():
+            click.echo(f"{user}: {start}" if len(names) > 1 else f"Open {start}")
+        if host not in ("127.0.0.1", "localhost") and address is None:
+            click.echo(
+                "Others can connect, without TLS: whoever reads the network's traffic can come in too.",
+                err=True,
+            )
         click.echo(f"Pages and the state of queries are kept in {place}. Ctrl-C stops.")
         server.run(ends_process=True)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ class Dashboard:
         state: the folder for pages, checkpoints and the audit log; made if need be.
         data: what is shown, for people.
         given: files that are pages, too.
+        readers: users who may look, and change nothing.
     """
 
     def __init__(
@@ -102,8 +103,10 @@ class Dashboard:
         confidence: float = 0.95,
         interval: Interval = "pointwise",
         confidence_for: ConfidenceFor = "cell",
+        readers: Collection[str] = (),
     ) -> None:
         self.limits = limits or Limits()
+        self.readers = frozenset(readers)
         self.session = session
         checkpoints = state / "queries"
         for folder in (state, checkpoints):
@@ -184,12 +187,16 @@ class Dashboard:
             "name": page.name if board is not None else "",
             "title": page.title,
             "panels": page.panels,
-            "editable": board is not None,
+            "editable": board is not None and user not in self.readers,
             "data": self._data,
             "pages": [{"name": each.name, "title": each.title} for each in self.pages.pages(user)],
             "tables": tables,
+            "times": board.times if board is not None else (),
+            "units": board.units if board is not None else (),
             "filters": [
-                ShownFilter(each.id, each.panel, each.column, each.selection)
+                ShownFilter(
+                    each.id, each.panel, each.column, each.selection, each.table if not each.panel else None
+                )
                 for each in (board.filters.values() if board is not None else ())
             ],
             "charts": [{"kind": kind, "name": name} for kind, name in (*CHARTS.items(), (TEXT, "text"))],

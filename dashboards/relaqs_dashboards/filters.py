@@ -10,8 +10,9 @@ Values from outside become literals of the column's type. Nothing that a page se
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -21,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from relaqs_dashboards.answers import LONGEST_TEXT
-from relaqs_dashboards.settings import PageError, shown
+from relaqs_dashboards.settings import PageError, PanelSettings, shown
 
 DIALECT = "duckdb"
 _NO_KEYS = (exp.Query, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter)
@@ -282,6 +283,90 @@ def _home(column: exp.Column, sources: Mapping[str, str], tables: Tables) -> str
 
 def _unqualified(node: exp.Expression) -> exp.Expression:
     return exp.column(exp.to_identifier(node.name, quoted=True)) if isinstance(node, exp.Column) else node
+
+
+PERIOD = "time"  # the id of the filter that is a period of the page
+
+
+def in_period(table: str, column: str, type_text: str, days: tuple[str, str]) -> Filter:
+    """Return the filter to the days from the first to the last one, both included.
+
+    type_text: of the column. Raises FilterError for what are no days.
+
+    >>> in_period("trips", "at", "TIMESTAMP", ("2024-01-01", "2024-01-31")).condition
+    "\"at\" >= CAST('2024-01-01' AS TIMESTAMP) AND \"at\" < CAST('2024-02-01' AS TIMESTAMP)"
+    """
+    try:
+        first, last = (dt.date.fromisoformat(day) for day in days)
+        end = last + dt.timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise FilterError(
+            f"a period is from one day to another, as 2024-01-31, not {shown(days[0])}"
+        ) from None
+    if last < first:
+        raise FilterError(f"the period ends on {last}, before it begins on {first}")
+    name = exp.to_identifier(column, quoted=True).sql(DIALECT)
+    low, high = (f"CAST('{day}' AS {type_text})" for day in (first, end))
+    condition = f"{name} >= {low} AND {name} < {high}"
+    return Filter(PERIOD, "", column, table, condition, {"range": [first.isoformat(), last.isoformat()]})
+
+
+def ends_within(ends: tuple[object, object], period: Filter) -> tuple[object, object]:
+    """Return the least and the greatest value of a column that a period of it lets through.
+
+    >>> january = in_period("trips", "at", "DATE", ("2024-01-01", "2024-01-31"))
+    >>> print(*ends_within(("2023-05-01", "2024-01-20"), january))
+    2024-01-01 2024-01-20
+    """
+    days = period.selection["range"]
+    assert isinstance(days, list)
+    first, last = (dt.date.fromisoformat(str(day)) for day in days)
+    if len(str(ends[1])) == len("2024-01-31"):
+        low, high = (dt.date.fromisoformat(str(end)) for end in ends)
+        return max(low, first), min(high, last)
+    begin, end = (_moment(each) for each in ends)
+    if begin is None or end is None:
+        return ends
+    return max(begin, dt.datetime.combine(first, dt.time.min)), min(
+        end, dt.datetime.combine(last, dt.time.max)
+    )
+
+
+_CUTS = ("DATE_TRUNC", "DATETRUNC")
+
+
+def by_unit(settings: PanelSettings, reading: Reading | None, unit: str) -> PanelSettings:
+    """Return a panel with its time cut by another unit; as it is where no key of it is a period.
+
+    The unit changes in the SQL, in the column's name, and in the title.
+
+    >>> sql = "SELECT date_trunc('week', at) AS week, count(*) FROM trips GROUP BY week"
+    >>> reading = reading_of(sql, {"trips": ["at"]})
+    >>> print(by_unit(PanelSettings("p", "By week", sql, x="week"), reading, "day").sql)
+    SELECT date_trunc('day', at) AS day, count(*) FROM trips GROUP BY day
+    """
+    periods = {period_of(brush) for brush in (reading.brushes.values() if reading is not None else ())}
+    before = {period[1] for period in periods if period is not None} - {unit}
+    if len(before) != 1:
+        return settings
+    (old,) = before
+    tokens = sqlglot.tokenize(settings.sql, read=DIALECT)
+    names = [token.text.upper() for token in tokens]
+    is_alias = {i for i in range(2, len(tokens)) if names[i] == old.upper() and names[i - 1] == "AS"}
+    text = settings.sql
+    for i in reversed(range(len(tokens))):
+        token, calls = tokens[i], i + 1 < len(tokens) and names[i + 1] == "("
+        is_unit = i > 1 and names[i - 1] == "(" and names[i - 2] in _CUTS and token.text.lower() == old
+        is_name = bool(is_alias) and names[i] == old.upper() and not calls and "INTERVAL" not in names
+        if is_unit or is_name:
+            written = text[token.start : token.end + 1]
+            new = re.sub(re.escape(old), unit, written, flags=re.IGNORECASE)
+            text = text[: token.start] + new + text[token.end + 1 :]
+    title = re.sub(rf"\b{old}\b", unit, settings.title)
+    entries: dict[str, Any] = {
+        name: unit for name in ("x", "y", "series") if is_alias and getattr(settings, name) == old
+    }
+    return replace(settings, sql=text, title=title, **entries)
 
 
 MOST_VALUES = 200

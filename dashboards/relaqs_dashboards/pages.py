@@ -122,7 +122,7 @@ FEWEST_GROUPS, MOST_GROUPS = 2, 25
 BINS = 30
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|DOUBLE|FLOAT|REAL")
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
-_TIMES = re.compile(r"DATE|TIMESTAMP.*")
+TIMES = re.compile(r"DATE|TIMESTAMP.*")
 _UNITS = ((3 * 365, "month"), (120, "week"), (3, "day"))  # of a time line, by the days that it spans
 
 
@@ -165,7 +165,7 @@ def _panels(name: str, layout: Table) -> Iterator[_Draft]:
     columns = [column for column in layout.columns if _can_be_shown(column.name)]
     groups = [column for column in columns if _makes_groups(column)]
     measures = [column for column in columns if _is_measure(column, layout) and column not in groups]
-    times = [column for column in columns if _TIMES.fullmatch(column.type) and _days(column)]
+    times = [column for column in columns if TIMES.fullmatch(column.type) and _days(column)]
     yield f"Rows of {name}", f"SELECT count(*) AS rows FROM {table}", "number", "small", None, "rows"
     for time in times[:1]:
         yield _over_time(table, time)
@@ -244,7 +244,7 @@ def _makes_groups(column: Column) -> bool:
     return (
         FEWEST_GROUPS <= column.distinct_count <= MOST_GROUPS
         and bool(is_text_or_whole)
-        and not _TIMES.fullmatch(column.type)
+        and not TIMES.fullmatch(column.type)
     )
 
 
@@ -257,11 +257,18 @@ def _is_measure(column: Column, layout: Table) -> bool:
 
 def _days(column: Column) -> int:
     """Return the days from the first to the last value; 0 where they are not known."""
-    try:
-        first, last = (dt.date.fromisoformat(str(v)[:10]) for v in (column.minimum, column.maximum))
-    except ValueError:
+    first, last = (day_of(value) for value in (column.minimum, column.maximum))
+    if first is None or last is None:
         return 0
-    return (last - first).days
+    return (dt.date.fromisoformat(last) - dt.date.fromisoformat(first)).days
+
+
+def day_of(moment: object) -> str | None:
+    """Return the day of a date or moment as ISO text, None for anything else."""
+    try:
+        return dt.date.fromisoformat(str(moment)[:10]).isoformat()
+    except ValueError:
+        return None
 
 
 def _round_width(width: float) -> float:

@@ -12,6 +12,7 @@ from relaqs_dashboards.settings import PageError, check_name
 LONGEST_BYTES = 64 << 10
 LONGEST_USER_NAME = 40
 _EDITABLE = frozenset({"sql", "title", "chart", "size", "scale", "x", "y", "series", "params"})
+UNITS = ("minute", "hour", "day", "week", "month", "quarter", "year")
 ACTS = ("stop", "pause", "resume", "restart")
 
 
@@ -86,7 +87,46 @@ class NewPage:
     title: str
 
 
-Request = Brushing | Unfilter | Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name | NewPage
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The page shows a period of a table: of the days from `first` to `last`, both included. None: all."""
+
+    table: str
+    column: str
+    days: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Panels over time show it by this unit."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A panel goes before another one, or with None to the end."""
+
+    panel: str
+    before: str | None
+
+
+Request = (
+    Period
+    | Grain
+    | Move
+    | Brushing
+    | Unfilter
+    | Ack
+    | Act
+    | SettingsChange
+    | Add
+    | Remove
+    | Save
+    | Discard
+    | Name
+    | NewPage
+)
 
 
 def parse_request(text: str) -> Request:
@@ -168,6 +208,28 @@ def _unfilter(message: dict[str, Any]) -> Unfilter:
     return Unfilter(message.get("filter"))
 
 
+def _period(message: dict[str, Any]) -> Period:
+    table, column, range_ = (message.get(name) for name in ("table", "column", "range"))
+    is_range = isinstance(range_, list) and len(range_) == 2 and all(isinstance(end, str) for end in range_)
+    if not isinstance(table, str) or not isinstance(column, str) or not (is_range or range_ is None):
+        raise RequestError("period has a table, a column of it, and a range of two days, or null")
+    return Period(table, column, None if range_ is None else (range_[0], range_[1]))
+
+
+def _grain(message: dict[str, Any]) -> Grain:
+    unit = message.get("unit")
+    if unit not in UNITS:
+        raise RequestError(f"grain has a unit: one of {', '.join(UNITS)}")
+    return Grain(unit)
+
+
+def _move(message: dict[str, Any]) -> Move:
+    panel, before = _panel(message), message.get("before")
+    if before is not None:
+        check_name("before", before)
+    return Move(panel, before)
+
+
 def _panel(message: dict[str, Any]) -> str:
     panel = message.get("panel")
     check_name("panel", panel)
@@ -183,6 +245,9 @@ _PARSERS: Mapping[str, Callable[[dict[str, Any]], Request]] = {
     "add": _add,
     "filter": _filter,
     "unfilter": _unfilter,
+    "period": _period,
+    "grain": _grain,
+    "move": _move,
     "remove": lambda message: Remove(_panel(message)),
     "save": lambda message: Save(),
     "discard": lambda message: Discard(),

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,9 @@ from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
 from relaqs_dashboards.answers import answer_of
+from relaqs_dashboards.pages import TIMES, day_of
 from relaqs_dashboards.settings import Params
-from relaqs_dashboards.wire import Failure, encoded
+from relaqs_dashboards.wire import Failure, TimeColumn, encoded
 
 _Result = TypeVar("_Result")
 
@@ -221,6 +222,31 @@ class Runs:
                 ends = [(each.minimum, each.maximum) for each in known if each.minimum is not None]
                 return ends[0] if ends else None
         return None
+
+    def times_of(self, tables: Collection[str]) -> tuple[TimeColumn, ...]:
+        """Return the columns of dates and moments of tables, as far as their ends are known."""
+        return tuple(
+            TimeColumn(name.lower(), column.name, first, last, column.type != "DATE")
+            for name, layout in self.measured.items()
+            if name.lower() in tables
+            for column in layout.columns
+            if TIMES.fullmatch(column.type)
+            and (first := day_of(column.minimum))
+            and (last := day_of(column.maximum))
+        )
+
+    def type_of_time(self, table: str, column: str) -> str | None:
+        """Return the type of a column of dates or moments, None where it is no such column."""
+        return next(
+            (
+                "TIMESTAMPTZ" if "ZONE" in each.type else each.type
+                for name, layout in self.measured.items()
+                if name.lower() == table
+                for each in layout.columns
+                if each.name == column and TIMES.fullmatch(each.type)
+            ),
+            None,
+        )
 
     def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -11,6 +12,7 @@ import threading
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -24,6 +26,7 @@ LOCAL = "127.0.0.1"
 DEFAULT_PORT = 8765
 _STOP_SECONDS = 3  # what closing waits for open pages
 _EXIT_SECONDS = 10.0  # what a signal may take to end the process
+_WHOLE_MACHINE = ("0.0.0.0", "::", "")  # which browsers cannot open
 _BACKLOG = 128  # of connections that wait to be accepted
 
 
@@ -32,10 +35,13 @@ class DashboardServer:
 
     Args:
         port: 0 takes any that is free.
+        host: to listen on. For one that stands for all of the machine, as 0.0.0.0, browsers may use the
+            machine's name and its addresses.
         users: each gets an address of its own.
+        address: what browsers use instead, as https://charts.example.org of a proxy before this server.
 
     Raises:
-        RelaqsError: the port cannot be had.
+        RelaqsError: the port cannot be had, or the address is none.
     """
 
     def __init__(
@@ -46,25 +52,25 @@ class DashboardServer:
         host: str = LOCAL,
         port: int = DEFAULT_PORT,
         users: tuple[str, ...] = ("you",),
+        address: str | None = None,
     ) -> None:
+        scheme, authority = ("http", None) if address is None else _parts_of(address)
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
-        names = {host, LOCAL, "localhost"} if host in (LOCAL, "localhost") else {host}
-        self._host = host
+        names = _names_of(host)
+        hosts = [f"{name}:{self.port}" for name in names] if authority is None else [authority]
+        self.address: str = f"{scheme}://{hosts[0]}"
         self._keys = Keys(users, kept_secret(state / "secret"))
         app = create_app(
             dashboard,
             self._keys,
-            hosts=frozenset(f"{name}:{self.port}" for name in names),
+            hosts=frozenset(hosts),
+            scheme=scheme,
             cookie_name=f"relaqs-{self.port}",
         )
         logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
         self._server = _Server(_config(app, Connections(dashboard.limits)))
         self._thread: threading.Thread | None = None
-
-    @property
-    def address(self) -> str:
-        return f"http://{self._host}:{self.port}"
 
     @property
     def start_addresses(self) -> dict[str, str]:
@@ -149,3 +155,38 @@ def default_state(data: Path) -> Path:
     full = str(data.resolve())
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", data.resolve().name)[:40] or "data"
     return base / "relaqs" / "dashboards" / f"{name}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+
+
+def _parts_of(address: str) -> tuple[str, str]:
+    """Return the scheme of an address, and its host with the port where it has one."""
+    parts = urlsplit(address)
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.path not in ("", "/")
+        or parts.query
+    ):
+        raise RelaqsError(
+            f"the address is {address!r}; it must be http:// or https:// and a host, as https://charts.example.org"
+        )
+    return parts.scheme, parts.netloc.lower()
+
+
+def _names_of(host: str) -> list[str]:
+    """Return what browsers may call a host that is listened on, the best name first."""
+    local = [LOCAL, "localhost"]
+    if host in local:
+        return [host, *(name for name in local if name != host)]
+    if host not in _WHOLE_MACHINE:
+        return [host]
+    name = socket.gethostname()
+    try:
+        addresses = socket.gethostbyname_ex(name)[2]
+    except OSError:
+        addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outward, contextlib.suppress(OSError):
+        outward.connect(
+            ("192.0.2.1", 9)
+        )  # sends nothing: the system says which of its addresses it would use
+        addresses.insert(0, outward.getsockname()[0])
+    return list(dict.fromkeys([*addresses, name.lower(), *local]))

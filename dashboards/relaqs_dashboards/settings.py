@@ -143,6 +143,12 @@ class PageSettings:
         self.panel(id)
         return replace(self, panels=tuple(panel for panel in self.panels if panel.id != id))
 
+    def moved(self, id: str, before: str | None) -> PageSettings:
+        """Return the page with a panel before another one, or with None at the end."""
+        others = self.without_panel(id).panels
+        at = len(others) if before is None else others.index(self.panel(before))
+        return replace(self, panels=(*others[:at], self.panel(id), *others[at:]))
+
     def free_id(self) -> str:
         """Return an id that no panel has."""
         taken = {panel.id for panel in self.panels}

@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from relaqs_dashboards.access import Limits, TokenBucket
 from relaqs_dashboards.board import LOG_LINES, Board
-from relaqs_dashboards.requests import LONGEST_BYTES, Ack, NewPage, parse_request
+from relaqs_dashboards.requests import LONGEST_BYTES, Ack, Name, NewPage, parse_request
 from relaqs_dashboards.runs import Run
 from relaqs_dashboards.settings import PageError
 from relaqs_dashboards.wire import LogLine, encoded, joined
@@ -23,8 +23,13 @@ NO_TEXT, TOO_MUCH, TOO_LARGE = 1003, 1008, 1009  # WebSocket: why it was closed
 class ViewedDashboard(Protocol):
     """What a viewer reads besides the board. A `Dashboard` is one."""
 
+    @property
+    def readers(self) -> frozenset[str]:
+        """The users who may look, and change nothing."""
+        ...
+
     def described(self, board: Board | None, user: str) -> dict[str, object]:
-        """Return the page as its viewers see it: title, panels, tables."""
+        """Return the page as this user sees it: title, panels, tables."""
         ...
 
     def cores_of(self, run: Run | None) -> float:
@@ -131,6 +136,8 @@ class PageViewer:
             if isinstance(request, Ack):
                 if request.seq == self._seq:
                     self._acknowledged.set()
+            elif self.user in self._dashboard.readers and not isinstance(request, Name):
+                raise PageError("you may look at this page, and not change it")
             elif isinstance(request, NewPage):
                 self._dashboard.add_page(self, request.title)
             elif self.board is not None:

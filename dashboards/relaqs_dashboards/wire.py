@@ -113,12 +113,35 @@ class PanelUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ShownFilter:
-    """A filter of a page. panel, column: where it was selected. selection: as in `selections`."""
+    """A filter of a page.
+
+    Attributes:
+        panel, column: where it was selected. A period of the page has the panel "".
+        selection: as in `selections`.
+        table: whose rows are filtered, of a period.
+    """
 
     id: str
     panel: str
     column: str
     selection: Mapping[str, Any]
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """A column of dates or moments that panels of a page read.
+
+    Attributes:
+        first, last: days, as ISO text.
+        has_hours: whether its values are moments.
+    """
+
+    table: str
+    column: str
+    first: str
+    last: str
+    has_hours: bool
 
 
 @dataclass(frozen=True, slots=True)

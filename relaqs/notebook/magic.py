@@ -27,6 +27,10 @@ class _Name(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name = str(value).removesuffix("=")
         if not str(value).endswith("=") or not name.isidentifier() or keyword.iskeyword(name):
+            if not str(value).endswith("="):
+                self.fail(
+                    f"{value!r} is a word too many; --data {value} opens tables, {name}= names the query"
+                )
             self.fail(f"{value!r} is no name of a variable; write it as late=, before the SELECT's line")
         return name
 

@@ -148,6 +148,9 @@ def serving(
     users: tuple[str, ...] = ("you",),
     result_limit: str = "8MB",
     confidence_for: ConfidenceFor = "cell",
+    readers: tuple[str, ...] = (),
+    address: str | None = None,
+    host: str = "127.0.0.1",
     **limits: Any,
 ) -> Iterator[Served]:
     """Serve a session over the data. folder: for the state. text: the page called test."""
@@ -164,8 +167,11 @@ def serving(
             given=given,
             limits=Limits(**limits),
             confidence_for=confidence_for,
+            readers=readers,
         )
-        with DashboardServer(dashboard, state, port=0, users=users) as server:
+        with DashboardServer(
+            dashboard, state, host=host, port=0, users=(*users, *readers), address=address
+        ) as server:
             yield Served(server, dashboard, state)
 
 

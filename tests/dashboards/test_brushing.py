@@ -243,3 +243,74 @@ def test_a_filtered_answer_is_exported_with_its_intervals(page: Page) -> None:
     head, *rows = csv.reader(io.StringIO(text))
     assert head == ["mode", "quantity", "quantity_low", "quantity_high", "quantity_certified"]
     assert sum(float(row[1]) for row in rows) == total(page, "Modes")
+
+
+def test_the_time_of_the_page_is_picked_with_its_unit_and_travels_in_the_link(
+    serve: Serve, open_tab: Open
+) -> None:
+    served = serve(PAGE)
+    page = open_tab(served).page
+    expect_state(page, "Months", "exact")
+    page.get_by_label("Column of time").select_option("l_shipdate")
+    expect(page.get_by_label("Unit of time")).to_have_value("month")
+    page.get_by_label("Time", exact=True).select_option(label="last 365 days of the data")
+    chip = page.get_by_role(
+        "button", name=re.compile(r"Remove the filter l_shipdate: 1997-\d\d-\d\d to 1998-")
+    )
+    expect(chip).to_be_visible()
+    for title in ("Flags", "Modes", "Months"):  # also what has time as its key
+        expect(is_filtered(page, title)).to_be_visible()
+    expect(panel_of(page, "Nations").get_by_text("not filtered")).to_be_visible()
+    page.get_by_label("Unit of time").select_option("week")
+    panel_of(page, "Months").locator("summary", has_text="SQL").click()
+    expect(panel_of(page, "Months").get_by_text("date_trunc('week', l_shipdate) AS week")).to_be_visible()
+    panel_of(page, "Months").locator("summary", has_text="SQL").click()
+    page.get_by_label("Time", exact=True).select_option(label="from … to …")
+    page.get_by_label("First day").fill("1998-01-01")
+    page.get_by_label("Last day").fill("1998-02-28")
+    page.get_by_label("Last day").press("Tab")
+    expect(page.get_by_role("button", name="l_shipdate: 1998-01-01 to 1998-02-28")).to_be_visible()
+    for title in ("Flags", "Modes", "Months"):
+        expect_state(page, title, "exact")
+    check_accessibility(page)
+    link = page.evaluate("location.href")
+    page.get_by_role("button", name=CHIP).click()
+    expect(page.get_by_label("Time", exact=True)).to_have_value("all")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.get_by_role("button", name="l_shipdate: 1998-01-01 to 1998-02-28")).to_be_visible()
+    expect(page.get_by_label("First day")).to_have_value("1998-01-01")
+
+
+def drag(page: Page, title: str, *, onto: str) -> None:
+    panel_of(page, title).hover()
+    panel_of(page, title).locator(".handle").drag_to(panel_of(page, onto))
+
+
+def test_panels_are_dragged_to_their_places_and_moved_by_keyboard(page: Page) -> None:
+    cards = page.locator("article[data-panel]")
+    drag(page, "Nations", onto="Modes")
+    expect(cards.nth(1)).to_have_attribute("data-panel", "nations")
+    drag(page, "Flags", onto="Nations")
+    expect(cards.nth(1)).to_have_attribute("data-panel", "flags")
+    card = panel_of(page, "Months")
+    card.locator("summary", has_text="More").focus()
+    page.keyboard.press("Enter")
+    press(page, card.get_by_role("button", name="Move earlier"))
+    expect(cards.nth(2)).to_have_attribute("data-panel", "months")
+
+
+def test_a_reader_has_the_page_without_what_would_change_it(serve: Serve, open_tab: Open) -> None:
+    served = serve(PAGE, users=("ada",), readers=("bob",))
+    page = open_tab(served, user="bob").page
+    expect_state(page, "Flags", "exact")
+    click_bar(page, "Flags", 2)
+    card = panel_of(page, "Flags")
+    card.hover()
+    card.locator("summary", has_text="More").click()
+    expect(card.get_by_role("link", name="Export as CSV")).to_be_visible()
+    for name in ("Good enough", "Pause", "Edit panel", "Remove panel", "Filter the page…", "Run again"):
+        expect(card.get_by_role("button", name=name)).to_be_hidden()
+    expect(page.get_by_label("Time", exact=True)).to_be_hidden()
+    expect(page.get_by_role("button", name=CHIP)).to_have_count(0)
+    check_accessibility(page)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
+from relaqs import RelaqsError
 from tests.dashboards.conftest import PATIENCE_SECONDS, Serve, Served, panel
 
 MODES = "SELECT l_shipmode, count(*) AS lines FROM lineitem GROUP BY l_shipmode"
@@ -140,3 +143,43 @@ def test_a_frame_that_is_no_message_ends_the_connection_with_its_code(
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == code
     assert caplog.records == []
+
+
+def test_a_proxy_with_tls_passes_requests_on_under_its_own_name(serve: Serve) -> None:
+    served = serve(panel(MODES), address="https://charts.example.org")
+    start = served.server.start_addresses["you"]
+    assert start.startswith("https://charts.example.org/start?token=")
+    path = start.removeprefix("https://charts.example.org")
+    assert "--address" in served.get(path).text  # under the server's own name
+    reply = served.get(path, Host="charts.example.org")
+    cookie, *attributes = reply.headers["set-cookie"].split("; ")
+    assert (reply.status, "Secure" in attributes) == (303, True)
+    headers = {"Cookie": cookie, "Host": "charts.example.org"}
+    assert served.get("/page/test", **headers).status == 200
+    shown = {"additional_headers": {"Cookie": cookie}, "max_size": None}
+    url = "ws://charts.example.org/ws?page=test"
+    with (
+        socket.create_connection(("127.0.0.1", served.server.port)) as way,
+        connect(url, sock=way, origin="https://charts.example.org", **shown) as open_page,
+    ):
+        assert "update" in open_page.recv(timeout=PATIENCE_SECONDS)
+    with socket.create_connection(("127.0.0.1", served.server.port)) as way, pytest.raises(InvalidStatus):
+        connect(url, sock=way, origin="http://charts.example.org", **shown)
+
+
+def test_a_server_for_all_of_the_machine_goes_by_the_machines_own_names(serve: Serve) -> None:
+    served = serve(panel(MODES), host="0.0.0.0")
+    start = served.server.start_addresses["you"]
+    assert "0.0.0.0" not in start
+    path = start.removeprefix(served.server.address)
+    for host in (urlsplit(start).netloc, f"localhost:{served.server.port}"):
+        assert served.get(path, Host=host).status == 303
+    assert served.get(path, Host=f"evil.example:{served.server.port}").status == 421
+
+
+@pytest.mark.parametrize(
+    "address", ["charts.example.org", "ftp://charts", "https://", "https://a/charts?x=1"]
+)
+def test_an_address_that_browsers_cannot_open_is_refused(serve: Serve, address: str) -> None:
+    with pytest.raises(RelaqsError, match="must be http:// or https:// and a host"):
+        serve(panel(MODES), address=address)

@@ -13,12 +13,16 @@ from relaqs_dashboards.filters import (
     Brush,
     Filter,
     FilterError,
+    by_unit,
     condition_of,
+    ends_within,
     filtered,
+    in_period,
     partial_periods,
     period_of,
     reading_of,
 )
+from relaqs_dashboards.settings import PanelSettings
 
 from tests.dashboards.conftest import Page, Serve, panel
 from tests.turnstile import Turnstile
@@ -47,7 +51,14 @@ def test_a_selection_restarts_the_panels_it_concerns_and_keeps_the_others(
         page.until(lambda so_far: so_far.panels["modes"]["run"] != before["modes"])
         ended(page, "modes")
         (found,) = page.page["filters"]
-        assert found == {"id": "f1", "panel": "flags", "column": "flag", "selection": {"values": ["R", "A"]}}
+        selection = {"values": ["R", "A"]}
+        assert found == {
+            "id": "f1",
+            "panel": "flags",
+            "column": "flag",
+            "selection": selection,
+            "table": None,
+        }
         assert page.panels["modes"]["filters"] == ["f1"]
         page.until(lambda so_far: so_far.panels["nations"]["unfiltered"] is not None)
         assert page.panels["nations"]["unfiltered"] == "it does not read lineitem"
@@ -273,3 +284,122 @@ def test_periods_are_found_in_what_an_answer_is_grouped_by() -> None:
     sql = "SELECT date_trunc('week', at) AS w, zone, date_trunc('day', at) + INTERVAL 1 DAY AS d FROM trips"
     brushes = reading_of(sql, TABLES).brushes
     assert {i: period_of(brush) for i, brush in brushes.items()} == {0: ("at", "week"), 1: None, 2: None}
+
+
+MONTHS = (
+    "SELECT date_trunc('month', l_shipdate) AS month, count(*) AS n FROM lineitem GROUP BY month ORDER BY 1"
+)
+SHOWN = panel(MONTHS, id="months", title="By month", chart="line", x="month") + panel(NATIONS, id="nations")
+
+
+def test_a_period_filters_what_reads_the_table_and_marks_the_months_it_cuts(
+    serve: Serve, tpch_oracle: Any
+) -> None:
+    with serve(SHOWN).page() as page:
+        ended(page, "months", "nations")
+        page.until(lambda so_far: so_far.page["times"])
+        (shipped,) = (each for each in page.page["times"] if each["column"] == "l_shipdate")
+        assert (shipped["table"], shipped["has_hours"]) == ("lineitem", False)
+        assert page.page["units"] == ["month"]
+        page.say("period", table="lineitem", column="l_shipdate", range=["1994-01-20", "1994-03-31"])
+        page.until_panel("months", filters=["time"])
+        ended(page, "months")
+        rows = [(month[:10], cell[0]) for month, cell in page.panels["months"]["answer"]["rows"]]
+        wanted = MONTHS.replace(
+            "GROUP", "WHERE l_shipdate BETWEEN DATE '1994-01-20' AND DATE '1994-03-31' GROUP"
+        )
+        assert rows == [(str(month)[:10], n) for month, n in tpch_oracle.rows(wanted)]
+        assert page.panels["months"]["partial"] == {"month": ["1994-01-01"]}
+        page.until(lambda so_far: so_far.panels["nations"]["unfiltered"] == "it does not read lineitem")
+        (found,) = page.page["filters"]
+        assert (found["panel"], found["table"], found["column"]) == ("", "lineitem", "l_shipdate")
+        page.say("period", table="lineitem", column="l_shipdate", range=None)
+        page.until(lambda so_far: so_far.page["filters"] == [])
+
+
+def test_panels_over_time_show_it_by_another_unit(serve: Serve, tpch_oracle: Any) -> None:
+    with serve(SHOWN).page() as page:
+        ended(page, "months", "nations")
+        page.say("grain", unit="quarter")
+        page.until(lambda so_far: so_far.page["units"] == ["quarter"])
+        page.until_panel("months", run=2)
+        ended(page, "months")
+        settings = page.page["panels"][0]
+        assert settings["sql"] == MONTHS.replace("month", "quarter")
+        assert (settings["title"], settings["x"]) == ("By quarter", "quarter")
+        wanted = tpch_oracle.rows(MONTHS.replace("month", "quarter"))
+        assert len(page.panels["months"]["answer"]["rows"]) == len(wanted)
+        assert page.panels["nations"]["run"] == 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (
+            {"table": "lineitem", "column": "l_orderkey", "range": ["1994-01-01", "1994-02-01"]},
+            "no column of time",
+        ),
+        ({"table": "x", "column": EVIL, "range": ["1994-01-01", "1994-02-01"]}, "no column of time"),
+        (
+            {"table": "lineitem", "column": "l_shipdate", "range": [EVIL, "1994-02-01"]},
+            "from one day to another",
+        ),
+        (
+            {"table": "lineitem", "column": "l_shipdate", "range": ["1994-02-01", "1994-01-01"]},
+            "before it begins",
+        ),
+        (
+            {"table": "lineitem", "column": "l_shipdate", "range": ["1994-02-01", "9999-12-31"]},
+            "one day to another",
+        ),
+        ({"table": "lineitem", "column": "l_shipdate", "range": ["1994-02-01"]}, "a range of two days"),
+    ],
+)
+def test_what_is_no_period_is_refused(serve: Serve, entries: dict[str, Any], said: str) -> None:
+    with serve(SHOWN).page() as page:
+        ended(page, "months")
+        page.say("period", **entries)
+        page.until(lambda so_far: so_far.notices)
+        assert said in page.notices[0]
+        assert page.page["filters"] == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "unit", "wanted"),
+    [
+        (
+            "week', at) AS week, n FROM trips ORDER BY week",
+            "day",
+            "day', at) AS day, n FROM trips ORDER BY day",
+        ),
+        ("WEEK', at) w, n FROM trips", "year", "year', at) w, n FROM trips"),
+        ("day', at) AS day, day(at) FROM trips", "month", "month', at) AS month, day(at) FROM trips"),
+        (
+            "day', at) AS day FROM trips WHERE at > now() - INTERVAL 3 day",
+            "hour",
+            "hour', at) AS day FROM trips WHERE at > now() - INTERVAL 3 day",
+        ),
+    ],
+)
+def test_the_unit_changes_in_the_text_and_nothing_else_does(sql: str, unit: str, wanted: str) -> None:
+    before, after = (f"SELECT date_trunc('{text}" for text in (sql, wanted))
+    assert by_unit(PanelSettings("p", "A", before), reading_of(before, TABLES), unit).sql == after
+    other = PanelSettings("p", "By day", "SELECT zone AS day, count(*) FROM trips GROUP BY day")
+    assert by_unit(other, reading_of(other.sql, TABLES), unit) == other
+
+
+@pytest.mark.parametrize("type_text", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_NS"])
+def test_a_period_has_the_whole_of_its_last_day(type_text: str) -> None:
+    moments = ["2024-01-01 00:00:00", "2024-01-31 23:59:59", "2024-02-01 00:00:00", "2023-12-31 23:59:59"]
+    condition = in_period("t", 'a "b"', type_text, ("2024-01-01", "2024-01-31")).condition
+    with duckdb.connect() as connection:
+        values = ", ".join(f"('{moment}'::{type_text})" for moment in moments)
+        counted = connection.execute(f'SELECT count(*) FROM (VALUES {values}) t("a ""b""") WHERE {condition}')
+        assert counted.fetchall() == [(2,)]
+
+
+def test_ends_of_moments_are_those_of_the_period_where_it_is_shorter() -> None:
+    period = in_period("t", "at", "TIMESTAMP", ("2024-01-10", "2024-02-20"))
+    ends = ends_within(("2024-01-12 05:00:00", "2024-05-01 00:00:00"), period)
+    assert partial_periods("month", *ends) == ("2024-01-01", "2024-02-01")
+    assert partial_periods("day", *ends) == ("2024-01-12",)

@@ -338,6 +338,43 @@ def test_a_page_is_made_for_everybody_and_a_text_runs_nothing(serve: Serve) -> N
     assert "delays-more" in [each.name for each in served.dashboard.pages.pages("you")]
 
 
+def test_a_panel_is_moved_for_everybody(serve: Serve) -> None:
+    served = serve(panel(FLAGS) + panel(MODES, id="p2") + panel(MODES, id="p3"))
+    with served.page() as one, served.page() as other:
+        one.say("move", panel="p1", before="p3")
+        other.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p2", "p1", "p3"])
+        other.say("move", panel="p2", before=None)
+        one.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p1", "p3", "p2"])
+        one.say("move", panel="p1", before="p9")
+        one.until(lambda page: any("there is no panel 'p9'" in notice for notice in page.notices))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"type": "edit", "panel": "p1", "title": "Mine"},
+        {"type": "act", "panel": "p1", "act": "stop"},
+        {"type": "filter", "panel": "p1", "column": "l_shipmode", "values": ["AIR"]},
+        {"type": "unfilter", "filter": None},
+        {"type": "grain", "unit": "day"},
+        {"type": "move", "panel": "p1", "before": None},
+        {"type": "remove", "panel": "p1"},
+        {"type": "new", "title": "Mine"},
+        {"type": "save"},
+    ],
+)
+def test_a_reader_sees_the_page_and_changes_nothing(serve: Serve, asked: dict[str, Any]) -> None:
+    served = serve(panel(MODES), users=("ada",), readers=("bob",))
+    with served.page(user="ada") as ada, served.page(user="bob") as bob:
+        assert ada.page["editable"]
+        assert not bob.page["editable"]
+        assert bob.until_panel("p1", state="exact")["answer"]["rows"]
+        bob.socket.send(json.dumps(asked))
+        bob.until(lambda page: "you may look at this page, and not change it" in page.notices)
+        ada.say("edit", panel="p1", title="Ada's")
+        ada.until(lambda page: [each["title"] for each in page.page["panels"]] == ["Ada's"])
+
+
 def test_saving_writes_the_page_and_a_new_server_has_it(serve: Serve) -> None:
     served = serve()
     with served.page("tpch") as page:

@@ -63,7 +63,7 @@ def test_a_session_is_taken_by_its_name(shell: InteractiveShell, tpch_warehouse:
         ("", "there are no tables yet; give --data PATH once"),
         ("--target 700% --data x", "is no share above 0"),
         ("2late= --data x", "'2late=' is no name of a variable; write it as late="),
-        ("late --data x", "'late' is no name of a variable"),
+        ("late --data x", "'late' is a word too many; --data late opens tables, late= names the query"),
         ("class= --data x", "'class=' is no name of a variable"),
         ("--sharpen", "No such option"),
         ("--data 'x", "No closing quotation"),

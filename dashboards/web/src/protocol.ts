@@ -64,18 +64,29 @@ export interface Table {
 export type Selection =
   { readonly values: readonly Scalar[] } | { readonly range: readonly [low: Scalar, high: Scalar] };
 
-/** A filter of a page. panel, column: where it was selected. */
+/** A filter of a page. panel, column: where it was selected; a period of the page has no panel, but a table. */
 export interface Filter {
   readonly id: string;
   readonly panel: string;
   readonly column: string;
   readonly selection: Selection;
+  readonly table?: string | null;
+}
+
+/** A column of dates or moments that panels read. first, last: days. has_hours: it has moments. */
+export interface TimeColumn {
+  readonly table: string;
+  readonly column: string;
+  readonly first: string;
+  readonly last: string;
+  readonly has_hours: boolean;
 }
 
 export interface Page {
   readonly name: string;
   readonly title: string;
   readonly panels: readonly PanelSettings[];
+  /** Whether this user may change it, and what it shows. */
   readonly editable: boolean;
   /** What the page reads, in words. */
   readonly data: string;
@@ -83,6 +94,9 @@ export interface Page {
   readonly tables: readonly Table[];
   readonly charts: readonly ChartChoice[];
   readonly filters?: readonly Filter[];
+  readonly times?: readonly TimeColumn[];
+  /** By which its panels over time show it. */
+  readonly units?: readonly string[];
 }
 
 export type PanelState =
@@ -200,6 +214,9 @@ export type ClientMessage =
   | ({ type: "edit"; panel: string } & Partial<PanelEdit>)
   | ({ type: "filter"; panel: string; column: string } & Selection)
   | { type: "unfilter"; filter: string | null }
+  | { type: "period"; table: string; column: string; range: readonly [first: string, last: string] | null }
+  | { type: "grain"; unit: string }
+  | { type: "move"; panel: string; before: string | null }
   | { type: "add"; panel: NewPanel }
   | { type: "remove"; panel: string }
   | { type: "save" }

@@ -12,6 +12,7 @@ import {
 } from "../src/answer/selection";
 import { hashOf, NOTHING, sharedIn } from "../src/page/share";
 import type { Answer } from "../src/protocol";
+import { grainsOf, periodOf, rangeOfPeriod } from "../src/text/moments";
 
 const ANSWER: Answer = {
   columns: [
@@ -80,6 +81,27 @@ test("a link says what a page shows, and is read back as it was", () => {
     tables: ["p1"],
   });
   assert.equal(hashOf(NOTHING), "");
+});
+
+test("a link has the time that the page shows", () => {
+  const filters = [
+    { panel: "", column: "at", table: "trips", selection: { range: ["2024-01-01", "2024-01-31"] } },
+  ] as const;
+  assert.deepEqual(sharedIn(hashOf({ filters, order: "place", tables: [] })).filters, filters);
+});
+
+test("the last days are those of the data, and each is known again", () => {
+  const ends = { first: "2023-02-11", last: "2024-03-01" };
+  assert.deepEqual(rangeOfPeriod(ends, "7"), ["2024-02-24", "2024-03-01"]);
+  assert.equal(rangeOfPeriod(ends, "all"), null);
+  assert.equal(periodOf(ends, ["2024-02-24", "2024-03-01"]), "7");
+  assert.equal(periodOf(ends, ["2024-02-23", "2024-03-01"]), "own");
+});
+
+test("units are offered by which there are neither too many periods nor none", () => {
+  assert.deepEqual(grainsOf(["2024-01-01", "2024-12-31"], true), ["day", "week", "month", "quarter", "year"]);
+  assert.deepEqual(grainsOf(["2024-01-01", "2024-01-07"], true), ["hour", "day", "week"]);
+  assert.deepEqual(grainsOf(["2024-01-01", "2024-01-01"], false), ["day"]);
 });
 
 test("an address that says nothing sensible says nothing", () => {

@@ -69,7 +69,9 @@ export function signNotes(picture: Picture): string[] {
 
 /** Return a note where a period is drawn that the table fills in part. */
 export function partialNotes(picture: Picture): string[] {
-  return picture.partial.size > 0 ? ["pale or dashed: the data begin or end within this period"] : [];
+  return picture.partial.size > 0
+    ? ["pale or dashed: the data, or the time shown, begin or end within this period"]
+    : [];
 }
 
 export function columnName(picture: Picture, role: number | null): string {

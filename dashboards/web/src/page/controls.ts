@@ -46,8 +46,10 @@ export class Controls {
   private readonly edit: HTMLButtonElement;
   private readonly copy: HTMLButtonElement;
   private readonly size: HTMLSelectElement;
-  private readonly sizeField: HTMLElement;
   private readonly remove: HTMLButtonElement;
+  private readonly earlier: HTMLButtonElement;
+  private readonly later: HTMLButtonElement;
+  private readonly acts: readonly HTMLElement[];
   private readonly exports: readonly HTMLAnchorElement[];
   private readonly filter: HTMLButtonElement;
   private readonly pictures: readonly HTMLButtonElement[];
@@ -74,7 +76,6 @@ export class Controls {
       desk.send({ type: "edit", panel: id, size: value as PanelSize }),
     );
     this.size = sizeSelect;
-    this.sizeField = size;
     this.remove = button("Remove panel", () => desk.send({ type: "remove", panel: id }));
     this.exports = ["csv", "parquet"].map((kind) => this.exportLink(kind));
     const python = button("Copy as Python", () => void this.copyPython());
@@ -83,10 +84,14 @@ export class Controls {
       button(`Export as ${kind.toUpperCase()}`, () => void this.exportPicture(kind)),
     );
     const outputs = [python, ...this.exports, ...this.pictures];
-    const edits = [this.edit, this.copy, size, this.remove];
+    this.earlier = button("Move earlier", () => this.move(-1));
+    this.later = button("Move later", () => this.move(1));
+    const edits = [this.edit, this.copy, size, this.earlier, this.later, this.remove];
     const items = [this.filter, this.remember, this.view, ...outputs, priority, this.again, ...edits];
     const menu = new Menu("More", `More for ${panel.settings.title}`, items);
-    this.root.append(this.enough, this.pause, target, menu.root);
+    const handle = element("span", { class: "handle", "aria-hidden": "true", title: "Drag to move" }, "⋮⋮");
+    this.root.append(handle, this.enough, this.pause, target, menu.root);
+    this.acts = [handle, this.enough, this.pause, target, priority, this.again, ...edits];
   }
 
   draw(): void {
@@ -110,15 +115,17 @@ export class Controls {
     setText(this.view, this.panel.asTable ? "View as chart" : "View as table");
     setHidden(this.view, settings.chart === "table");
     setDisabled(this.again, !can("restart", state));
-    for (const each of [this.edit, this.copy, this.sizeField, this.remove])
-      setHidden(each, !this.desk.page?.editable);
+    for (const each of this.acts) setHidden(each, !this.desk.page?.editable);
+    const panels = this.desk.page?.panels ?? [];
+    setDisabled(this.earlier, panels[0]?.id === settings.id);
+    setDisabled(this.later, panels.at(-1)?.id === settings.id);
     setOptions(
       this.size,
       SIZES.map((each) => ({ value: each, text: each })),
       settings.size,
     );
     for (const link of this.exports) setHidden(link, this.panel.answer === null);
-    setHidden(this.filter, this.selecting.column === null);
+    setHidden(this.filter, this.selecting.column === null || !this.desk.page?.editable);
     for (const each of this.pictures) setHidden(each, this.panel.answer === null);
   }
 
@@ -134,6 +141,13 @@ export class Controls {
 
   private setPriority(value: string): void {
     this.desk.send({ type: "set", panel: this.panel.settings.id, priority: Number(value) });
+  }
+
+  private move(by: -1 | 1): void {
+    const ids = this.desk.page?.panels.map((panel) => panel.id) ?? [];
+    const at = ids.indexOf(this.panel.settings.id);
+    const before = ids[by < 0 ? at - 1 : at + 2] ?? null;
+    this.desk.send({ type: "move", panel: this.panel.settings.id, before });
   }
 
   private duplicate(): void {

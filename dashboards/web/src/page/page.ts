@@ -15,7 +15,7 @@ import { JobsView } from "./jobs";
 import { PageModel } from "./model";
 import { pageFile } from "./page_export";
 import { Pacer } from "./pacer";
-import { PanelCard } from "./panel";
+import { movable, PanelCard } from "./panel";
 import { hashOf, type Shared, sharedIn } from "./share";
 import { keep, recall } from "./storage";
 
@@ -138,7 +138,7 @@ export class PageView implements Desk, Listener {
     this.dirty.clear();
     if (this.isClusterDirty && !this.isFrozen) this.drawCluster();
     this.header.drawViewers(this.model.viewers);
-    this.announcer.speak(this.filters.draw(this.page?.filters ?? [], this.model.panels));
+    this.announcer.speak(this.filters.draw(this.page, this.model.panels));
     this.keepAddress();
     if (this.drawnSeq !== null) this.connection.send({ type: "ack", seq: this.drawnSeq });
     this.drawnSeq = null;
@@ -170,6 +170,7 @@ export class PageView implements Desk, Listener {
     if (known?.panel === panel) return known;
     known?.close();
     const card = new PanelCard(panel, this);
+    movable(card.root, (before) => this.send({ type: "move", panel: id, before }), this);
     this.cards.set(id, card);
     return card;
   }
@@ -218,13 +219,25 @@ export class PageView implements Desk, Listener {
   }
 
   /** Send a filter that the address has, and return whether there is nothing more to wait for. */
-  private followFilter({ panel, column, selection }: Shared["filters"][number]): boolean {
+  private followFilter({ panel, column, selection, table }: Shared["filters"][number]): boolean {
+    if (table && "range" in selection) {
+      if (!this.page?.times?.some((time) => time.table === table)) return this.allAnswered();
+      const range = selection.range.map(String) as [string, string];
+      this.connection.send({ type: "period", table, column, range });
+      return true;
+    }
     const found = this.model.panels.get(panel);
     if (found && !found.answer && found.update?.state !== "failed") return false;
     if (found?.update?.brushes?.includes(column))
       this.connection.send({ type: "filter", panel, column, ...selection });
     else this.say(`The link's filter by ${column} fits no panel of this page any more.`);
     return true;
+  }
+
+  private allAnswered(): boolean {
+    return [...this.model.panels.values()].every(
+      ({ answer, update }) => answer || update?.state === "failed",
+    );
   }
 
   /** Keep the address so that it says what the page shows; what it asked for stays until it is done. */

@@ -13,6 +13,44 @@ import { Selecting } from "./selecting";
 import { Stage } from "./stage";
 import { factTexts, filterText, remarkTexts, stateText, toneOf } from "./states";
 
+/** Let a card be dragged by its head or its handle onto another one, before or behind which it then stands. */
+export function movable(card: HTMLElement, move: (before: string | null) => void, desk: Desk): void {
+  card.addEventListener("pointerdown", ({ target }) => {
+    const isHeld = target instanceof Element && target.closest(".handle, .panel > header") !== null;
+    setAttribute(card, "draggable", isHeld && desk.page?.editable ? "true" : null);
+  });
+  card.addEventListener("dragstart", (event) => {
+    card.classList.add("is-dragged");
+    event.dataTransfer?.setData("text/plain", "");
+  });
+  card.addEventListener("dragend", () => {
+    document.querySelector(".panel.is-target")?.classList.remove("is-target");
+    card.classList.remove("is-dragged");
+    setAttribute(card, "draggable", null);
+  });
+  card.addEventListener("dragover", (event) => {
+    const dragged = document.querySelector(".panel.is-dragged");
+    if (!dragged || dragged === card) return;
+    event.preventDefault();
+    for (const each of document.querySelectorAll(".panel.is-target")) each.classList.remove("is-target");
+    card.classList.add("is-target");
+  });
+  card.addEventListener("drop", (event) => {
+    const dragged = document.querySelector<HTMLElement>(".panel.is-dragged");
+    if (!dragged || dragged === card) return;
+    event.preventDefault();
+    dragged.dispatchEvent(new CustomEvent("relaqs-move", { detail: besides(card, dragged) }));
+  });
+  card.addEventListener("relaqs-move", (event) => move((event as CustomEvent<string | null>).detail));
+}
+
+/** Return the panel before which a dragged one is put: where it comes from above, it goes behind the card. */
+function besides(card: HTMLElement, dragged: HTMLElement): string | null {
+  const cards = [...document.querySelectorAll<HTMLElement>("article.panel[data-panel]")];
+  const isFromAbove = cards.indexOf(dragged) < cards.indexOf(card);
+  return (isFromAbove ? cards[cards.indexOf(card) + 1] : card)?.dataset["panel"] ?? null;
+}
+
 const LINE = "\u2028"; // stands for a line's end while control characters are spelled out
 
 export class PanelCard {
@@ -46,7 +84,7 @@ export class PanelCard {
     this.failure = new FailureBox(desk, panel, this.query);
     const parts = [this.progress.root, this.failure.root, this.stage.root, this.stage.notes, this.status];
     this.text = element("p", { class: "text", hidden: true });
-    this.root = element("article", { class: "panel", "aria-labelledby": `panel-${id}` });
+    this.root = element("article", { class: "panel", "data-panel": id, "aria-labelledby": `panel-${id}` });
     this.root.append(
       element("header", {}, this.title, this.filter, this.pill),
       this.text,

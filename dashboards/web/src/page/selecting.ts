@@ -25,7 +25,9 @@ export class Selecting {
   /** The column that can be selected in now, or null. */
   get column(): Brushed | null {
     const { answer, update, settings } = this.panel;
-    return answer && update ? brushedColumn(answer, rolesOf(answer, settings), update) : null;
+    return answer && update && this.desk.page?.editable !== false
+      ? brushedColumn(answer, rolesOf(answer, settings), update)
+      : null;
   }
 
   get filter(): Filter | null {

@@ -15,13 +15,15 @@ export const NOTHING: Shared = { filters: [], order: "place", tables: [] };
 /** Return the part of an address after its #, or nothing where there is nothing to say. */
 export function hashOf({ filters, order, tables }: Shared): string {
   const said = {
-    ...(filters.length > 0
-      ? { filters: filters.map(({ panel, column, selection }) => ({ panel, column, ...selection })) }
-      : {}),
+    ...(filters.length > 0 ? { filters: filters.map(sharedFilter) } : {}),
     ...(order === "value" ? { order } : {}),
     ...(tables.length > 0 ? { tables } : {}),
   };
   return Object.keys(said).length > 0 ? `#${encodeURIComponent(JSON.stringify(said))}` : "";
+}
+
+function sharedFilter({ panel, column, selection, table }: Omit<Filter, "id">): Record<string, unknown> {
+  return { ...(table ? { table } : { panel }), column, ...selection };
 }
 
 /** Return what such a part says. What is no such thing says nothing: the server checks every value again. */
@@ -44,8 +46,10 @@ function listOf(value: unknown): unknown[] {
 
 function filterOf(value: unknown): Omit<Filter, "id">[] {
   if (typeof value !== "object" || value === null) return [];
-  const { panel, column, values, range } = value as Record<string, unknown>;
+  const { panel = "", column, values, range, table = null } = value as Record<string, unknown>;
   if (typeof panel !== "string" || typeof column !== "string") return [];
   const selection = Array.isArray(values) ? { values } : Array.isArray(range) ? { range } : null;
-  return selection === null ? [] : [{ panel, column, selection: selection as Selection }];
+  if (selection === null) return [];
+  const said = { panel, column, selection: selection as Selection };
+  return typeof table === "string" ? [{ ...said, table }] : [said];
 }
