@@ -293,8 +293,8 @@ def in_period(table: str, column: str, type_text: str, days: tuple[str, str]) ->
 
     type_text: of the column. Raises FilterError for what are no days.
 
-    >>> in_period("trips", "at", "TIMESTAMP", ("2024-01-01", "2024-01-31")).condition
-    "\"at\" >= CAST('2024-01-01' AS TIMESTAMP) AND \"at\" < CAST('2024-02-01' AS TIMESTAMP)"
+    >>> print(in_period("trips", "at", "TIMESTAMP", ("2024-01-01", "2024-01-31")).condition)
+    "at" >= CAST('2024-01-01' AS TIMESTAMP) AND "at" < CAST('2024-02-01' AS TIMESTAMP)
     """
     try:
         first, last = (dt.date.fromisoformat(day) for day in days)

@@ -77,7 +77,7 @@ def served(serve: Serve) -> Served:
 
 def test_what_is_no_text_is_refused_and_the_page_stays_open_for_everybody(served: Served) -> None:
     with served.page() as page:
-        before = page.page
+        before = page.until(lambda page: page.page["times"]).page  # known once the panel is planned
         for what, (message, said) in REFUSED.items():
             page.notices.clear()
             page.socket.send(json.dumps(message))
