@@ -18,7 +18,7 @@ from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_engine.sql.read import WrittenSql
+from relaqs_engine.sql.read import WrittenSql, may_pivot
 from relaqs_engine.sql.statements import with_pivot_values
 
 from relaqs.arguments import check_zone, relative_error, share_of_weight
@@ -766,7 +766,7 @@ class Session(RunsOwnCode):
         functions = self._functions
         is_costly = functions is not None and functions.are_called(sql)
         written = self._planner.submitted(sql, params, civil_time)
-        if not is_costly:
+        if not is_costly and may_pivot(written.sql):
             written = with_pivot_values(written, partial(self._texts_of, civil_time=civil_time))
         return ReadSelect(written, civil_time, functions.types if functions and is_costly else None)
 

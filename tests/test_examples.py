@@ -18,7 +18,7 @@ import duckdb
 import pytest
 import relaqs_bootstrap
 from relaqs_engine.layouts.sampled import shuffle
-from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
+from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, rule_of
 
 import relaqs
 import relaqs.dask
@@ -35,7 +35,7 @@ from tests.test_house import product_files
 
 PROMPT = ">>> "
 PARTITIONS = 20  # where an example leaves it open; a hundred files of a thousand rows take most of the time
-RULES = dict.fromkeys((*READING, *SAMPLING, *AGGREGATING, *LISTING))
+RULES = dict.fromkeys(map(rule_of, (*READING, *SAMPLING, *AGGREGATING, *LISTING)))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 REWRITER = (

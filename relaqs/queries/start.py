@@ -47,7 +47,7 @@ from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputColumn, WholePlan
 from relaqs_engine.sql.binder import Binder, Parameters, placing_failures, tells_the_time
 from relaqs_engine.sql.parse import expand_views, parse_query, with_tables_of_paths
-from relaqs_engine.sql.read import Effort, WrittenSql
+from relaqs_engine.sql.read import Effort, WrittenSql, may_be_written_out
 from relaqs_engine.sql.statements import as_select, with_tables_shown
 
 from relaqs.arguments import refusal
@@ -183,6 +183,8 @@ class Planner:
                     expanded = expand_views(written.sql, self._views)
                 written = written.anew(expanded)
             written = self._binder.at(civil_time).with_constants(written, params)
+            if not may_be_written_out(written.sql):
+                return written
             return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
     def _table_of(self, path: str) -> str | None:

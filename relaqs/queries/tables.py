@@ -249,8 +249,9 @@ class OpenTables:
     def asked(self, plain_tables: Iterable[str]) -> None:
         """Count a question about these plain tables, and say what there is to know about all tables."""
         now_seconds = time.monotonic()
-        for news in self._use.news(now_seconds):
-            announce(news)
+        if self._use.read:
+            for news in self._use.news(now_seconds):
+                announce(news)
         self._say_progress(now_seconds)
         if self._behind is not None:
             tables = map(self.catalog.table, plain_tables)

@@ -396,13 +396,14 @@ class CacheUse:
     Attributes:
         cache: the cache.
         folder: for copies that no later session recognises.
+        read: the tables that are read from the cache, by name.
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
         self.cache = cache or Cache()
         self.folder = SessionFolder(self.cache.directory)
         self._held: dict[Path, Lock] = {}
-        self._read: dict[str, CachedFiles] = {}
+        self.read: dict[str, CachedFiles] = {}
         self._named: dict[str, object] = {}
         self._told: set[str] = set()
         self._looked_at = float("-inf")
@@ -456,7 +457,7 @@ class CacheUse:
             return
         with suppress(OSError):  # a cache that may only be read
             cached.record()
-        self._read[cached.table] = cached
+        self.read[cached.table] = cached
         self._told.discard(cached.table)
         self.cache.forget_earlier(cached.name, cached.home)
 
@@ -468,7 +469,7 @@ class CacheUse:
         if now_seconds - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = now_seconds
-        for table, cached in list(self._read.items()):
+        for table, cached in list(self.read.items()):
             if table not in self._told and (change := _first_change(cached)):
                 self._told.add(table)
                 yield f'{change}; answers stay about the rows of before; db.refresh("{table}") takes the new'

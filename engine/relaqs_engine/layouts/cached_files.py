@@ -27,12 +27,12 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.file_kinds import DuckTable
 from relaqs_engine.layouts.folder import locked, sweep, write_text
 from relaqs_engine.layouts.lakes import LakeTable
-from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, RECORD_NAME
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
 from relaqs_engine.stores.address import Address
 
-LAYOUT, STAGED, RECORD_NAME = "layout", "staged", "source.json"
+LAYOUT, STAGED = "layout", "staged"
 _BETWEEN_PATHS = "\n"
 
 SourceState = Literal["current", "changed", "gone", "unknown", "far"]
@@ -199,11 +199,6 @@ def _make_folder(home: Path) -> None:
             f"the cache {home.parent} cannot be written: {error.strerror}; name another folder with "
             "cache_directory, or in RELAQS_CACHE"
         ) from error
-
-
-def is_cached(layout: Path) -> bool:
-    """Whether a layout's folder is one that the cache made of what the user has."""
-    return (layout.parent / RECORD_NAME).is_file()
 
 
 def absolute(source: FileSource) -> str:

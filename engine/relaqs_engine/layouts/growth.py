@@ -62,7 +62,6 @@ from relaqs_engine.layouts.assignment import (
     known_by,
 )
 from relaqs_engine.layouts.build import Build, Progress, building, new_files
-from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.folder import (
     Writing,
     folder_here,
@@ -402,7 +401,7 @@ def appendable(layout: Table) -> Path:
     """Return the folder of a table that rows can be added to. Raises LayoutError for the user's own files."""
     if layout.remote is not None:
         return folder_here(str(layout.remote.address))
-    if layout.is_plain or is_cached(layout.directory):
+    if layout.is_plain or layout.is_cached:
         raise LayoutError(
             f"{layout.table} is made of {layout.source}, and has its rows from there: add a file there and "
             "open a new session; or lay the table out into a folder of its own with relaqs.shuffle, and "

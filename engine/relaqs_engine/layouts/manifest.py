@@ -120,6 +120,7 @@ KEPT_HASHES = 256
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
+RECORD_NAME = "source.json"  # in the folder of a layout that the cache made
 LAYOUT_MARK = "@"
 """Stands between a table's name and that of a further layout of it, in the name of the folder."""
 Scalar = int | float | str | bool | None
@@ -556,6 +557,11 @@ class Table:
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the cache made it of what the user has."""
+        return (self.directory.parent / RECORD_NAME).is_file()
 
     @property
     def states(self) -> tuple[FileState, ...]:

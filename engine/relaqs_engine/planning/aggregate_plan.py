@@ -36,7 +36,6 @@ from relaqs_engine.rewrite.draft import (
     pairs_of,
     tables_in,
 )
-from relaqs_engine.rewrite.having_and_limit import keep_numeric_deciders, near_sql
 from relaqs_engine.rewrite.method import groups_of, share_kept
 from relaqs_engine.rewrite.render import (
     check_types_travel,
@@ -324,8 +323,13 @@ def merge_plan(draft: Draft) -> MergePlan:
     types = partial_types(draft)
     check_types_travel(draft, types)
     draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
-    draft = keep_numeric_deciders(draft, types)
-    texts = replace(render(draft), near=near_sql(draft))
+    if not draft.membership.deciders:
+        texts = render(draft)
+    else:
+        from relaqs_engine.rewrite.having_and_limit import keep_numeric_deciders, near_sql
+
+        draft = keep_numeric_deciders(draft, types)
+        texts = replace(render(draft), near=near_sql(draft))
     _check_texts_bind(draft, texts, types)
     return MergePlan(
         sql=draft.sql,

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.manifest import (
     LAYOUT_MARK,
     FirstPart,
@@ -261,8 +260,8 @@ def costly_calls(sql: str) -> int:
 
 def samples_the_cache_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
     """Whether all layouts that a plan samples are such as the cache made of the user's files."""
-    sampled = [catalog.table(stream.table) for stream in plan.streams]
-    return bool(sampled) and all(is_cached(layout.directory) for layout in sampled)
+    sampled = [catalog.layout(stream.table) for stream in plan.streams]
+    return bool(sampled) and all(layout.is_cached for layout in sampled)
 
 
 def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:

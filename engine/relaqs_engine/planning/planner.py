@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
@@ -14,6 +16,7 @@ from relaqs_engine.planning.exact import RowGroupRules, part_to_sample, whole_pl
 from relaqs_engine.sql.aggregates import taken_in_order
 from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.columns import names_in, row_without_names, whole_row
+from relaqs_engine.sql.dialect import find_first
 from relaqs_engine.sql.parse import ParsedQuery, check_expansion, expand_views, parse_query
 from relaqs_engine.sql.read import Effort
 from relaqs_engine.sql.statements import columns_written_out
@@ -142,6 +145,8 @@ def _check_kept_by_arrow(schema: tuple[tuple[str, str], ...]) -> None:
 
 
 def _without_columns_function(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> ParsedQuery:
+    if find_first(parsed.tree, exp.Columns) is None:
+        return parsed
     tree = columns_written_out(parsed.tree, binder.describe)
     if tree is not parsed.tree:
         check_expansion(tree, _columns(catalog))

@@ -4,6 +4,9 @@ A rule takes a `Draft`, the query as far as it is understood, and returns the ne
 sound estimate it raises `NotOnlineError` with the reason. Rules read SQL and the catalog. They read no data,
 no clock and no random number.
 
+A rule `Of` a construct is entered where the query has the construct: an ordinary GROUP BY opens no file about
+EXISTS, HAVING or an index of rows.
+
 Three of the tuples below list the rules of a plain aggregation, in the order in which they run. The fourth,
 LISTING, takes the place of AGGREGATING where a query has no aggregates. In the order of their use:
 
@@ -40,12 +43,12 @@ An aggregate over all partitions inside the query, as in `x > (SELECT avg(x) FRO
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
 
 from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
-from relaqs_engine.rewrite.exact_rows import read_heavy_groups, read_outliers_apart
-from relaqs_engine.rewrite.exists import read_no_outputs_of_exists
-from relaqs_engine.rewrite.having_and_limit import decide_membership
 from relaqs_engine.rewrite.method import check_groups_have_rows, choose_method
 from relaqs_engine.rewrite.normalize import check_shape, flatten
 from relaqs_engine.rewrite.outputs import classify_outputs
@@ -58,11 +61,74 @@ from relaqs_engine.rewrite.sampling import (
 )
 from relaqs_engine.rewrite.scans import hoist_statics
 from relaqs_engine.rewrite.unbounded import check_first_values, check_kept_values, say_what_is_unbounded
+from relaqs_engine.sql.dialect import find_first
 
 Rule = Callable[[Draft], Draft]
 
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """A rule about a construct that few queries have. Others get their draft back, and never load its file.
+
+    Attributes:
+        occurs: whether a draft has the construct.
+        load: returns the rule.
+    """
+
+    occurs: Callable[[Draft], bool]
+    load: Callable[[], Rule]
+
+    def __call__(self, draft: Draft) -> Draft:
+        return self.load()(draft) if self.occurs(draft) else draft
+
+
+def rule_of(each: Rule) -> Rule:
+    """Return the rule of a tuple below itself, without its condition."""
+    return each.load() if isinstance(each, Of) else each
+
+
+def _asks_exists(draft: Draft) -> bool:
+    return find_first(draft.select, exp.Exists) is not None
+
+
+def _picks_groups(draft: Draft) -> bool:
+    return any(draft.select.args.get(part) for part in ("having", "limit", "offset"))
+
+
+def _has_outliers(draft: Draft) -> bool:
+    return any(each.layout.outliers or each.layout.outlier_units for each in draft.streams)
+
+
+def _has_heavy_units(draft: Draft) -> bool:
+    return any(each.layout.heavy for each in draft.streams)
+
+
+def _outputs_of_exists() -> Rule:
+    from relaqs_engine.rewrite.exists import read_no_outputs_of_exists
+
+    return read_no_outputs_of_exists
+
+
+def _membership() -> Rule:
+    from relaqs_engine.rewrite.having_and_limit import decide_membership
+
+    return decide_membership
+
+
+def _outliers() -> Rule:
+    from relaqs_engine.rewrite.exact_rows import read_outliers_apart
+
+    return read_outliers_apart
+
+
+def _heavy_groups() -> Rule:
+    from relaqs_engine.rewrite.exact_rows import read_heavy_groups
+
+    return read_heavy_groups
+
+
 # What the query says, whatever layout of a table is read: they look at names and types alone.
-READING: tuple[Rule, ...] = (flatten, read_no_outputs_of_exists, check_shape)
+READING: tuple[Rule, ...] = (flatten, Of(_asks_exists, _outputs_of_exists), check_shape)
 # What is sampled, with one choice of layouts.
 SAMPLING: tuple[Rule, ...] = (
     choose_streams,
@@ -74,12 +140,12 @@ SAMPLING: tuple[Rule, ...] = (
 AGGREGATING: tuple[Rule, ...] = (
     split_aggregates,
     classify_outputs,
-    decide_membership,
+    Of(_picks_groups, _membership),
     hoist_statics,
     choose_method,
     check_groups_have_rows,
-    read_outliers_apart,
-    read_heavy_groups,
+    Of(_has_outliers, _outliers),
+    Of(_has_heavy_units, _heavy_groups),
     say_what_is_unbounded,
     check_first_values,
 )

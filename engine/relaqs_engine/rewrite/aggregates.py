@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -33,20 +34,17 @@ from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCAL
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, said, without_brackets
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
-from relaqs_engine.rewrite.listed_values import MergedValue, merged_value, of_values
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.scans import scan_of_tables
-from relaqs_engine.rewrite.statistics import (
-    AveragedTime,
-    interval_to_average,
-    time_to_average,
-    value_of_moments,
-)
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
 from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.read import STEPS_OF_A_VALUE
+
+if TYPE_CHECKING:
+    from relaqs_engine.rewrite.listed_values import MergedValue
+    from relaqs_engine.rewrite.statistics import AveragedTime
 
 # Adds a basis column: its kind, the aggregate, and the column beside it. Returns its name.
 AddColumn = Callable[[Basis, exp.Expr, str | None], str]
@@ -311,6 +309,8 @@ class _Splitter:
         def bounds_of(value: exp.Expr) -> Bounds:
             return Ranges(self._statistics)(value)
 
+        from relaqs_engine.rewrite.statistics import value_of_moments
+
         return _Final(*value_of_moments(call, add, bounds_of))
 
     def type_of_a_moment(self, value: exp.Expr) -> str:
@@ -361,6 +361,8 @@ class _Splitter:
         (value,), condition = call.arguments, call.condition
         if type_ == "INTERVAL":
             return self._average_of_intervals(value, condition)
+        from relaqs_engine.rewrite.statistics import time_to_average
+
         found = time_to_average(value, type_, self._statistics)
         if found is None:
             return self.listed(call, Merge.ROWS)
@@ -372,6 +374,8 @@ class _Splitter:
         return _Final(merged.exact, merged.estimate)
 
     def _average_of_intervals(self, averaged: exp.Expr, condition: exp.Expr | None) -> _Final:
+        from relaqs_engine.rewrite.statistics import interval_to_average
+
         value = interval_to_average(averaged)
         months, days, microseconds, length = (
             self.column(Basis.SUM, exp.Sum(this=part), condition) for part in (*value.parts, value.length)
@@ -417,6 +421,8 @@ class _Splitter:
 
     def listed(self, call: Call, merge: Merge | None = None) -> _Final:
         """Return the value of what is listed: by the law of the call, or by another merge."""
+        from relaqs_engine.rewrite.listed_values import merged_value, of_values
+
         values, condition = of_values(call, merge or call.merge), call.condition
         if not values.lists_nulls:
             there = exp.paren(values.value.copy()).is_(exp.null()).not_()
@@ -435,7 +441,11 @@ class _Splitter:
         type_ = self.type_of_a_moment(value)
         if type_ == "INTERVAL":
             return INTERVAL_SCALE
-        found = time_to_average(value, type_, self._statistics) if type_ in MICROSECOND_TYPES else None
+        if type_ not in MICROSECOND_TYPES:
+            return None
+        from relaqs_engine.rewrite.statistics import time_to_average
+
+        found = time_to_average(value, type_, self._statistics)
         return None if found is None else found.scale
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:

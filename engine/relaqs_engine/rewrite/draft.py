@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -12,11 +13,13 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout, Table
 from relaqs_engine.plans.aggregate import BasisColumn, GroupFacts, HeavyGroups, MembershipRules
 from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
-from relaqs_engine.rewrite.listed_values import MergedValue
-from relaqs_engine.rewrite.statistics import AveragedTime
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
+
+if TYPE_CHECKING:
+    from relaqs_engine.rewrite.listed_values import MergedValue
+    from relaqs_engine.rewrite.statistics import AveragedTime
 
 
 def is_said(name: str) -> bool:

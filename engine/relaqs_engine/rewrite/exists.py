@@ -49,8 +49,6 @@ def read_no_outputs_of_exists(draft: Draft) -> Draft:
     SELECT COUNT(*) AS n FROM orders AS orders
     WHERE EXISTS(SELECT 1 AS 1 FROM items AS items WHERE items.order_id = orders.id)
     """
-    if find_first(draft.select, exp.Exists) is None:
-        return draft
     tree = draft.select.copy()
     for exists in find_all(tree, exp.Exists):
         query = exists.this

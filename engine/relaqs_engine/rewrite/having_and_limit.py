@@ -101,8 +101,6 @@ def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
 def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
     """Return the draft, its membership opaque where a decider is no number. Text has no distance."""
     rules = draft.membership
-    if not rules.deciders:
-        return draft
     values = ", ".join(decider.value.estimate_sql for decider in rules.deciders)
     if _are_numeric(draft, f"SELECT {values} FROM (SELECT {merged_columns(draft, types)})"):
         return draft

@@ -31,7 +31,6 @@ from relaqs_engine.plans.plan import MANY_GROUPS, EndsByGroup, ErrorBars, Method
 from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete
-from relaqs_engine.rewrite.units import rows_of_unit
 from relaqs_engine.sql.aggregates import call_in
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import Ranges, Sign, cast_step
@@ -151,7 +150,7 @@ def choose_method(draft: Draft) -> Draft:
         known_outputs=known,
         ends_by_group=tuple(_ends_by_group(draft)),
         rows_are_of_units=any(source.is_derived for source in draft.streams),
-        most_unit_rows=prod(rows_of_unit(draft, source) for source in draft.streams),
+        most_unit_rows=prod(_rows_of_unit(draft, source) for source in draft.streams),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
     positions = [i for i, _ in known]
@@ -160,6 +159,15 @@ def choose_method(draft: Draft) -> Draft:
         for i, each in enumerate(draft.outputs)
     )
     return replace(draft, bars=bars, groups=groups, basis=draft.basis + products, outputs=outputs)
+
+
+def _rows_of_unit(draft: Draft, source: Source) -> int:
+    """Return the most rows of a source that a sampling unit has in one group."""
+    if source.layout.max_unit_rows == 1 and not source.is_derived:
+        return 1
+    from relaqs_engine.rewrite.units import rows_of_unit
+
+    return rows_of_unit(draft, source)
 
 
 def _method(draft: Draft, groups: GroupFacts) -> Method:

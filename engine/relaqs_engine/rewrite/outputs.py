@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -19,8 +20,6 @@ from relaqs_engine.plans.aggregate import (
 )
 from relaqs_engine.plans.plan import OfDistinct, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.listed_values import MergedValue
-from relaqs_engine.rewrite.statistics import AveragedTime, averaged_time_in
 from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import (
     Sign,
@@ -31,6 +30,10 @@ from relaqs_engine.sql.expressions import (
     widest_certified,
 )
 from relaqs_engine.sql.parse import DIALECT
+
+if TYPE_CHECKING:
+    from relaqs_engine.rewrite.listed_values import MergedValue
+    from relaqs_engine.rewrite.statistics import AveragedTime
 
 _OF_DISTINCT = (
     "what is computed from COUNT(DISTINCT) has an interval only where it is multiplied or divided by it; its "
@@ -106,7 +109,7 @@ def _output(
     if isinstance(bare, exp.Column) and used[0].kind in (Basis.MIN, Basis.MAX):
         side = "most" if used[0].kind is Basis.MIN else "least"
         return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
-    if (averaged := averaged_time_in(bare, times)) is not None:
+    if times and (averaged := _averaged_time_in(bare, times)) is not None:
         average, rounding = averaged
         return OutputColumn(
             *(name, OutputKind.ESTIMATE, type_, sql),
@@ -130,6 +133,14 @@ def _output(
         widest=widest_certified(before),
         sign=Signs(lambda column: sign_of_column(column, basis))(value),
     )
+
+
+def _averaged_time_in(
+    value: exp.Expr, times: Mapping[str, AveragedTime]
+) -> tuple[AveragedTime, float] | None:
+    from relaqs_engine.rewrite.statistics import averaged_time_in
+
+    return averaged_time_in(value, times)
 
 
 def _of_distinct(value: exp.Expr, basis: dict[str, BasisColumn]) -> OfDistinct | None:

@@ -45,7 +45,6 @@ from relaqs_engine.plans.aggregate import (
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, said
-from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, over_hoists, scan_of_tables, scan_sql, scans_of
 from relaqs_engine.rewrite.unbounded import place_columns, with_places
 from relaqs_engine.sql.dialect import find_all
@@ -157,6 +156,8 @@ def _with_values(draft: Draft, merge: str) -> str:
     if not draft.of_values:
         return merge
     types = {column.name: column.type for column in draft.basis}
+    from relaqs_engine.rewrite.listed_values import with_functions_of_values
+
     return with_functions_of_values(merge, draft.of_values, key_names(draft), STATE, types)
 
 

@@ -39,11 +39,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import prod
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Table, scan_core_seconds
-from relaqs_engine.plans.composite import PartPlan
 from relaqs_engine.rewrite.draft import (
     AcrossPartitionsError,
     ColumnPair,
@@ -62,9 +62,11 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.scopes import outer_columns
-from relaqs_engine.rewrite.units import keys_beside, of_derived_table
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
+
+if TYPE_CHECKING:
+    from relaqs_engine.plans.composite import PartPlan
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _WHOLE_JOINS = {
@@ -186,6 +188,8 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
     for source in inner.streams:
         keys = [(source.alias, column.lower()) for column in source.key_columns]
         if keys and not source.nullable and all(key in grouped for key in keys):
+            from relaqs_engine.rewrite.units import keys_beside, of_derived_table
+
             names = [_output_of(select, grouped[key]) for key in keys]
             held = tuple(name for name in names if name is not None)
             complete = held if len(held) == len(keys) else ()

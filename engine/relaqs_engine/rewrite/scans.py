@@ -48,7 +48,6 @@ from relaqs_engine.rewrite.draft import (
     revive_rows,
     tables_in,
 )
-from relaqs_engine.rewrite.exists import ask_rows_by_key
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, rows_of, whole_table
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
@@ -412,20 +411,26 @@ def scan_of_tables(draft: Draft) -> exp.Select:
 
 def scan_sql(draft: Draft, scan: exp.Select, *, over_tables: bool) -> str:
     """Return FROM and WHERE of a scan, as a task runs them. over_tables: of the tables of the catalog."""
-    asked = ask_rows_by_key(scan)
-    if asked is not scan and (over_tables or not _can_be_asked_by_key(draft)):
-        asked = scan
-    return asked.sql(DIALECT).removeprefix("SELECT").strip()
+    where = scan.args.get("where")
+    if where is not None and not over_tables and find_first(where, exp.Exists) is not None:
+        scan = _asked_by_key(draft, scan)
+    return scan.sql(DIALECT).removeprefix("SELECT").strip()
 
 
-def _can_be_asked_by_key(draft: Draft) -> bool:
-    """Whether DuckDB takes IN for EXISTS. `=` compares a number with a text, and IN does not."""
-    asked = ask_rows_by_key(scan_of_tables(draft))
+def _asked_by_key(draft: Draft, scan: exp.Select) -> exp.Select:
+    """Return a scan with IN for EXISTS, itself where DuckDB does not take that.
+
+    `=` compares a number with a text, and IN does not.
+    """
+    from relaqs_engine.rewrite.exists import ask_rows_by_key
+
+    if (asked := ask_rows_by_key(scan)) is scan:
+        return scan
     try:
-        draft.binder.describe(asked.select("1").sql(DIALECT))
+        draft.binder.describe(ask_rows_by_key(scan_of_tables(draft)).select("1").sql(DIALECT))
     except SqlError:
-        return False
-    return True
+        return scan
+    return asked
 
 
 def scans_of(draft: Draft) -> tuple[StreamScan, ...]:

@@ -68,7 +68,6 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
-from relaqs_engine.rewrite.smoothness import BENDS
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     Motion,
@@ -159,6 +158,8 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
             yield f"{_called(node)} may jump where an estimate moves a little; its parts may be certified"
     bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
     if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
+        from relaqs_engine.rewrite.smoothness import BENDS
+
         yield BENDS
 
 

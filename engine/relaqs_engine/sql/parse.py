@@ -374,7 +374,8 @@ def parse_query(
     _take_joins_out_of_brackets(tree)
     _order_by_all(tree)
     _leave_out_the_schema(tree)
-    select_for_pivots(tree)
+    if find_first(tree, exp.Pivot) is not None:
+        select_for_pivots(tree)
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)

@@ -40,6 +40,42 @@ from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, tokens_of
 
+GIVE_ROWS = {
+    "pivot": "PIVOT",
+    "pivot_wider": "PIVOT",
+    "unpivot": "UNPIVOT",
+    "pivot_longer": "UNPIVOT",
+}
+"""The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
+
+LOOK = ("show", "describe", "desc", "summarize")
+"""The first words of statements that look at a table."""
+
+SHOWS_INSIDE = re.compile(r"\(\s*show\b", re.IGNORECASE)
+_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
+_BEGINS_SO = re.compile(rf"{_GAP}(?:{'|'.join([*LOOK, *GIVE_ROWS])})\b", re.IGNORECASE | re.DOTALL)
+_HAS_WITH = re.compile(r"\bwith\b", re.IGNORECASE)
+_HAS_ROWS = re.compile(rf"\b(?:{'|'.join(GIVE_ROWS)})\b", re.IGNORECASE)
+_HAS_PIVOT = re.compile(r"\(\s*pivot\b", re.IGNORECASE)
+
+
+def may_be_written_out(sql: str) -> bool:
+    """Whether a statement may be a SHOW, DESCRIBE, SUMMARIZE, PIVOT or UNPIVOT, or have one inside.
+
+    `sql/statements.py` writes a SELECT for these.
+
+    >>> [may_be_written_out(sql) for sql in ("FROM trips", "DESCRIBE trips", "FROM (SHOW TABLES)")]
+    [False, True, True]
+    """
+    if _BEGINS_SO.match(sql) or SHOWS_INSIDE.search(sql):
+        return True
+    return _HAS_ROWS.search(sql) is not None and _HAS_WITH.search(sql) is not None
+
+
+def may_pivot(sql: str) -> bool:
+    """Whether a SELECT may have a PIVOT in brackets."""
+    return _HAS_PIVOT.search(sql) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:

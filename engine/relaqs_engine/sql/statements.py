@@ -30,6 +30,9 @@ from relaqs_engine.duck import quote_text, syntax_error
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 from relaqs_engine.sql.read import (
+    GIVE_ROWS,
+    LOOK,
+    SHOWS_INSIDE,
     Edit,
     WrittenSql,
     check_text,
@@ -69,7 +72,7 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     >>> print(columns_written_out(query, Binder(CATALOG).describe).sql("duckdb"))
     SELECT MAX(GREATEST("km", "fare")) AS "m" FROM trips
     """
-    if not isinstance(tree, exp.Select) or find_first(tree, exp.Columns) is None:
+    if not isinstance(tree, exp.Select):
         return tree
     items = []
     for item in tree.expressions:
@@ -265,7 +268,6 @@ def _word(value: exp.Expression) -> str | None:
 
 MOST_VALUES = 10_000  # of one PIVOT: each is a column
 
-_HAS_PIVOT = re.compile(r"\(\s*pivot\b", re.IGNORECASE)
 _AFTER_ON = frozenset({"using", "group", "order", "limit"})
 _OPERATORS = frozenset({"not", "and", "or", "is", "like", "ilike", "between"})
 
@@ -307,8 +309,6 @@ def with_pivot_values(written: WrittenSql, values_of: Callable[[WrittenSql], Seq
     >>> asked
     ['FROM trips SELECT DISTINCT CAST(zone AS VARCHAR) AS value ORDER BY 1']
     """
-    if not _HAS_PIVOT.search(written.sql):
-        return written
     edits = []
     for each in _open_values(written):
         values = values_of(each.asked)
@@ -389,24 +389,10 @@ def _is_operator(token: Token) -> bool:
     return is_sign or first_word(token) in _OPERATORS
 
 
-_GIVE_ROWS = {
-    "pivot": "PIVOT",
-    "pivot_wider": "PIVOT",
-    "unpivot": "UNPIVOT",
-    "pivot_longer": "UNPIVOT",
-}
-"""The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
-
-_LOOK = ("show", "describe", "desc", "summarize")
-_BEGIN_A_SELECT = frozenset({"select", "from", "with", "values", "(", *_LOOK, *_GIVE_ROWS})
+_BEGIN_A_SELECT = frozenset({"select", "from", "with", "values", "(", *LOOK, *GIVE_ROWS})
 _AFTER_ROWS = frozenset({"order", "limit", "offset", "fetch", "union", "intersect", "except"})
 _NOT_THE_CLAUSE_AFTER = (TokenType.DOT, TokenType.ALIAS, TokenType.STAR)  # AS limit is a name
 
-_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
-_BEGINS_SO = re.compile(rf"{_GAP}(?:{'|'.join([*_LOOK, *_GIVE_ROWS])})\b", re.IGNORECASE | re.DOTALL)
-_HAS_WITH = re.compile(r"\bwith\b", re.IGNORECASE)
-_HAS_ROWS = re.compile(rf"\b(?:{'|'.join(_GIVE_ROWS)})\b", re.IGNORECASE)
-_SHOWS_INSIDE = re.compile(r"\(\s*show\b", re.IGNORECASE)
 
 # A catalog knows no constraints: each column may be NULL, and has no key and no default.
 _CONSTRAINTS = "'YES' AS \"null\", " + ", ".join(
@@ -418,7 +404,7 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
     """Return a SELECT that answers SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT or UNPIVOT.
 
     The last two may have a WITH before them, also in the brackets of another query, and (SHOW TABLES) may
-    be inside of any query. Other SQL comes back as it is.
+    be inside of any query. Other SQL comes back as it is, so only what `may_be_written_out` says is asked.
 
     Args:
         written: one statement.
@@ -442,8 +428,6 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
     >>> written_for("WITH t AS (FROM trips) PIVOT t ON zone IN (1, 2) USING sum(fare) ORDER BY 1")
     WITH t AS (FROM trips) SELECT * FROM (PIVOT t ON zone IN (1, 2) USING sum(fare)) ORDER BY 1
     """
-    if not _may_be_one(written.sql):
-        return written
     with written.placing():
         check_text(written.sql)
         tokens = statement_tokens(written.sql)
@@ -465,7 +449,7 @@ def with_tables_shown(views: Mapping[str, str], tables: Iterable[str]) -> dict[s
     shown = _shown([*tables, *views])
     return {
         name: WrittenSql(sql).edited(_tables_shown_inside(statement_tokens(sql), shown)).sql
-        if _SHOWS_INSIDE.search(sql)
+        if SHOWS_INSIDE.search(sql)
         else sql
         for name, sql in views.items()
     }
@@ -476,12 +460,6 @@ def _shown(tables: Iterable[str]) -> str:
     return f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
 
 
-def _may_be_one(sql: str) -> bool:
-    if _BEGINS_SO.match(sql) or _SHOWS_INSIDE.search(sql):
-        return True
-    return _HAS_ROWS.search(sql) is not None and _HAS_WITH.search(sql) is not None
-
-
 def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSql:
     """Return the SELECT for a statement. shown: the SELECT for SHOW TABLES."""
     if not (tokens := statement_tokens(written.sql)):
@@ -490,9 +468,9 @@ def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSq
         return _statement(written.edited([again]), shown, describe)
     verb = verb_place(tokens)
     word = first_word(tokens[verb])
-    if word in _GIVE_ROWS:
+    if word in GIVE_ROWS:
         return written.edited(_in_brackets(tokens, verb))
-    if verb or word not in _LOOK:
+    if verb or word not in LOOK:
         return written
     whole = (tokens[0].start, tokens[-1].end + 1)
     if word == "show":
@@ -513,7 +491,7 @@ def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSq
 
 def _in_brackets(tokens: Sequence[Token], verb: int) -> Iterator[Edit]:
     """Yield what makes a FROM of a PIVOT or UNPIVOT. What follows it, as ORDER BY, stays outside."""
-    what = _GIVE_ROWS[first_word(tokens[verb])]
+    what = GIVE_ROWS[first_word(tokens[verb])]
     yield Edit(tokens[verb].start, tokens[verb].end + 1, f"SELECT * FROM ({what}")
     end = tokens[-1].end + 1
     for place, token in outside_brackets(tokens, verb + 1):
@@ -541,7 +519,7 @@ def _rows_behind_a_with_inside(tokens: Sequence[Token]) -> Iterator[Edit]:
             continue
         inner = list(until_closed(tokens, place + 1))
         verb = verb_place(inner)
-        if verb and first_word(inner[verb]) in _GIVE_ROWS:
+        if verb and first_word(inner[verb]) in GIVE_ROWS:
             yield from _in_brackets(inner, verb)
 
 
@@ -564,7 +542,7 @@ def _described_again(tokens: Sequence[Token]) -> Edit | None:
 
 def _is_a_chain(tokens: Sequence[Token]) -> bool:
     """Whether it is such as a SUMMARIZE of a DESCRIBE of a SUMMARIZE, whose cost grows with their square."""
-    return len(tokens) > 2 and all(first_word(token) in _LOOK for token in tokens[:3])
+    return len(tokens) > 2 and all(first_word(token) in LOOK for token in tokens[:3])
 
 
 def _not_answered(sql: str) -> SqlError:
