@@ -161,6 +161,20 @@ LAYOUTS: dict[str, Callable[[Path, duckdb.DuckDBPyConnection], Path]] = {
 
 
 _FIXED = (
+    *("VALUES (1, 'a'), (2, 'b')", "SELECT column2 FROM (VALUES (1, 'a'), (2, 'b')) v ORDER BY 1"),
+    *(
+        "SELECT * FROM upper('a') AS U",
+        "SELECT l FROM lower('A') l, u WHERE u.a < 0",
+        "SELECT n FROM now() n LIMIT 0",
+    ),
+    *(
+        'SELECT A AS Foo, s AS "Bar" FROM t ORDER BY t.id',
+        "SELECT FOO FROM (SELECT id AS Foo FROM t) Q ORDER BY 1",
+    ),
+    *(
+        "SELECT encode(decode('6162', 'hex'), 'base64')",
+        "SELECT width_bucket(n, 5, 1, 4) FROM t ORDER BY t.id",
+    ),
     *("SELECT generate_series(1, 3)", "SELECT 7/2", "SELECT 1/0", "SELECT -7 / 2, -7 % 3, 7.0 / 2"),
     *(
         "SELECT id FROM t ORDER BY id FOR UPDATE",
@@ -625,7 +639,8 @@ class Statements:
 
     def _plain(self) -> str:
         items = ", ".join(self._any() for _ in range(self._random.randint(1, 3)))
-        order = f" ORDER BY {self._order(self._pick('a', 'x', 's', 'd', 'n', 'f'))}, id"
+        items += self._pick("", "", "", " AS Some", ' AS "Some"')
+        order = f" ORDER BY {self._order(self._pick('a', 'x', 's', 'd', 'n', 'f'))}, t.id"
         limit = f" LIMIT {self._random.randint(1, 50)}" if self._random.random() < 0.6 else ""
         lock = self._pick("", "", "", " FOR UPDATE", " FOR SHARE")
         return f"SELECT {items} FROM t{self._where()}{order}{limit}{lock}"

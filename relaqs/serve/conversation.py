@@ -486,7 +486,8 @@ class Conversation:
     def _shown(self, request: Show) -> Reply:
         settings = self._asker.settings
         if request.name == "all":
-            rows = {"name": [n for n, _ in settings], "setting": [v for _, v in settings]}
+            names, values = zip(*settings, strict=True)
+            rows = {"name": names, "setting": values, "description": [""] * len(names)}
             return Reply(tuple(ReplyColumn(name, TEXT) for name in rows), pa.table(rows))
         value = pa.table({request.name: [settings.show(request.name)]})
         return Reply((ReplyColumn(request.name, TEXT),), value)

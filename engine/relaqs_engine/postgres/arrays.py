@@ -88,9 +88,9 @@ def one_row(table: exp.Table, scalars: Collection[str]) -> exp.Expr | None:
     name = name_of(function) if isinstance(function, exp.Func) else ""
     if name not in scalars or name in _OF_ROWS or isinstance(function, _ROW_FUNCTIONS):
         return None
-    called_so = exp.to_identifier(table.alias or name)
-    columns = table.args["alias"].columns if table.args.get("alias") else []
-    column = columns[0] if columns else called_so
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
+    called_so = alias.this if alias.this.quoted else exp.to_identifier(alias.name.lower())
+    column = alias.columns[0] if alias.columns else called_so
     rows: exp.Expr = exp.select(exp.alias_(function.copy(), column.copy(), copy=False)).subquery(called_so)
     for each in ("joins", "laterals"):
         if table.args.get(each):

@@ -86,6 +86,7 @@ SELECT name, if(name = 'timezone', current_setting('TimeZone'), value) AS settin
     NULL::VARCHAR[] AS enumvals, value AS boot_val, value AS reset_val, NULL::VARCHAR AS sourcefile,
     NULL::INTEGER AS sourceline, false AS pending_restart, NULL::VARCHAR AS extra_desc
 FROM shown_setting;
+CREATE VIEW pg.pg_show_all_settings AS FROM pg.pg_settings;
 
 CREATE VIEW pg.pg_tables AS
 SELECT 'public' AS schemaname, name AS tablename, 'relaqs' AS tableowner, NULL::VARCHAR AS tablespace,
@@ -225,7 +226,10 @@ CREATE MACRO to_regclass(n) AS (
     ) WHERE lower(name) = lower(regexp_replace(replace(n, '"', ''), '^(public|pg_catalog)\.', ''))
 );
 CREATE MACRO to_regrole(n) AS (SELECT max(oid) FROM shown_user WHERE name = n);
-CREATE MACRO to_regtype(n) AS (SELECT max(oid) FROM shown_type WHERE lower(n) IN (name, sql_name));
+CREATE MACRO to_regtype(n) AS (
+    SELECT max(oid) FROM shown_type
+    WHERE regexp_replace(replace(lower(n), '"', ''), '^pg_catalog\.', '') IN (name, sql_name)
+);
 CREATE MACRO to_regnamespace(n) AS (SELECT max(oid) FROM pg.pg_namespace WHERE nspname = n);
 CREATE MACRO to_regproc(n) AS NULL::BIGINT;  -- functions are not listed
 CREATE MACRO name_of_function(o) AS CASE WHEN o::VARCHAR = '0' THEN '-' ELSE o::VARCHAR END;
@@ -247,6 +251,14 @@ CREATE MACRO _pg_expandarray(a) AS struct_pack(x := NULL::BIGINT, n := NULL::BIG
 CREATE MACRO _pg_char_max_length(t, m) AS NULL::INTEGER;
 CREATE MACRO string_to_array(t, d) AS string_split(t, d);
 CREATE MACRO pg_typeof(v) AS lower(typeof(v));
+CREATE MACRO aclexplode(a) AS unnest(
+    []::STRUCT(grantor BIGINT, grantee BIGINT, privilege_type VARCHAR, is_grantable BOOLEAN)[]);
+CREATE MACRO pg_blocking_pids(p) AS []::BIGINT[];
+CREATE MACRO oidvectortypes(v) AS NULL::VARCHAR;
+CREATE MACRO host(a) AS NULL::VARCHAR;
+CREATE MACRO to_char(v, form) AS v::VARCHAR;
+CREATE MACRO inet_client_addr() AS NULL::VARCHAR;
+CREATE MACRO inet_client_port() AS NULL::INTEGER;
 CREATE MACRO inet_server_addr() AS NULL::VARCHAR;
 CREATE MACRO inet_server_port() AS NULL::INTEGER;
 CREATE MACRO txid_current() AS 1;

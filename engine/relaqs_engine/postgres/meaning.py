@@ -166,6 +166,7 @@ def meaning_of(
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return Meaning(sql)
     tree = trees[0]
+    fold_names(tree)
     names = _names(tree)
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # nobody writes here, so every row is locked
@@ -629,6 +630,15 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.RegrIntercept: _call,
     exp.RegrR2: _call,
 }
+
+
+def fold_names(tree: exp.Expr) -> None:
+    """Write names of columns in lower case that are given without quotes. In place."""
+    for given in tree.find_all(exp.Alias, exp.TableAlias):
+        named = given.args.get("alias"), *(given.args.get("columns") or ())
+        for name in named:
+            if isinstance(name, exp.Identifier) and not name.quoted:
+                name.set("this", name.name.lower())
 
 
 def _names(tree: exp.Query) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:

@@ -22,7 +22,7 @@ from sqlglot import exp
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.arrays import one_row
-from relaqs_engine.postgres.meaning import column_name
+from relaqs_engine.postgres.meaning import column_name, fold_names
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
 from relaqs_engine.sql.functions import (
     VOLATILE_NAMES,
@@ -217,6 +217,7 @@ class Metadata:
         return any(_looked_up(node) is not None for node in tree.find_all(exp.Cast))
 
     def _as_duckdb(self, tree: exp.Query, constant: Callable[[str, str], str | None]) -> exp.Expr:
+        fold_names(tree)
         self._fill_columns_of_each_row(tree)
         _name_outputs(tree)
         for table in list(_tables(tree)):
@@ -338,46 +339,58 @@ def _with_operators_of_postgres(node: exp.Expr) -> exp.Expr:
     """Return what gives in DuckDB what an operator gives in Postgres."""
     if isinstance(node, exp.Div) and _is_whole(node.this) and _is_whole(node.expression):
         return exp.IntDiv(this=node.this, expression=node.expression)
-    if (
-        isinstance(node, exp.EQ | exp.NEQ)
-        and node.this.name.lower() in _function_columns()
-        and _is_zero(node.expression)
-    ):
-        node.expression.replace(exp.Literal.string("-"))
-        return node
+    pattern = node.args.get("start") if isinstance(node, exp.Substring) else None
+    if isinstance(pattern, exp.Literal) and pattern.is_string:
+        group = exp.Literal.number(1 if "(" in pattern.name else 0)
+        return exp.func("regexp_extract", node.this, pattern, group, dialect=DIALECT)
     if isinstance(node, exp.NEQ) and (of := node.expression).name.lower() == "all":
         values = of.expressions[0] if isinstance(of, exp.Anonymous) else of.this
         return exp.not_(exp.func("list_contains", values, node.this))
+    if isinstance(node, exp.EQ | exp.NEQ):
+        _compare_functions(node)
     return node
+
+
+def _compare_functions(node: exp.Binary) -> None:
+    """Compare the name of a function, "-" for none, with what Postgres compares with its OID. In place."""
+    for function, other in ((node.this, node.expression), (node.expression, node.this)):
+        if function.name.lower() not in _function_columns() or other.name.lower() in _function_columns():
+            continue
+        if _is_zero(other):
+            other.replace(exp.Literal.string("-"))
+        elif isinstance(other, exp.Column):
+            other.replace(exp.cast(other.copy(), "TEXT"))
 
 
 def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.Cast):
         return node
     name = _type_name(node)
-    if name in ("text", "varchar", "name") and isinstance(node.this, exp.Cast) and _looked_up(node.this):
-        return _named(_without_postgres_types(node.this), _LOOKED_UP[_type_name(node.this)][1])
+    looked_up = _looked_up(node.this) if isinstance(node.this, exp.Cast) else None
+    if name in ("text", "varchar", "name") and looked_up is not None:
+        return exp.Anonymous(this=looked_up[1], expressions=[_oid(node.this)])
     if name.endswith("[]") and isinstance(node.this, exp.Literal) and node.this.name.startswith("{"):
         words = node.this.name.strip("{}")
         node.this.replace(exp.Literal.string(f"[{words}]"))
         return node
     if name in _PLAIN_TYPES:
-        if isinstance(node.this, exp.Cast) and _looked_up(node.this) is not None:
-            return _without_postgres_types(node.this)
-        return exp.cast(node.this, _PLAIN_TYPES[name], dialect=DIALECT)
+        return _oid(node.this) if looked_up else exp.cast(node.this, _PLAIN_TYPES[name], dialect=DIALECT)
     if name not in _LOOKED_UP:
         return node
-    from_name, from_oid = _LOOKED_UP[name]
-    is_name = isinstance(node.this, exp.Literal) and node.this.is_string and not node.this.name.isdecimal()
-    if is_name or isinstance(node.this, exp.Literal):
-        return exp.Anonymous(this=from_name, expressions=[node.this]) if is_name else node.this
-    return exp.Anonymous(this=from_oid, expressions=[node.this])
+    if isinstance(node.this, exp.Literal):
+        return _oid(node)
+    return exp.Anonymous(this=_LOOKED_UP[name][1], expressions=[_oid(node)])
 
 
-def _named(oid: exp.Expr, name_from_oid: str) -> exp.Expr:
-    """Return the name of what has an OID."""
-    is_name = isinstance(oid, exp.Anonymous) and oid.name == name_from_oid
-    return oid if is_name else exp.Anonymous(this=name_from_oid, expressions=[oid])
+def _oid(cast: exp.Cast) -> exp.Expr:
+    """Return the OID behind a cast to a type such as regclass, of a name or of an OID."""
+    value = cast.this
+    bare = value.unnest()
+    if isinstance(bare, exp.Literal):
+        is_name = bare.is_string and not bare.name.isdecimal()
+    else:
+        is_name = isinstance(bare, exp.DPipe | exp.Concat) or bare.name.lower() in ("quote_ident", "format")
+    return exp.Anonymous(this=_LOOKED_UP[_type_name(cast)][0], expressions=[value]) if is_name else value
 
 
 def _word(column: exp.Column) -> str:
@@ -419,6 +432,8 @@ def _constants(
             return arguments[1] if len(arguments) > 1 else node
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
+        if name == "encode" and len(arguments) == 2:
+            return exp.cast(arguments[0], "TEXT")
         if name == "age" and len(arguments) == 1:  # of a transaction
             return exp.Literal.number(1)
         if name not in functions and _SAYS_NOTHING.fullmatch(name):

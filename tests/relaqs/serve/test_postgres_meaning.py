@@ -68,6 +68,12 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         ("encode", "decode", "octet_length"),
         [("616263", b"abc", 2)],
     ),
+    (
+        'SELECT Foo, 2 AS "Bar", count(*) AS N FROM (SELECT 1 AS Foo) Q GROUP BY 1',
+        ("foo", "Bar", "n"),
+        [(1, 2, 1)],
+    ),
+    ("SELECT current_user IS NULL AS Nobody", ("nobody",), [(False,)]),
     ("VALUES (1, 'a'), (2, 'b')", ("column1", "column2"), [(1, "a"), (2, "b")]),
     ("SELECT column1 FROM (VALUES (1), (2)) v", ("column1",), [(1,), (2,)]),
     ("SELECT * FROM lower('A') AS l JOIN upper('b') ON true", ("l", "upper"), [("a", "B")]),

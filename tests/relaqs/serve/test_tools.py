@@ -284,6 +284,13 @@ CATALOG = (
     "SELECT pid, ssl FROM pg_stat_ssl",
     "SELECT ARRAY(SELECT oid FROM pg_class WHERE false)",
     "SELECT getdatabaseencoding(), acldefault('n', 10)",
+    "SELECT ('\"' || udt_schema || '\".' || udt_name)::regtype::text FROM information_schema.columns",
+    "SELECT 1 FROM pg_attribute WHERE attrelid = (quote_ident('public') || '.trips')::regclass::oid",
+    "SELECT name, setting FROM pg_show_all_settings()",
+    "SELECT (d).grantee FROM (SELECT aclexplode(datacl) AS d FROM pg_database) a",
+    "SELECT substring(array_to_string(reloptions, ',') FROM 'fillfactor=([0-9]*)') FROM pg_class",
+    "SELECT amname FROM pg_am WHERE EXISTS (SELECT 1 FROM pg_proc WHERE oid = amhandler)",
+    "SELECT to_char(state_change, 'HH24:MI:SS'), cardinality(pg_blocking_pids(pid)) FROM pg_stat_activity",
 )
 
 
