@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -29,6 +31,8 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+_NO_FILE_NAME = re.compile(r"[^\w .()-]+")
+_LONGEST_FILE_NAME = 60
 _NO_PAGE, _TOO_MANY_PAGES = 4404, 1013  # WebSocket: why it was closed; 1013 is to try again later
 _SHELL = """<!doctype html>
 <html lang="en">
@@ -119,7 +123,7 @@ class _Routes:
         name, id, kind = (request.path_params[part] for part in ("page", "panel", "kind"))
         try:
             board = self.dashboard.board(name, request.state.user)
-            board.page.panel(id)
+            panel = board.page.panel(id)
         except PageError as error:
             return _nothing(str(error), request)
         if kind not in MEDIA_TYPES:
@@ -131,7 +135,7 @@ class _Routes:
         return Response(
             await self.exporting.run(request.state.user, partial(exported, run.snapshot, kind)),
             media_type=MEDIA_TYPES[kind],
-            headers={"Content-Disposition": f'attachment; filename="{name}-{id}.{kind}"'},
+            headers={"Content-Disposition": _attachment(f"{name}-{id}", panel.title, kind)},
         )
 
     async def nowhere(self, request: Request, error: Exception) -> Response:
@@ -157,6 +161,17 @@ class _Routes:
             await viewer.serve(self.dashboard.limits)
         finally:
             self.dashboard.leave(viewer)
+
+
+def _attachment(plain: str, title: str, kind: str) -> str:
+    r"""Return the header that names a file by its panel's title. plain: for browsers that know ASCII alone.
+
+    >>> _attachment("sales-p1", "Umsatz / Ort", "csv")
+    'attachment; filename="sales-p1.csv"; filename*=UTF-8\'\'Umsatz%20_%20Ort.csv'
+    """
+    safe = _NO_FILE_NAME.sub("_", title).strip(" .") or plain
+    named = quote(f"{safe[:_LONGEST_FILE_NAME]}.{kind}")
+    return f"attachment; filename=\"{plain}.{kind}\"; filename*=UTF-8''{named}"
 
 
 def _nothing(said: str, request: Request) -> Response:

@@ -202,7 +202,7 @@ def test_a_chart_is_exported_as_a_picture(page: Page, kind: str, tmp_path: Path)
         card.get_by_role("button", name=f"Export as {kind}").click()
     file = tmp_path / "flags"
     coming.value.save_as(file)
-    assert coming.value.suggested_filename == f"test-flags.{kind.lower()}"
+    assert coming.value.suggested_filename == f"Flags.{kind.lower()}"
     if kind == "PNG":
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size > 4_000

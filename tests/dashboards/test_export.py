@@ -31,7 +31,9 @@ def test_an_answer_so_far_is_exported_with_its_intervals(serve: Serve, turnstile
         as_csv = served.get("/export/test/p1.csv", Cookie=cookie)
         as_parquet = served.get("/export/test/p1.parquet", Cookie=cookie)
         turnstile.let()
-    assert as_csv.headers["content-disposition"] == 'attachment; filename="test-p1.csv"'
+    assert as_csv.headers["content-disposition"] == (
+        "attachment; filename=\"test-p1.csv\"; filename*=UTF-8''A%20panel.csv"
+    )
     table = pq.read_table(io.BytesIO(as_parquet.body))
     assert table.column_names == COLUMNS
     assert csv.read_csv(io.BytesIO(as_csv.body)).column_names == COLUMNS

@@ -289,3 +289,4 @@ def test_the_doctor_measures(tmp_path: Path) -> None:
     told = CliRunner().invoke(program, ["doctor", "--cache", str(tmp_path)])
     assert told.exit_code == 0, told.output
     assert "the last estimate equals DuckDB's answer" in told.output
+    assert re.search(r"estimate: +[\d.]+ s to ± [\d.]+ %, .*to exact", told.output), told.output

@@ -100,6 +100,8 @@ def row_group_plan(
         table = table_of_row_groups(plain, columns_named(plain, draft.names))
     except DataError as error:  # the query fails where its files are checked
         raise NotOnlineError("") from error
+    if table is None and plain.from_sql:  # a file of text has no row groups, and nobody asked for them
+        raise NotOnlineError("")
     if table is None:
         raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
     draft = applied((*READING, *SAMPLING), replace(draft, catalog=draft.catalog.with_layout(table)))

@@ -174,7 +174,7 @@ export class Controls {
   private async exportPicture(kind: "png" | "svg"): Promise<void> {
     const picture = pictureOf(this.panel, this.own.card());
     if (picture === null) this.desk.say("This chart is a table; export it as CSV.");
-    else await offerPicture(picture, `${this.desk.page?.name ?? "page"}-${this.panel.settings.id}`, kind);
+    else await offerPicture(picture, fileName(this.panel.settings.title), kind);
   }
 
   private async copyPython(): Promise<void> {
@@ -196,6 +196,11 @@ export class Controls {
     setAttribute(link, "href", `/export/${page}/${encodeURIComponent(this.panel.settings.id)}.${kind}`);
     return link;
   }
+}
+
+/** Return a title as the name of a file. */
+function fileName(title: string): string {
+  return title.replaceAll(/[^\p{L}\p{N} .()_-]+/gu, "_").slice(0, 60) || "panel";
 }
 
 function targetOptions(chosen: number | null): Option[] {
