@@ -729,13 +729,14 @@ def ask(connection: psycopg.Connection[Any], sql: str) -> Said:
 def verdict(theirs: Said, ours: Said, sql: str) -> str:
     """Return what two answers to one statement are to each other.
 
-    Postgres computes the columns of rows that a LIMIT leaves out, or not, as it plans. Only it divides by
-    zero then.
+    Postgres computes the columns of rows that a LIMIT leaves out, or not, as it plans, and what has no column
+    before it knows whether there is a row. Only it divides by zero then.
     """
     if theirs.error and ours.error:
         return "differs" if theirs.code in _READ_BY_TOOLS and theirs.code != ours.code else "both refuse"
     if theirs.error:
-        return "differs" if theirs.code == "22012" and "LIMIT" not in sql else "only Postgres refuses"
+        is_computed = "LIMIT" not in sql and bool(ours.rows)
+        return "differs" if theirs.code == "22012" and is_computed else "only Postgres refuses"
     if ours.error:
         return "refused"
     if theirs.names != ours.names:

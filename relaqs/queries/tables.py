@@ -37,7 +37,7 @@ from relaqs_engine.duck import (
     Interrupted,
     ReadingDatabase,
 )
-from relaqs_engine.errors import BrokenDatabaseError, named
+from relaqs_engine.errors import BrokenDatabaseError, LayoutError, named
 from relaqs_engine.layouts.cache import CacheUse, LayingOut, Opening, lay_out, opened_table, reopened_table
 from relaqs_engine.layouts.folder import settle
 from relaqs_engine.layouts.manifest import FirstPart, Layout, Table
@@ -299,7 +299,13 @@ class OpenTables:
         return self.catalog.layout(name)
 
     def add(self, name: str, source: TableSource) -> Table:
-        """Return a further table, of what is read where it is."""
+        """Return a further table, of what is read where it is.
+
+        Raises:
+            LayoutError: there is one of this name already.
+        """
+        if known := {each.table.lower(): each.table for each in self.catalog.layouts}.get(name.lower()):
+            raise LayoutError(f"there is a table {known} already; take another name, or remove it before")
         opening = Opening(self._use, announce, reading=ReadingDatabase(self._civil_time))
         with closing(opening.reading):
             opened = opened_table(name, source, opening)

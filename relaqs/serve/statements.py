@@ -234,6 +234,7 @@ _READ_ONLY_WORDS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
 )
+_TEMPORARY = re.compile(r"create\s+(?:(?:local|global)\s+)?temp(?:orary)?\b", re.I)
 _NOT_HERE = (
     *("listen", "notify", "call", "do"),
     *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
@@ -256,6 +257,10 @@ def requests(text: str) -> tuple[Request, ...]:
 def _request(statement: Statement) -> Request:
     sql = statement.sql.strip()
     word = (re.match(r"\w*", sql) or [""])[0].lower()
+    if _TEMPORARY.match(sql):
+        raise RefusedError(
+            READ_ONLY, "no temporary table can be made here; name a SELECT by WITH name AS (SELECT …)"
+        )
     if word in _READ_ONLY_WORDS:
         raise RefusedError(
             READ_ONLY, f"{word.upper()} would change data, and this server only reads; give a SELECT"

@@ -194,3 +194,28 @@ def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path, turnstil
     gc.collect()
     relaqs.append(MORE, warehouse / "trips")
     assert not any(path.exists() for path in old)
+
+
+def test_a_session_gets_a_table_more_and_forgets_it(
+    warehouse: Path, turnstile: Turnstile, tmp_path: Path
+) -> None:
+    zones = pa.table({"zone": [0, 1], "rank": [7, 8]})
+    joined = "SELECT rank, sum(fare) AS fare FROM trips JOIN zones USING (zone) GROUP BY rank ORDER BY rank"
+    with relaqs.connect(warehouse, threads=2) as db:
+        running = paused(db, turnstile)
+        assert db.add_table(zones, "zones").row_count == 2
+        with pytest.raises(LayoutError, match="there is a table zones already"):
+            db.add_table(zones, "Zones")
+        with duckdb.connect() as connection:
+            connection.register("trips", FIRST)
+            connection.register("zones", zones)
+            true = connection.execute(joined).fetchall()
+        assert rows_of(db.online_sql(joined).result().estimate) == close_to(true)
+        with pytest.raises(LayoutError, match=r"none\.parquet"):
+            db.add_table(tmp_path / "none.parquet", "none")
+        db.remove_table("zones")
+        with pytest.raises(relaqs.SqlError, match="no table zones"):
+            db.sql(joined)
+        running.resume()
+        assert rows_of(running.result().estimate) == close_to(oracle(SUM, FIRST))
+        assert list(db.tables) == ["trips"]

@@ -103,6 +103,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("SET server_version = '99'", "55P02", "cannot be changed"),
         ("INSERT INTO trips VALUES (1)", "25006", "only reads"),
         ("DROP TABLE trips", "25006", "only reads"),
+        ("CREATE LOCAL TEMPORARY TABLE few (x INTEGER)", "25006", "name a SELECT by WITH"),
         ("COPY trips FROM STDIN", "0A000", "none come in"),
         ("DECLARE c CURSOR FOR SELECT 1", "25P01", "a cursor needs a transaction"),
         ("SELECT nope FROM trips", "42703", "nope"),
