@@ -1,6 +1,7 @@
 """Confidence intervals from a variance: for one look or for all looks, and of quantiles by rank.
 
-- `confidence_intervals`: Student's t, gamma for totals that cannot be negative, bounds for the unseen.
+- `confidence_intervals`: Student's t, on the logarithm's scale for values with one sign, gamma for totals
+  that cannot be negative, bounds for the unseen.
 - `anytime_multiplier`: makes them hold at every look at once, however often somebody looks and whenever
   they stop.
 - `quantile_ranks`: between which values of a sample a quantile of the whole table lies, by their ranks.
@@ -156,6 +157,7 @@ def confidence_intervals(
     possible_influence: FloatArray,
     known_total: FloatArray | None = None,
     largest_unit: FloatArray | None = None,
+    keeps_sign: BoolArray | None = None,
 ) -> Intervals:
     """Return the interval of every cell, and whether it is certified.
 
@@ -177,6 +179,8 @@ def confidence_intervals(
         largest_unit: the most that one sampling unit can add to the estimate of each of those totals, shape
             (G, C). Such a total may be certified, with a wider interval, where there are fewer than 10
             rows (see `bounded_interval`). NaN where it is not known, None where it is of no cell.
+        keeps_sign: which of the other estimates cannot change their sign, whatever is read, shape (G, C).
+            None where nothing is known of it.
 
     A NaN or infinite estimate or variance gives NaN on both sides. So does a ratio over fewer than two rows.
     A ratio has at most rows − 1 degrees of freedom. Gamma intervals need no such cap: at 1.5 rows a group it
@@ -209,6 +213,10 @@ def confidence_intervals(
     low[:, ratio], high[:, ratio] = _ratio_interval(
         estimate[:, ratio], spread[:, ratio], freedom[:, ratio], rows_matched, level
     )
+    if keeps_sign is not None:
+        skewed = keeps_sign & ratio & (estimate != 0.0)
+        half = high[skewed] - estimate[skewed]
+        low[skewed], high[skewed] = logarithmic_interval(estimate[skewed], half)
     known = np.zeros(estimate.shape) if known_total is None else known_total
     unknown, seen = estimate - known, observed_total - known
     low[:, total], high[:, total] = gamma_interval(
@@ -260,6 +268,35 @@ def student_interval(
         half = level.deviates * level.inflation(degrees_of_freedom) * np.sqrt(variance)
         half = np.where(np.isfinite(estimate) & np.isfinite(half), half, np.nan)
         return estimate - half, estimate + half
+
+
+def logarithmic_interval(estimate: FloatArray, half_width: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return intervals for values that cannot change their sign, symmetric in their logarithm, elementwise.
+
+    Args:
+        estimate: the values, not 0.
+        half_width: of their symmetric intervals.
+
+    Averages of values that are never negative, variances and their ratios vary in proportion to their size: a
+    sample that shows too little of the value shows too little of its error, too. So most misses of a
+    symmetric interval are truths above it. With r = half_width/|estimate| the ends are e^−r and e^r times the
+    value. That is the straight line's error of the logarithm, and what is squared has the interval of the
+    root, squared. From r = 1 on the far end goes on along its tangent: of errors as large as the value the
+    logarithm is not straight either. The result is NaN where the half-width is.
+
+    Of variances of Pareto values by clusters, 2 % read, 90.8 % of the symmetric intervals held and 96.0 % of
+    these, which are 1.04 times as wide (docs/decisions/0016-heavy-tails.md).
+
+    >>> low, high = logarithmic_interval(np.array([100.0, -100.0, 1.0]), np.array([10.0, 50.0, 2.0]))
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([90.48, -164.87, 0.14], [110.52, -60.65, 5.44])
+    """
+    size = np.abs(estimate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative = half_width / size
+        near = size * np.exp(-relative)
+        far = size * np.exp(np.minimum(relative, 1.0)) * np.maximum(relative, 1.0)
+    return np.where(estimate > 0.0, near, -far), np.where(estimate > 0.0, far, -near)
 
 
 def gamma_interval(

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from sqlglot import exp
 
 from relaqs_engine.arrow_arrays import arrow, arrow_booleans, doubles, integers
@@ -42,6 +42,7 @@ from relaqs_engine.plans.aggregate import (
     outlier_column,
 )
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
+from relaqs_engine.sql.expressions import Sign
 from relaqs_engine.sql.parse import DIALECT
 
 ColumnArrays = Mapping[str, FloatArray]
@@ -184,6 +185,22 @@ def known_values(plan: MergePlan) -> dict[int, float]:
             arrays = {name: np.array([value]) for name, value in (*known.items(), (SCALE, 1.0))}
             found[i] = float(function(arrays)[0])
     return {i: value for i, value in found.items() if np.isfinite(value)}
+
+
+def keeps_sign(values: FloatArray, outputs: Sequence[OutputColumn]) -> BoolArray:
+    """Return which values have the one sign that they can have, shape (groups, outputs)."""
+    signs = np.array([output.sign for output in outputs], dtype=np.int64)
+    return np.asarray(np.where(values > 0.0, Sign.POSITIVE, Sign.NEGATIVE) == signs) & (values != 0.0)
+
+
+def outliers_agree(columns: Sequence[BasisColumn], groups: ShownGroups) -> BoolArray:
+    """Return in which groups no outlier has another sign than the bounds of all other rows say."""
+    agree = np.ones(len(groups.rows), dtype=bool)
+    for i, column in enumerate(columns):
+        if not column.is_moment:
+            agree &= ~((groups.outliers[:, i] < 0.0) & (column.lowest is not None and column.lowest >= 0.0))
+            agree &= ~((groups.outliers[:, i] > 0.0) & (column.highest is not None and column.highest <= 0.0))
+    return agree
 
 
 def shown_groups(plan: MergePlan, point: pa.Table) -> ShownGroups:

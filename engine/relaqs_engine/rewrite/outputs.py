@@ -25,6 +25,7 @@ from relaqs_engine.sql.expressions import (
     Sign,
     Signs,
     moves_in_steps,
+    number_of,
     rounded,
     sign_of_bounds,
     widest_certified,
@@ -131,7 +132,7 @@ def _output(
         rounding=rounding,
         moves_in_steps=moves_in_steps(before),
         widest=widest_certified(before),
-        sign=Signs(lambda column: sign_of_column(column, basis))(value),
+        sign=_SignsOfState(basis)(value),
     )
 
 
@@ -141,6 +142,23 @@ def _averaged_time_in(
     from relaqs_engine.rewrite.statistics import averaged_time_in
 
     return averaged_time_in(value, times)
+
+
+class _SignsOfState(Signs):
+    """Signs of values over merged state."""
+
+    def __init__(self, basis: Mapping[str, BasisColumn]) -> None:
+        super().__init__(lambda column: sign_of_column(column, basis))
+        self._basis = basis
+
+    def of(self, node: exp.Expr) -> Sign:
+        """Return the sign of a function. A sum of squares is 0 where its count less one is."""
+        match node:
+            case exp.Div(this=exp.Column(name=name), expression=exp.Nullif(this=exp.Sub() as less)):
+                column, few = self._basis.get(name), number_of(less.expression)
+                if column is not None and column.is_square and few is not None and few <= 1.0:
+                    return self(less.this)
+        return super().of(node)
 
 
 def _of_distinct(value: exp.Expr, basis: dict[str, BasisColumn]) -> OfDistinct | None:
