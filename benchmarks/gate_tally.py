@@ -12,7 +12,8 @@ within three standard errors of 95 % is in doubt ("unsure"), and more orders tel
 go together, many cells say no more than one. By chance, one in 700 lines is farther away.
 
 A line above 98 % is said ("high"), and one of 200 cells above 99.5 % has a reason: intervals of no width,
-whose numbers the layout knows, or intervals wider than the oracle's.
+whose numbers the layout knows, intervals that end at the truth itself, as those of medians do where many rows
+have one value, or intervals wider than the oracle's.
 
 One group that is always wrong hides among a hundred that are right. Its misses are beyond chance if a cell
 that holds 90 % of the time had so many once in a million groups. Where one row is a million times larger,
@@ -40,8 +41,8 @@ TWO_STANDARD_ERRORS = 0.0228  # the chance that a normal value lies farther abov
 NORMAL_95 = 1.96
 
 # What is added up over the orders, for each group and column: of the cells shown, then of those certified.
-# known: certified, and its interval has no width.
-SUMS = ("shown", "error", "square", "certified", "held", "half_width", "known")
+# known: certified, and its interval has no width. at_end: it has, and one of its ends is the truth.
+SUMS = ("shown", "error", "square", "certified", "held", "half_width", "known", "at_end")
 
 
 @dataclass(slots=True)
@@ -64,7 +65,9 @@ class Spread:
         error[np.abs(error) <= ROUNDING * np.abs(look.truth)] = 0.0
         half_width = np.where(certified & look.bounded, (look.high - look.low) / 2.0, 0.0)
         known = certified & look.bounded & (half_width <= ROUNDING * np.abs(look.truth))
-        self.sums[:, groups] += (shown, error, error**2, certified, certified & look.held, half_width, known)
+        at_end = certified & look.bounded & ~known & look.held_at_end
+        held = certified & look.held
+        self.sums[:, groups] += (shown, error, error**2, certified, held, half_width, known, at_end)
         return counts_of(look)
 
     def column(self, i: int) -> dict[str, FloatArray]:
@@ -79,6 +82,7 @@ class Judged:
     certified: the number of cells. width: mean half-width of certified cells, each divided by the oracle's;
     NaN where none is certified or nothing varies. worst: coverage of the group whose misses are least by
     chance, and how often chance alone has so many. known: certified cells with intervals of no width.
+    at_end: others that end at the truth.
     """
 
     coverage: Coverage
@@ -88,6 +92,7 @@ class Judged:
     worst_chance: float
     has_spike: bool
     known: int = 0
+    at_end: int = 0
 
     @property
     def verdict(self) -> str:
@@ -118,6 +123,10 @@ class Judged:
             return ""
         if self.known >= self.certified / 2:
             return f"{self.known / self.certified:.0%} of the cells are known beforehand"
+        if self.coverage.coverage - self.at_end / self.certified <= NEARLY_ALL - (1.0 - NOMINAL):
+            return (
+                f"{self.at_end / self.certified:.0%} of the intervals end at the truth, a value of many rows"
+            )
         if np.isnan(self.width):
             return "estimates do not vary"
         return f"{self.width:.1f} times an oracle's width" if self.width > WIDE else "not explained"
@@ -152,6 +161,7 @@ def judged(
         worst_chance=float(chance[worst]),
         has_spike=has_spike,
         known=int(total["known"].sum()),
+        at_end=int(total["at_end"].sum()),
     )
 
 

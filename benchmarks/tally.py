@@ -58,6 +58,15 @@ class Look:
         missed: BoolArray = (self.truth < self.low - slack) | (self.truth > self.high + slack)
         return ~missed
 
+    @property
+    def held_at_end(self) -> BoolArray:
+        """Whether the truth is an end of the interval."""
+        slack = ROUNDING * np.abs(self.truth)
+        at_end: BoolArray = (np.abs(self.truth - self.low) <= slack) | (
+            np.abs(self.truth - self.high) <= slack
+        )
+        return at_end
+
 
 def counts_of(look: Look) -> FloatArray:
     """Return the counts of one look, shape (columns, FIELDS); half-widths and sizes of certified cells."""

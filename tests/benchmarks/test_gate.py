@@ -178,6 +178,32 @@ def test_row_groups_are_drawn_and_what_they_say_nothing_of_is_left_out(folder: P
     assert (line.path, line.stored) == ("row groups", "100 row groups")
 
 
+def test_files_of_one_kind_are_one_line_in_which_each_has_its_groups(folder: Path) -> None:
+    """Two files of made-up rows: groups of one are not those of the other, and the file's luck is counted."""
+    source = source_of(SMALL, None, folder)
+    assert source is not None
+    [storage] = storages_of(SMALL, ["row groups"])
+    query = Query(SMALL, "w", ("sum(x)", "avg(y)"))
+    files = [
+        count(Run(query, stored(SMALL, storage, seed, source, folder), (2 * seed, 2 * seed + 1), (0.3,)))
+        for seed in (0, 1)
+    ]
+    for line in lines_of(files):
+        alone = [each for found in files for each in lines_of([found]) if each.expression == line.expression]
+        cells = [each.judged.certified for each in alone]
+        assert (line.layouts, line.stored) == (2, "100 row groups")
+        assert line.judged.certified == sum(cells) > 0
+        # As one group, that of both files would vary by how their truths differ.
+        widths = [each.judged.width for each in alone]
+        assert line.judged.width == pytest.approx(np.average(widths, weights=cells))
+    many = [replace(each, counts={0.3: np.tile(each.counts[0.3], (100, 1, 1))}) for each in files]
+    table = replace(SMALL, rows=None)  # a public file: no other one is promised anything
+    public = [replace(each, run=replace(each.run, query=replace(query, table=table))) for each in many]
+    of_files, of_one = lines_of(many)[0].judged.coverage, lines_of(public)[0].judged.coverage
+    assert of_files.coverage == of_one.coverage
+    assert of_files.standard_error > 1.2 * of_one.standard_error
+
+
 @pytest.mark.slow  # fifty appends, of a second each on two cores
 def test_an_appended_table_has_all_rows_and_is_made_one_again(folder: Path) -> None:
     layouts = [small(way, folder).catalog().table("small") for way in ("appended", "compacted")]
@@ -310,10 +336,14 @@ def test_nearly_all_has_a_reason() -> None:
     counts = np.zeros((40, 1, len(FIELDS)))
     for name in ("cells", "certified", "held"):
         counts[:, :, FIELDS.index(name)] = 10
-    known, wide = sums, sums | {"known": np.zeros(10)}
+    known, wide = sums, sums | {"known": np.zeros(10), "at_end": np.zeros(10)}
     reasons = [judged(counts, [each], 1, has_spike=False).why_nearly_all for each in (known, wide)]
     assert reasons == ["100% of the cells are known beforehand", "2.0 times an oracle's width"]
-    narrow = wide | {"half_width": np.full(10, 40 * 1.96)}
+    narrow = wide | {"half_width": np.full(10, 40 * 1.96), "at_end": np.zeros(10)}
+    at_end = narrow | {"at_end": np.full(10, 8.0)}
+    assert judged(counts, [at_end], 1, has_spike=False).why_nearly_all.startswith(
+        "20% of the intervals end at"
+    )
     assert judged(counts, [narrow], 1, has_spike=False).why_nearly_all == "not explained"
 
 

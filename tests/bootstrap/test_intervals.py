@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
+from math import e, exp, log
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from relaqs_bootstrap import (
     student_interval,
     unseen_units_bound,
 )
+from relaqs_bootstrap.intervals import logarithmic_interval
 from scipy.special import gammainccinv, gammaincinv, stdtrit
 
 
@@ -47,6 +48,49 @@ def test_a_ratio_has_the_student_interval() -> None:
     assert intervals.low[0, 1] == pytest.approx(5 - half, rel=1e-6)
     assert intervals.high[0, 1] == pytest.approx(5 + half, rel=1e-6)
     assert intervals.certified.all()
+
+
+def test_a_value_that_keeps_its_sign_has_the_interval_of_its_logarithm() -> None:
+    kept = one_total_one_ratio(keeps_sign=np.ones((1, 2), dtype=bool))
+    error = stdtrit(40, 0.975) * 0.5 / 5
+    assert kept.low[0, 1] == pytest.approx(5 * exp(-error), rel=1e-6)
+    assert kept.high[0, 1] == pytest.approx(5 * exp(error), rel=1e-6)
+    total = one_total_one_ratio()
+    assert (kept.low[0, 0], kept.high[0, 0]) == (total.low[0, 0], total.high[0, 0])
+    assert (kept.doubt == total.doubt).all()
+
+
+@given(size=st.floats(1e-3, 1e3), relative=st.floats(1e-6, 0.9))
+def test_a_root_and_its_square_have_one_interval_on_the_logarithms_scale(
+    size: float, relative: float
+) -> None:
+    """The error of a square is twice that of its root, relative to it. Where both are below the value, at
+    that."""
+    root, square = np.array([size]), np.array([size**2])
+    ends = np.stack(logarithmic_interval(root, root * relative / 2))
+    assert np.stack(logarithmic_interval(square, square * relative)) == pytest.approx(ends**2)
+    mirrored = np.stack(logarithmic_interval(-root, root * relative / 2))
+    assert mirrored == pytest.approx(-ends[::-1])
+
+
+def test_an_error_beyond_the_value_goes_on_along_the_tangent_and_stays_above_zero() -> None:
+    value, half = np.full(4, 10.0), np.array([9.999, 10.001, 200.0, np.nan])
+    low, high = logarithmic_interval(value, half)
+    assert high[0] == pytest.approx(high[1], rel=1e-3)
+    assert high[2] == pytest.approx(10 * e * 20)
+    assert (low[:3] > 0.0).all()
+    assert np.isnan([low[3], high[3]]).all()
+
+
+def test_variances_of_skewed_values_hold_more_often_on_the_logarithms_scale() -> None:
+    """2,000 samples of 40 exponential values: two standard errors of the difference are 0.8 points."""
+    values = np.random.default_rng(0).exponential(size=(2_000, 40))
+    found = values.var(axis=1, ddof=1)
+    squares = (values - values.mean(axis=1, keepdims=True)) ** 2
+    half = stdtrit(39, 0.975) * squares.std(axis=1, ddof=1) / 40**0.5
+    low, high = logarithmic_interval(found, half)
+    held, symmetric = np.mean((low <= 1) & (high >= 1)), np.mean(np.abs(found - 1) <= half)
+    assert held > symmetric + 0.02
 
 
 def test_a_ratio_over_few_rows_has_no_more_freedom_than_rows() -> None:

@@ -199,6 +199,10 @@ def test_the_sign_of_an_expression(sql: str, expected: Sign) -> None:
         ("sum(distance) / sum(air_time)", False),
         ("median(distance)", False),
         ("stddev(dep_delay)", False),
+        ("var_samp(dep_delay)", False),
+        ("var_pop(dep_delay) / 2", False),
+        ("covar_samp(dep_delay, distance)", True),
+        ("regr_sxx(dep_delay, distance) / nullif(count(*) - 2, 0)", True),  # of a group of one row
         ("count(*) FILTER (WHERE dep_delay > 0) / count(*)", False),
         ("100.0 * count(*) / sum(count(*)) OVER ()", False),
         ("avg(air_time) - avg(distance)", True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from relaqs_engine.execution.cells import ShownGroups, outliers_agree
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.aggregate import FoldedPlan, MergePlan
+from relaqs_engine.plans.aggregate import Basis, BasisColumn, FoldedPlan, MergePlan
 from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
 
 from tests.conftest import Oracle
@@ -324,3 +326,21 @@ def test_counts_over_units_of_unlike_size_hold(tmp_path: Path, sql: str, orders:
             held += row["n_low"] <= truth[tuple(row[key] for key in keys)] <= row["n_high"]
     assert certified > orders
     assert held / certified > 0.95 - 3 * (0.05 * 0.95 / orders) ** 0.5
+
+
+def test_an_outlier_below_zero_among_values_above_it_takes_the_sign_from_its_group_alone() -> None:
+    """Bounds are those of the rows that are no outliers: 0 and more. An average may be below zero all the
+    same."""
+    column = BasisColumn("b0", Basis.SUM, "sum(x)", "DOUBLE", lowest=0.0, highest=9.0)
+    outliers = np.array([[-500.0], [500.0], [0.0]])
+    groups = ShownGroups(
+        keys=pa.table({"k": [1, 2, 3]}),
+        sums=outliers + 7.0,
+        outliers=outliers,
+        means=np.zeros((3, 1)),
+        products=np.zeros((3, 0)),
+        rows=np.full(3, 20.0),
+    )
+    assert outliers_agree([column], groups).tolist() == [False, True, True]
+    assert outliers_agree([replace(column, lowest=-9.0)], groups).all()
+    assert outliers_agree([replace(column, lowest=-9.0, highest=0.0)], groups).tolist() == [True, False, True]

@@ -187,10 +187,10 @@ def known_values(plan: MergePlan) -> dict[int, float]:
     return {i: value for i, value in found.items() if np.isfinite(value)}
 
 
-def keeps_sign(values: FloatArray, outputs: Sequence[OutputColumn]) -> BoolArray:
-    """Return which values have the one sign that they can have, shape (groups, outputs)."""
-    signs = np.array([output.sign for output in outputs], dtype=np.int64)
-    return np.asarray(np.where(values > 0.0, Sign.POSITIVE, Sign.NEGATIVE) == signs) & (values != 0.0)
+def keeps_sign(values: FloatArray, signs: Sequence[Sign]) -> BoolArray:
+    """Return which values, of shape (groups, outputs), have the one sign that each output can have."""
+    found = np.where(values > 0.0, Sign.POSITIVE, Sign.NEGATIVE)
+    return np.asarray((found == np.array(signs, dtype=np.int64)) & (values != 0.0))
 
 
 def outliers_agree(columns: Sequence[BasisColumn], groups: ShownGroups) -> BoolArray:

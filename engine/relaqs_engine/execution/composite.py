@@ -35,6 +35,7 @@ from relaqs_bootstrap.intervals import bounded_interval
 
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles, integers
 from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.cells import additive_columns, keeps_sign, outliers_agree
 from relaqs_engine.execution.certain_rows import STRICT_CONFIDENCE, ranked_rows, room_of
 from relaqs_engine.execution.estimate import (
     BoundsByColumn,
@@ -47,9 +48,10 @@ from relaqs_engine.execution.estimate import (
 )
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator, RowsEstimator, SoFar
 from relaqs_engine.execution.intervals import estimate_as_asked
-from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, moves_column
+from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, MergePlan, moves_column
 from relaqs_engine.plans.composite import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, OutputKind
+from relaqs_engine.sql.expressions import Sign
 
 # Where a part's answer comes from: what estimates it, or the answer itself, when it is final.
 PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table
@@ -570,14 +572,26 @@ class AroundEstimator:
         levels = (asked, max(asked, STRICT_CONFIDENCE))
         whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
         all_are_met = all(map(_has_all_groups, parts))
+        kept = self._keep_sign(found.value, parts)
         missing = whole & (self._asks_the_unsure(found.value, parts, point) if all_are_met else whole)
         usual, strict = (
-            self._of_spreads(found, spreads, rows, moves, missing, read, each) for each in levels
+            self._of_spreads(found, spreads, rows, moves, missing, kept, read, each) for each in levels
         )
         if all_are_met and not (usual.standard_error > 0.0).all():
             fixed = self._fixed(found.value, parts, point)
             usual, strict = usual.or_fixed(fixed), strict.or_fixed(fixed)
         return usual, strict
+
+    def _keep_sign(self, values: FloatArray, parts: Sequence[Part]) -> BoolArray:
+        """Return which values cannot change their sign, whatever was not read, shape (rows, outputs)."""
+        outputs = self._plan.outputs
+        sampled = [(part.plan, part.so_far.groups) for part in parts if part.so_far is not None]
+        agree = all(
+            isinstance(plan, MergePlan) and outliers_agree(additive_columns(plan), groups).all()
+            for plan, groups in sampled
+        )
+        signs = [outputs[i].sign if i < len(outputs) else Sign.EITHER for i in self._positions]
+        return keeps_sign(values, signs) & agree
 
     def _asks_the_unsure(self, values: FloatArray, parts: Sequence[Part], point: pa.Table) -> BoolArray:
         """Return which values depend on a group of few rows, or on an estimate that is NULL so far.
@@ -660,6 +674,7 @@ class AroundEstimator:
         rows: np.ndarray,
         moves: FloatArray,
         missing: BoolArray,
+        kept: BoolArray,
         read: float,
         confidence: float,
     ) -> CellIntervals:
@@ -671,6 +686,7 @@ class AroundEstimator:
             rows: the joined rows behind each row.
             moves: the most that one row could move each value. Where it is infinite, the spreads say how far.
             missing: which outputs a group may change that was not met yet.
+            kept: which values cannot change their sign.
             read: the least share that was read of a table.
             confidence: of both sides of an interval.
         """
@@ -688,6 +704,7 @@ class AroundEstimator:
             observed_total=nothing,
             unit_ceiling=np.full(found.value.shape[1], np.nan),
             possible_influence=np.zeros(found.value.shape),  # is compared below, draw by draw
+            keeps_sign=kept,
         )
         error = np.sqrt(sum(each.variance.variance / (1.0 - each.fraction) for each in spreads))
         influence = np.sqrt(sum(each.influence**2 for each in spreads))

@@ -133,7 +133,7 @@ class IntervalEstimator:
         self._rounding = np.array([output.rounding for output in outputs])
         self._rounding_a_row = np.array([output.rounding_a_row for output in outputs])
         self._widest = np.array([output.widest for output in outputs])
-        self._outputs = outputs
+        self._signs = [output.sign for output in outputs]
         self._is_certifiable = np.array([output.certifiable for output in outputs], dtype=bool)
         # For each estimated output, the column that it totals, or None where it is not a plain total.
         by_name = {column.name: column for column in self._columns}
@@ -164,7 +164,7 @@ class IntervalEstimator:
             possible_influence=influence * self._request.row_weight,
             known_total=np.nan_to_num(outliers),
             largest_unit=influence if self._rows_are_sampled else None,
-            keeps_sign=keeps_sign(cells, self._outputs) & outliers_agree(self._columns, groups)[:, None],
+            keeps_sign=keeps_sign(cells, self._signs) & outliers_agree(self._columns, groups)[:, None],
         )
         error = np.sqrt(variance.variance)
         rows = _MORE_ROWS * scan.scale * np.asarray(groups.rows, dtype=np.float64)
