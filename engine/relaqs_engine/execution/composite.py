@@ -35,7 +35,7 @@ from relaqs_bootstrap.intervals import bounded_interval
 
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.cells import additive_columns, keeps_sign, outliers_agree
+from relaqs_engine.execution.cells import keeps_sign
 from relaqs_engine.execution.certain_rows import STRICT_CONFIDENCE, ranked_rows, room_of
 from relaqs_engine.execution.estimate import (
     BoundsByColumn,
@@ -48,7 +48,7 @@ from relaqs_engine.execution.estimate import (
 )
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator, RowsEstimator, SoFar
 from relaqs_engine.execution.intervals import estimate_as_asked
-from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, MergePlan, moves_column
+from relaqs_engine.plans.aggregate import GROUP, GROUP_ROWS, moves_column
 from relaqs_engine.plans.composite import AroundPlan, Draw, Ranking
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, OutputKind
 from relaqs_engine.sql.expressions import Sign
@@ -585,11 +585,7 @@ class AroundEstimator:
     def _keep_sign(self, values: FloatArray, parts: Sequence[Part]) -> BoolArray:
         """Return which values cannot change their sign, whatever was not read, shape (rows, outputs)."""
         outputs = self._plan.outputs
-        sampled = [(part.plan, part.so_far.groups) for part in parts if part.so_far is not None]
-        agree = all(
-            isinstance(plan, MergePlan) and outliers_agree(additive_columns(plan), groups).all()
-            for plan, groups in sampled
-        )
+        agree = all(part.so_far.outliers_agree for part in parts if part.so_far is not None)
         signs = [outputs[i].sign if i < len(outputs) else Sign.EITHER for i in self._positions]
         return keeps_sign(values, signs) & agree
 

@@ -25,6 +25,7 @@ from relaqs_engine.execution.cells import (
     additive_columns,
     estimated_outputs,
     known_values,
+    outliers_agree,
     shown_groups,
 )
 from relaqs_engine.execution.certain_rows import (
@@ -95,6 +96,7 @@ class SoFar:
         unseen_groups: an estimate of the groups not seen, None where that is unknown.
         certain: whether each row is certain to be in the answer.
         rows_are_settled: whether unread rows can no longer change which rows the answer has.
+        outliers_agree: whether no outlier has another sign than the bounds of all other rows say.
         warnings: sentences for the reader.
     """
 
@@ -107,6 +109,7 @@ class SoFar:
     unseen_groups: int | None
     certain: BoolArray
     rows_are_settled: bool
+    outliers_agree: bool
     warnings: tuple[str, ...]
 
     @property
@@ -286,6 +289,7 @@ class Estimator:
             unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
             certain=places.certain,
             rows_are_settled=settled,
+            outliers_agree=bool(outliers_agree(additive_columns(plan), groups).all()),
             warnings=(
                 *_warnings(plan, so_far and is_scaled, self._state.unseen_most),
                 *(words_of(plan, places, crowd, scan.scale, beyond) if is_scaled else ()),
