@@ -202,7 +202,8 @@ def test_the_sign_of_an_expression(sql: str, expected: Sign) -> None:
         ("var_samp(dep_delay)", False),
         ("var_pop(dep_delay) / 2", False),
         ("covar_samp(dep_delay, distance)", True),
-        ("regr_sxx(dep_delay, distance) / nullif(count(*) - 2, 0)", True),  # of a group of one row
+        ("regr_sxx(dep_delay, distance) / nullif(count(*) - 3, 0)", True),  # of a group of two rows
+        ("regr_sxx(dep_delay, distance) / nullif(count(dep_delay) FILTER (WHERE hour > 9) - 1, 0)", True),
         ("count(*) FILTER (WHERE dep_delay > 0) / count(*)", False),
         ("100.0 * count(*) / sum(count(*)) OVER ()", False),
         ("avg(air_time) - avg(distance)", True),

@@ -152,12 +152,15 @@ class _SignsOfState(Signs):
         self._basis = basis
 
     def of(self, node: exp.Expr) -> Sign:
-        """Return the sign of a function. A sum of squares is 0 where its count less one is."""
+        """Return the sign of a function. A sum of squares is 0 where its own count is 1 at most."""
         match node:
-            case exp.Div(this=exp.Column(name=name), expression=exp.Nullif(this=exp.Sub() as less)):
+            case exp.Div(
+                this=exp.Column(name=name),
+                expression=exp.Nullif(this=exp.Sub(this=exp.Cast(this=exp.Column(name=count))) as less),
+            ):
                 column, few = self._basis.get(name), number_of(less.expression)
-                if column is not None and column.is_square and few is not None and few <= 1.0:
-                    return self(less.this)
+                if column is not None and column.is_square and column.count_of == count and few == 1.0:
+                    return Sign.POSITIVE
         return super().of(node)
 
 
