@@ -365,11 +365,19 @@ def _check_texts_bind(draft: Draft, texts: MergeTexts, types: Mapping[str, str])
     rewriter does.
     """
     columns = merged_columns(draft, types)
-    draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
-    _check_outputs_bind(draft, draft.outputs, columns)
-    for text in (texts.estimate, texts.near):
-        if text:
-            draft.binder.describe(f"WITH merged AS (SELECT {columns}) {text}")
+    estimates = [text for text in (texts.estimate, texts.near) if text]
+    values = ", ".join(output.estimate_sql for output in draft.outputs)
+    outputs = [] if texts.estimate else [f"SELECT {values} FROM merged"]  # the estimate has the outputs
+    bound = [f"relaqs_text_{i} AS ({text})" for i, text in enumerate([texts.final, *outputs, *estimates])]
+    named = ", ".join(f"relaqs_text_{i}" for i in range(len(bound)))
+    merged = f"WITH merged AS (SELECT {columns})"
+    try:
+        draft.binder.describe(f"{merged}, {', '.join(bound)} SELECT 1 FROM {named}")
+    except SqlError:  # one of them has no meaning, which is told in its own words
+        draft.binder.describe(f"{merged} {texts.final}")
+        _check_outputs_bind(draft, draft.outputs, columns)
+        for text in estimates:
+            draft.binder.describe(f"{merged} {text}")
 
 
 def _check_outputs_bind(draft: Draft, outputs: tuple[OutputColumn, ...], columns: str) -> None:

@@ -295,10 +295,10 @@ def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
         return None  # a table function has no name to look up
     tables = frozenset(table.name for table in found)
     try:
-        schema = tuple(draft.binder.describe(sql))
-        part = replace(draft, sql=sql, tree=merged(query), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
+            part = replace(draft, sql=sql, tree=merged(query), schema=())
             return _with_numbers_alone(_online_or_over_derived_whole(part, tables))
+        schema = tuple(draft.binder.describe(sql))
     except (NotOnlineError, SqlError):
         return None
     rows = sum(draft.catalog.table(name).row_count for name in tables)
@@ -325,6 +325,8 @@ def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
 
 def _completed(draft: Draft) -> MergePlan | RowsPlan:
     """Return the plan of a draft with its streams chosen."""
+    if not draft.schema:  # few parts come so far, so their types are asked now
+        draft = replace(draft, schema=tuple(draft.binder.describe(draft.sql)))
     rules, complete = (LISTING, rows_plan) if draft.returns_rows else (AGGREGATING, merge_plan)
     draft = _applied(rules, draft)
     with _bound_by_duckdb():

@@ -14,7 +14,7 @@ from relaqs_engine.layouts.manifest import Column, Layout, Table
 from relaqs_engine.plans.aggregate import BasisColumn, GroupFacts, HeavyGroups, MembershipRules
 from relaqs_engine.plans.plan import ErrorBars, Hoist, OutputColumn
 from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import find_all, find_first, find_own
 from relaqs_engine.sql.parse import DIALECT
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ class SharedValue:
 class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
-    schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
-    all (see `sql/columns.py`). state_bytes: what the merged state may take in memory, None for enough.
+    schema: (name, type) of the answer's columns, as DuckDB has them; () until a part's streams
+    are chosen. names: those the query names, None for all (see `sql/columns.py`). state_bytes:
+    what the merged state may take in memory, None for enough.
     is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/normalize.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
@@ -292,8 +293,4 @@ def relates_all_rows(select: exp.Select) -> bool:
 
 def own_nodes(expression: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
-    found = []
-    for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
-        if isinstance(node, kind):
-            found.append(node)
-    return found
+    return list(find_own(expression, kind))

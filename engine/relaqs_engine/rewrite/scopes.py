@@ -23,11 +23,12 @@ from itertools import count
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes, said, without_brackets
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import find_all, find_first, find_own
 
 AGGREGATES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 """An aggregate's call, and what is written around it."""
 
+_READ = (exp.Table, exp.Subquery, exp.UDTF)
 _AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 _AFTER_GROUPS = ("expressions", "distinct", "having", "qualify", "windows", "order")
 
@@ -96,8 +97,7 @@ def tables_of(select: exp.Expr) -> list[exp.Expr]:
     first = select.args.get("from_")
     others = [*(select.args.get("joins") or []), *(select.args.get("laterals") or [])]
     parts = others if first is None else [first, *others]
-    nodes = [node for part in parts for node in part.walk(prune=_is_a_query)]
-    return [node for node in nodes if isinstance(node, exp.Table | exp.Subquery | exp.UDTF)]
+    return [node for part in parts for node in find_own(part, *_READ, queries=(exp.Select, exp.SetOperation))]
 
 
 def after_groups(select: exp.Expr) -> list[exp.Expr]:
@@ -263,10 +263,6 @@ def _rename(select: exp.Expr, name: str, fresh: str, owners: _Owners) -> None:
     for column in find_all(select, exp.Column):
         if column.table == name and owners.get(id(column)) is select:
             column.set("table", exp.to_identifier(fresh, quoted=True))
-
-
-def _is_a_query(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Select | exp.SetOperation)
 
 
 _UNNAMED = "_col_"  # as sqlglot calls them
