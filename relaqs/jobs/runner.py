@@ -28,7 +28,7 @@ from enum import StrEnum
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from relaqs.jobs.executor import Executor, background_thread, is_set_in_time, without_frames
+from relaqs.jobs.executor import Executor, is_set_in_time, run_in_background, without_frames
 from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
 
 
@@ -134,7 +134,7 @@ class JobRunner:
         self._is_stopping = False
         self._over: RunState | None = None
         self._ended = threading.Event()
-        self._thread = background_thread(self._run, f"relaqs-job-{job.id}")
+        self._thread: int | None = None
         self._timer: threading.Timer | None = None
         if timeout_seconds is not None and timeout_seconds < threading.TIMEOUT_MAX:  # of more no clock knows
             self._timer = threading.Timer(timeout_seconds, self._time_out)
@@ -145,7 +145,7 @@ class JobRunner:
         if self._timer is not None:
             self._timer.daemon = True
             self._timer.start()
-        self._thread.start()
+        run_in_background(self._run, f"relaqs-job-{self._job.id}")
 
     @property
     def id(self) -> str:
@@ -170,6 +170,7 @@ class JobRunner:
 
     def set_target(self, target: float | None) -> None:
         """Tell the scheduler the error or loss the job may stop at. Its listener is what stops it there."""
+        self._description = replace(self._description, target=target)
         self._executor.set_target(self._job.id, target)
 
     def pause(self) -> None:
@@ -196,7 +197,7 @@ class JobRunner:
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Return whether the job is over, its cores free and every callback made, by then."""
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread:
             raise RuntimeError("a job's own callback cannot wait for its end; wait in another thread")
         return is_set_in_time(self._ended, timeout_seconds)
 
@@ -207,6 +208,7 @@ class JobRunner:
             self.stop()
 
     def _run(self) -> None:
+        self._thread = threading.get_ident()
         try:
             over = self._drive_or_succeed()
         except BaseException as error:  # the job's, the executor's or a callback's: all end the job
@@ -223,6 +225,7 @@ class JobRunner:
             try:
                 self._listener.ended(over, self.error)
             finally:
+                self._thread = None  # it goes on with other jobs
                 self._ended.set()
 
     def _forget_results(self) -> None:

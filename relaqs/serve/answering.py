@@ -7,15 +7,16 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import ExpressionError, MemoryLimitError, RelaqsError, SqlError
+from relaqs_engine.layouts.manifest import Table
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 from relaqs_engine.postgres.kinds import Kind, kind_of_value, parameter_types
@@ -85,6 +86,22 @@ class Reply:
     holding: Holding | None = None
 
 
+_PlanKey: TypeAlias = tuple[str, bool, bool, str]  # a text, and the settings by which it is planned
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptPlan:
+    """What a text is for DuckDB, and how it is answered. tables: those of the session when it was planned."""
+
+    tables: Mapping[str, Table]
+    meaning: Meaning
+    plan: OnlinePlan
+
+
+def _plan_key(select: Select, settings: Settings) -> _PlanKey:
+    return select.sql, settings.is_postgres, settings.is_exact, settings.timezone
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """Who asks.
@@ -122,6 +139,7 @@ class Answering:
         self._column_types = _column_types(session)
         self._meant = lru_cache(maxsize=_TEXTS_KEPT)(self._meaning_of)
         self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
+        self._plans: dict[_PlanKey, _KeptPlan] = {}  # the oldest first
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
         """Return what the statements of a text ask for. A long text waits for its turn to be read.
@@ -180,7 +198,10 @@ class Answering:
             return await self.in_turn(asker, self._metadata_columns, rewritten)
         asked = await self._steered(select, asker)
         select = replace(select, sql=asked.sql)
-        meaning, plan = await self.in_turn(asker, self._plan, select, values, asker)
+        kept = self._kept(select, values, asker)
+        if kept is None:
+            kept = await self.in_turn(asker, self._plan, select, values, asker)
+        meaning, plan = kept
         return _columns(meaning, plan, asker.settings, asked)
 
     async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
@@ -238,9 +259,14 @@ class Answering:
         options = asker.settings.options(asker.quota.weight)
         asked = await self._steered(select, asker)
         select = replace(select, sql=asked.sql)
-        meaning, plan, query = await self._planning.run(
-            asker.name, self._planned, select, values, options, asker, undo=_stop_planned
-        )
+        tables, kept = self._session.tables, self._kept(select, values, asker)
+        if kept is not None and self._planning.is_idle:
+            meaning, plan, query = *kept, self._begun(*kept, options, values, asker)
+        else:
+            meaning, plan, query = await self._planning.run(
+                asker.name, self._planned, select, values, options, asker, kept, undo=_stop_planned
+            )
+            self._keep(tables, meaning, plan, select, values, asker)
         columns = _columns(meaning, plan, asker.settings, asked)
         try:
             snapshot = None
@@ -329,14 +355,63 @@ class Answering:
             raise meaning.placed(error, select.sql) from error
         return meaning, plan
 
+    def _kept(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Meaning, OnlinePlan] | None:
+        """Return what `_plan` returned for the same text over the same tables, None where that is not kept.
+
+        What is kept takes a fraction of a millisecond to begin, and no turn where nobody has one: clients ask
+        one text often.
+        """
+        kept = self._plans.get(_plan_key(select, asker.settings))
+        if values or kept is None or kept.tables is not self._session.tables:
+            return None
+        return kept.meaning, kept.plan
+
+    def _keep(
+        self,
+        tables: Mapping[str, Table],
+        meaning: Meaning,
+        plan: OnlinePlan,
+        select: Select,
+        values: Sequence[Any],
+        asker: Asker,
+    ) -> None:
+        """Keep how a short text is answered that runs whole, if that is the same each time: without now().
+
+        tables: those of the session before it was planned. Plain ones are looked at each time.
+        """
+        is_same_each_time = not values and plan.sql == meaning.sql and tables is self._session.tables
+        begins_soon = len(select.sql) <= SHORT_CHARACTERS and not plan.is_estimated and not plan.plain_tables
+        if is_same_each_time and begins_soon:
+            self._plans[_plan_key(select, asker.settings)] = _KeptPlan(tables, meaning, plan)
+        while len(self._plans) > _TEXTS_KEPT:
+            del self._plans[next(iter(self._plans))]
+
     def _planned(
-        self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
+        self,
+        select: Select,
+        values: Sequence[Any],
+        options: QueryOptions,
+        asker: Asker,
+        kept: tuple[Meaning, OnlinePlan] | None,
     ) -> tuple[Meaning, OnlinePlan, OnlineQuery]:
-        """Return what a query is for DuckDB, how it is answered, and the query, which has begun."""
-        meaning, plan = self._plan(select, values, asker)
+        """Return what a query is for DuckDB, how it is answered, and the query, which has begun.
+
+        kept: the first two, where they are known.
+        """
+        meaning, plan = kept or self._plan(select, values, asker)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
+        return meaning, plan, self._begun(meaning, plan, options, values, asker)
+
+    def _begun(
+        self,
+        meaning: Meaning,
+        plan: OnlinePlan,
+        options: QueryOptions,
+        values: Sequence[Any],
+        asker: Asker,
+    ) -> OnlineQuery:
         with asker.quota.asking():
-            query = self._session.submit(
+            return self._session.submit(
                 meaning.sql,
                 options,
                 params=values or None,
@@ -344,7 +419,6 @@ class Answering:
                 timezone=asker.settings.timezone,
                 plan=plan if asker.settings.is_exact else self._at_once(plan, asker),
             )
-        return meaning, plan, query
 
     def _at_once(self, plan: OnlinePlan, asker: Asker) -> OnlinePlan:
         """Return how a query is answered of which one answer is sent: a short one exactly, at once."""

@@ -29,10 +29,15 @@ class FairPool:
 
     def __init__(self, threads: int, each: int, name: str) -> None:
         self._executor = ThreadPoolExecutor(threads, name)
-        self._free = threads
+        self._threads = self._free = threads
         self._each = each
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # users in the order of their turns
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call runs or waits."""
+        return self._free == self._threads
 
     async def run(
         self,

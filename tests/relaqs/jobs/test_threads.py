@@ -5,19 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import weakref
+from contextvars import ContextVar
 from pathlib import Path
+from queue import SimpleQueue
 from weakref import WeakSet
 
 import pytest
 
 from relaqs.jobs import executor
-from relaqs.jobs.executor import background_thread, join_all
+from relaqs.jobs.executor import background_thread, join_all, run_in_background
+from tests.relaqs.executors.clusters import eventually
 
 
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test waits for its own threads, and not for those of others that ran in its process before it."""
     monkeypatch.setattr(executor, "_MADE", WeakSet())
+    monkeypatch.setattr(executor, "_WAITING", executor._Waiting())
 
 
 @pytest.mark.usefixtures("own_threads")
@@ -40,6 +45,63 @@ def test_a_thread_that_never_started_is_not_waited_for() -> None:
     waiting = background_thread(threading.Event().wait, "relaqs-idle")
     assert join_all(timeout_seconds=20)
     assert waiting.daemon
+
+
+@pytest.mark.usefixtures("own_threads")
+def test_a_thread_goes_on_with_what_comes_next_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = ContextVar("noted", default="nothing")
+    seen: SimpleQueue[tuple[int, str, str]] = SimpleQueue()
+
+    class Note:
+        def __call__(self) -> None:
+            seen.put((threading.get_ident(), threading.current_thread().name, noted.get()))
+            noted.set("something")
+
+    notes = [Note(), Note()]
+    kept = [weakref.ref(note) for note in notes]
+    run_in_background(notes.pop(), "relaqs-first")
+    first = seen.get(timeout=20)
+    eventually(lambda: len(executor._WAITING._idle) == 1)
+    run_in_background(notes.pop(), "relaqs-second")
+    assert seen.get(timeout=20) == (first[0], "relaqs-second", "nothing")
+    eventually(lambda: len(executor._WAITING._idle) == 1)
+    assert [ref() for ref in kept] == [None, None]
+    assert join_all(timeout_seconds=20)  # idle threads are told to end
+
+
+@pytest.mark.usefixtures("own_threads")
+def test_a_thread_without_a_call_ends_and_those_at_once_have_one_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor, "IDLE_SECONDS", 0.001)
+    for _ in range(20):  # calls come just as threads end
+        together = threading.Barrier(3)
+        for _ in range(2):
+            run_in_background(together.wait, "relaqs-call")
+        together.wait(timeout=20)
+    eventually(lambda: not executor._WAITING._idle)
+    assert not [thread for thread in executor._MADE if thread.is_alive()] or join_all(timeout_seconds=20)
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    program = """
+import multiprocessing, threading
+from relaqs.jobs import executor
+def call():
+    called = threading.Event()
+    executor.run_in_background(called.set, "relaqs-call")
+    return called.wait(20)
+def ask():
+    print(call(), flush=True)
+assert call()
+while not executor._WAITING._idle:
+    pass
+child = multiprocessing.get_context("fork").Process(target=ask)
+child.start()
+child.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_a_program_may_end_while_queries_and_sessions_are_being_dropped(tpch_warehouse: Path) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
+from relaqs_engine.postgres import wording
 
 import relaqs
 from benchmarks.server_process import Running
-from relaqs.serve import answering
+from relaqs.serve import answering, statements
 from relaqs.serve.entry import Door
 from relaqs.serve.server import Server
 
@@ -317,14 +319,22 @@ class Inside:
 
 @pytest.fixture
 def inside(warehouse: Path) -> Iterator[Inside]:
+    with inside_of(warehouse) as served:
+        yield served
+
+
+@contextmanager
+def inside_of(warehouse: Path) -> Iterator[Inside]:
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with relaqs.connect(warehouse, threads=2) as session:
         server = Server(session, Door())
         _, port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", 0), loop).result(30)
-        yield Inside(session, port, loop, server)
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+        try:
+            yield Inside(session, port, loop, server)
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(30)
     loop.close()
@@ -386,6 +396,7 @@ def test_a_scrape_under_load_agrees_with_the_status(inside: Inside) -> None:
     connections = [inside.connect(user) for user in users]
     outcomes = [in_the_background(partial(each.execute, LONG)) for each in connections]
     until(lambda: inside.jobs() == len(users))
+    until(lambda: sum(job.share_cores for job in inside.session.status().jobs) > 0)  # they are planned
     before = inside.session.status()
     families = list(registry.collect())
     after = inside.session.status()
@@ -456,6 +467,42 @@ def test_no_long_text_is_read_on_the_loop(inside: Inside, monkeypatch: pytest.Mo
     assert len(read) == 5
 
 
+def test_the_calls_of_relaqs_are_found_in_one_reading_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    tokens_of = wording.tokens_of
+    monkeypatch.setattr(wording, "tokens_of", lambda sql: read.append(sql) or tokens_of(sql))
+    sql = "SELECT zone, relaqs.low(sum(fare)) AS least FROM trips GROUP BY zone ORDER BY zone"
+    assert statements.steered(sql, is_exact=False).asked == {1: "low"}
+    assert read == [sql]
+
+
+def test_a_text_that_was_answered_is_planned_anew_only_over_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = pa.table({"x": range(1000)})
+    relaqs.shuffle(numbers, tmp_path / "numbers", partitions=4)
+    ranks = "SELECT count(*) FROM (SELECT rank() OVER (ORDER BY x) FROM numbers)"  # runs whole
+    with inside_of(tmp_path) as served, served.connect() as connection, served.connect("ben") as other:
+        planned: list[str] = []
+        plan = served.session.plan
+        monkeypatch.setattr(
+            served.session, "plan", lambda sql, **named: planned.append(sql) or plan(sql, **named)
+        )
+        assert value(connection, ranks) == 1000
+        assert planned
+        planned.clear()
+        assert [value(each, ranks) for each in (connection, other, connection)] == [1000] * 3
+        assert not planned
+        served.session.append(numbers, "numbers")
+        assert value(other, ranks) == 2000
+        connection.execute("SET timezone = 'Asia/Tokyo'")  # moments are read by it
+        planned.clear()
+        assert value(connection, ranks) == 2000
+        assert planned
+        clock = f"SELECT max(now()) FROM ({ranks})"
+        assert value(connection, clock) < value(connection, clock)
+
+
 def test_a_query_that_is_submitted_after_its_timeout_is_stopped(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,7 +511,7 @@ def test_a_query_that_is_submitted_after_its_timeout_is_stopped(
     def submitted_late(*given: Any, **named: Any) -> Any:
         assert is_over.wait(30)
         query = submit(*given, **named)
-        assert inside.jobs() == 1
+        until(lambda: inside.jobs() == 1)  # its thread enters it
         is_submitted.set()
         return query
 

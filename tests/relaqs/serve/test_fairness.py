@@ -371,12 +371,14 @@ def test_a_user_has_some_threads_of_a_pool_and_no_more() -> None:
         held[0].cancel()  # it runs, and keeps its thread
         await asyncio.sleep(0.01)
         assert [each.done() for each in held] == [True, False, False, False, False, True]
+        assert not pool.is_idle
         assert await pool.run("bob", int, "8") == 8
         with pytest.raises(ValueError, match="x"):
             await pool.run("bob", int, "x")
         may_end.set()
         assert await asyncio.gather(*held[1:5]) == [True] * 4
         assert await pool.run("eve", int, "9") == 9
+        assert pool.is_idle
         pool.shutdown()
 
     asyncio.run(ask())
