@@ -10,8 +10,10 @@ from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.plan import Mode
+from relaqs_engine.sql import statements
 from relaqs_engine.sql.parse import check_expansion, parse_query
 from relaqs_engine.sql.read import Effort
+from sqlglot import exp
 
 from tests.engine.world import World
 
@@ -243,6 +245,19 @@ def test_an_interval_of_many_digits_is_refused_before_it_is_read() -> None:
 def test_what_would_be_understood_otherwise_is_refused(sql: str, reason: str) -> None:
     with pytest.raises(SqlError, match=reason):
         parse_query(sql, ("t",))
+
+
+@pytest.mark.parametrize(("count", "is_written"), [(256, True), (257, False), (10_000, False)])
+def test_a_pivot_of_many_columns_is_left_to_duckdb_before_they_are_written(
+    monkeypatch: pytest.MonkeyPatch, count: int, is_written: bool
+) -> None:
+    made: list[object] = []
+    filtered = statements._filtered
+    monkeypatch.setattr(statements, "_filtered", lambda *given: made.append(given) or filtered(*given))
+    values = ", ".join(f"'{number}'" for number in range(count))
+    parsed = parse_query(f"SELECT * FROM (PIVOT t ON x IN ({values}) USING sum(y) GROUP BY z)", ("t",))
+    assert (parsed.tree.find(exp.Pivot) is None) is is_written
+    assert len(made) == (count if is_written else 0)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -192,6 +193,8 @@ def _select_for(pivot: exp.Pivot) -> exp.Select | None:
     group = pivot.args.get("group")
     keys = group.expressions if isinstance(group, exp.Group) else []
     source, aggregates = pivot.this, _aggregates(pivot)
+    if math.prod(len(each.expressions) for each in pivot.expressions) * len(aggregates) > MOST_COLUMNS:
+        return None
     values = [_values(each) for each in pivot.expressions]
     is_simple = isinstance(source, exp.Table | exp.Subquery) and not source.args.get("joins")
     is_simple &= bool(keys) and all(isinstance(key, exp.Column) and not key.table for key in keys)
@@ -203,7 +206,7 @@ def _select_for(pivot: exp.Pivot) -> exp.Select | None:
         for aggregate, suffix in aggregates
     ]
     names = {*(key.name.lower() for key in keys), *(name.lower() for name, _ in columns)}
-    if len(names) < len(keys) + len(columns) or len(columns) > MOST_COLUMNS:
+    if len(names) < len(keys) + len(columns):
         return None
     if "" in names:  # of an empty text, which DuckDB calls '' and SQL cannot name
         return None
