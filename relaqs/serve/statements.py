@@ -27,6 +27,7 @@ from relaqs_engine.postgres.wording import (
     names_used,
     schema_calls,
     sorted_by,
+    tokens_or_none,
 )
 from relaqs_engine.sql.read import Statement, statements_of
 
@@ -526,8 +527,9 @@ def steered(sql: str, *, is_exact: bool) -> AboutAnswer:
     """
     if _MAY_ASK.search(sql) is None:
         return AboutAnswer(sql)
-    calls = schema_calls(sql, _SCHEMA)
-    by_name, used = ((), Counter[str]()) if is_exact or not calls else (sorted_by(sql), names_used(sql))
+    tokens = tokens_or_none(sql)
+    calls = schema_calls(tokens, _SCHEMA)
+    by_name, used = ((), Counter[str]()) if is_exact or not calls else (sorted_by(tokens), names_used(tokens))
     edits: list[TextEdit] = []
     for call in calls:
         begin, end = call.arguments

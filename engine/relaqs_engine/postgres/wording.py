@@ -162,16 +162,15 @@ class SchemaCall:
     alias: str
 
 
-def schema_calls(sql: str, schema: str) -> tuple[SchemaCall, ...]:
+def schema_calls(tokens: Sequence[Token], schema: str) -> tuple[SchemaCall, ...]:
     """Return the calls of a schema's functions. Places are those in the list of the outermost SELECT.
 
     Behind a star none is known.
 
-    >>> calls = schema_calls("SELECT a, s.f(b) AS c FROM t ORDER BY s.g()", "s")
+    >>> calls = schema_calls(tokens_or_none("SELECT a, s.f(b) AS c FROM t ORDER BY s.g()"), "s")
     >>> [(call.name, call.place, call.alias) for call in calls]
     [('f', 1, 'c'), ('g', None, '')]
     """
-    tokens = tokens_or_none(sql)
     outputs = _outputs(tokens)
     star = next(
         (n for n, (_, end) in enumerate(outputs) if tokens[end - 1].token_type is TokenType.STAR), None
@@ -205,14 +204,13 @@ def words_of(sql: str) -> frozenset[str]:
     return frozenset(token.text.lower() for token in tokens_or_none(sql))
 
 
-def names_used(sql: str) -> Counter[str]:
+def names_used(tokens: Sequence[Token]) -> Counter[str]:
     """Return how often each name or word stands in a text, in lower case; not those behind a point.
 
-    >>> found = names_used("SELECT s.low(x) AS low FROM t HAVING low > t.low")
+    >>> found = names_used(tokens_or_none("SELECT s.low(x) AS low FROM t HAVING low > t.low"))
     >>> found["low"], found["x"]
     (2, 1)
     """
-    tokens = tokens_or_none(sql)
     behind = (None, *(token.token_type for token in tokens))
     return Counter(
         token.text.lower()
@@ -221,11 +219,11 @@ def names_used(sql: str) -> Counter[str]:
     )
 
 
-def sorted_by(sql: str) -> tuple[str, ...]:
+def sorted_by(tokens: Sequence[Token]) -> tuple[str, ...]:
     """Return what the rows of the outermost SELECT are sorted by, where that is a name or a number."""
-    tokens = [*_outside_brackets(tokens_or_none(sql))]
-    place = next((i for i, token in enumerate(tokens) if token.token_type is TokenType.ORDER_BY), None)
-    keys = () if place is None else tokens[place + 1 :]
+    outside = [*_outside_brackets(tokens)]
+    place = next((i for i, token in enumerate(outside) if token.token_type is TokenType.ORDER_BY), None)
+    keys = () if place is None else outside[place + 1 :]
     return tuple(
         token.text.lower() for token in takewhile(lambda each: each.token_type not in _AFTER_KEYS, keys)
     )
