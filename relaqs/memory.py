@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 from relaqs.arguments import ArgumentError
@@ -155,11 +156,20 @@ def _allocator() -> Callable[..., int] | None:
         return None
 
 
+_OF_SERVER = Event()
+
+
+def is_of_server() -> bool:
+    """Return whether the process is a server's, which has no tables of a user's own in its memory."""
+    return _OF_SERVER.is_set()
+
+
 def bound_process_memory() -> None:
     """Let a query of a server that needs more memory than there is fail, and not the process or the machine.
 
     DuckDB's own limit does not count the texts that a function makes of one vector of rows.
     """
+    _OF_SERVER.set()
     try:
         import resource
     except ModuleNotFoundError:  # Windows

@@ -53,7 +53,7 @@ from relaqs.executors.files import (
 )
 from relaqs.jobs.executor import background_thread, busy_seconds
 from relaqs.jobs.runner import is_any_running
-from relaqs.memory import GivesBack, resident_bytes, resident_bytes_of_duckdb
+from relaqs.memory import GivesBack, is_of_server, resident_bytes, resident_bytes_of_duckdb
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -373,7 +373,9 @@ _FULL_SHARE = 0.94  # of the account, beyond which databases are given less: so 
 _LEAST_SHARE = 0.5  # of the account, that they have whatever the process has beside them
 _NOTABLE_BYTES = 64 << 20
 _USUAL_BYTES = 32 << 20  # that the process has of partial results and answers
+_BESIDE_BYTES = 160 << 20  # that a server's process may have beside the account: its programs take most of it
 _SMALLEST_STEP = 8 << 20
+_NOTABLE_STEP = 16 << 20
 _FREED_TIME = 0.05  # of the time may be spent on giving memory back
 _HURRY = 0.25  # where the process has far too much
 
@@ -390,7 +392,8 @@ class MemoryWatch:
 
     What the process takes outside of DuckDB meanwhile is counted too, since partial results and answers
     are there, down to half the account. What it had when they began, of a notebook's own tables for example,
-    is not. Nor is what others of this process have in databases in which they lay data out.
+    is not. Nor is what others of this process have in databases in which they lay data out. A server's
+    process has nobody's tables: all that it has there counts, also what earlier statements have left.
 
     Args:
         statements: those that run.
@@ -415,6 +418,7 @@ class MemoryWatch:
         self._last_bytes = 0
         self._clear_bytes = sys.maxsize  # outside of DuckDB when garbage was looked for last
         self._is_bounded = self._is_over = False
+        self._most_bytes = sys.maxsize
 
     def wake(self) -> None:
         """Look from now on, as long as statements run."""
@@ -482,9 +486,10 @@ class MemoryWatch:
 
     def _of_others(self) -> int:
         """Return what of DuckDB's memory was there before and is not of databases of queries."""
-        if (held := _held_bytes()) < _NOTABLE_BYTES:
+        if _held_bytes() < _NOTABLE_BYTES:
             return 0
-        return max(0, held - _counted_bytes())
+        self._gives_back.now(share=1.0)  # what statements have freed is nobody's
+        return max(0, _held_bytes() - _counted_bytes())
 
     def look(self, running: Collection[Running]) -> None:
         """Look once, and do what is due."""
@@ -499,7 +504,7 @@ class MemoryWatch:
             self._gives_back.now(_HURRY if is_far else _FREED_TIME)
             own = self._own_bytes()
         if own <= _FREED_SHARE * full:
-            self._bound_less()
+            self._bound_less(full if is_of_server() else sys.maxsize)
         if own > full:
             own -= written_bytes()
         if own > full:
@@ -508,7 +513,10 @@ class MemoryWatch:
 
     def _full_bytes(self, account: int) -> int:
         """Return what the databases may have now."""
-        beside = _outside_bytes() - self._outside_bytes - _USUAL_BYTES
+        outside = _outside_bytes()
+        beside = outside - self._outside_bytes - _USUAL_BYTES
+        if is_of_server():
+            beside = max(beside, outside - _BESIDE_BYTES)
         return int(max(_LEAST_SHARE * account, min(_FULL_SHARE * account, account - beside)))
 
     def _own_bytes(self) -> int:
@@ -531,11 +539,17 @@ class MemoryWatch:
                 if not database.bound(less):
                     database.bound(size)
 
-    def _bound_less(self) -> None:
-        if self._is_bounded:
+    def _bound_less(self, most_bytes: int = sys.maxsize) -> None:
+        """Give the databases what they were opened with, or this where it is less.
+
+        A statement that has taken its memory may not be able to spill it: an INTERSECT holds all it has.
+        """
+        if abs(most_bytes - self._most_bytes) >= _NOTABLE_STEP:
+            self._most_bytes = most_bytes
+        if self._is_bounded or self._most_bytes < sys.maxsize:
             self._is_bounded = False
             for database in open_databases():
-                database.bound(database.config.memory_limit_bytes)
+                database.bound(min(self._most_bytes, database.config.memory_limit_bytes))
 
     def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int) -> None:
         """Stop a statement where there is too little room in two looks, one after the other."""
@@ -562,8 +576,8 @@ def _counted_bytes() -> int:
 
 def _outside_bytes() -> int:
     """Return what the process has outside of DuckDB; 0 where that is not known."""
-    resident = resident_bytes_of_duckdb()
-    return 0 if resident is None else resident_bytes() - resident
+    before, own, after = resident_bytes(), resident_bytes_of_duckdb(), resident_bytes()
+    return 0 if own is None else max(before, after) - own  # it may free a lot between two of these
 
 
 class Runtime:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -310,11 +311,29 @@ def test_freed_memory_goes_back_once_statements_are_over(
     for name, seconds in (("TICK_SECONDS", 0.001), ("QUIET_SECONDS", 0.01), ("ASLEEP_SECONDS", 0.2)):
         monkeypatch.setattr(worker, name, seconds)
     monkeypatch.setattr(worker, "resident_bytes", lambda: 501 << 20)
+    monkeypatch.setattr(worker, "_held_bytes", lambda: 0)  # of other tests
     given: list[float] = []
     watch = worker.MemoryWatch(worker.Statements(), lambda: account_mib << 20, lambda cursors: None)
     monkeypatch.setattr(watch, "_gives_back", SimpleNamespace(now=given.append))
     watch._look_while_statements_run()
     assert bool(given) is is_given
+
+
+def test_what_earlier_statements_left_in_a_server_comes_out_of_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account, watch = (
+        512 << 20,
+        worker.MemoryWatch(worker.Statements(), lambda: 512 << 20, lambda cursors: None),
+    )
+    for outside_mib in (150, 322):
+        watch._outside_bytes = outside_mib << 20  # it was there when this watch began
+        monkeypatch.setattr(worker, "_outside_bytes", partial(int, outside_mib << 20))
+        monkeypatch.setattr(worker, "is_of_server", lambda: False)
+        assert watch._full_bytes(account) == int(0.94 * account)  # it may be a user's own
+        monkeypatch.setattr(worker, "is_of_server", lambda: True)
+        full, most = watch._full_bytes(account), account + (160 << 20) - (outside_mib << 20)
+        assert full == min(int(0.94 * account), most)
 
 
 def test_memory_is_watched_while_jobs_fold_what_their_statements_gave(
