@@ -29,6 +29,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -234,6 +235,8 @@ def together(server: Running, users: int, seconds: float, seed: int) -> Iterator
         for thread in threads:
             thread.join()
     for name, each in asked.items():
+        for said, times in each.said.items():
+            print(f"{times} × {name}: {said}")
         yield Waits.of(name, each.seconds, each.lost, each.wrong)
 
 
@@ -244,6 +247,7 @@ class _Asked:
     seconds: list[float] = field(default_factory=list)
     lost: int = 0
     wrong: int = 0
+    said: Counter[str] = field(default_factory=Counter)  # of those that were lost
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, seconds: float, *, is_right: bool) -> None:
@@ -251,9 +255,10 @@ class _Asked:
             self.seconds.append(seconds)
             self.wrong += not is_right
 
-    def lose(self) -> None:
+    def lose(self, error: psycopg.Error) -> None:
         with self.lock:
             self.lost += 1
+            self.said[f"{type(error).__name__}: {error}"[:200]] += 1
 
 
 def _visit_on(
@@ -271,8 +276,8 @@ def _visit_on(
                 connection.execute(f"SET statement_timeout = '{LOST_SECONDS}s'")
                 found = connection.execute(QUESTIONS[name].encode()).fetchall()
             asked[name].add(time.monotonic() - began, is_right=found == right[name])
-        except psycopg.Error:
-            asked[name].lose()
+        except psycopg.Error as error:
+            asked[name].lose(error)
         time.sleep(rng.uniform(0.5, 1.5))
 
 

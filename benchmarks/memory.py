@@ -2,21 +2,23 @@
 
     python -m benchmarks.memory [--groups 10000000] [--limit 2GB] [--data DIR]
     python -m benchmarks.memory --statements WAREHOUSE [--limit 512MB] [--doors session,server] [--only NAME]
+    python -m benchmarks.memory --records RECORD … --page PAGE
 
 The query runs embedded, so that one process holds what a worker and the driver hold on a cluster: databases,
 partial results, merged state, snapshots, and the answer itself. The data is made in another process. A wrong
 answer fails the benchmark; a peak over the limit does not, and is marked.
 
 With --statements it asks thirty statements over TPC-H that could take all memory, by every door: a session,
-the database API, an agent's tool and a server. A statement has a few seconds, and an answer may take an
-eighth of the limit. Whatever becomes of it, the process may have had the limit and 200 MB at most; a peak
-beyond that fails the benchmark. One process of each door answers all of them, one after the other.
+the database API, an agent's tool, a notebook and a server. A statement has a few seconds, and an answer may
+take an eighth of the limit. Whatever becomes of it, the process may have had the limit and 200 MB at most; a
+peak beyond that fails the benchmark. One process of each door answers all of them, one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import multiprocessing
 import resource
 import subprocess
@@ -24,9 +26,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import partial
+from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -161,7 +164,30 @@ def by_agent(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
         yield lambda sql: f"{len(asyncio.run(ask(Context(), sql, 0, STATEMENT_SECONDS)).rows)} rows"
 
 
-EMBEDDED = {"session": by_session, "database API": by_database_api, "agent": by_agent}
+def by_notebook(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.extension_manager.load_extension("relaqs")
+    line = f"%%relaqs --data db --timeout {STATEMENT_SECONDS:g}s --wait"
+
+    def ask(sql: str) -> str:
+        with redirect_stdout(StringIO()):  # what is shown below the cell
+            ran = shell.run_cell(f"{line}\n{sql}")
+        ran.raise_error()
+        return f"{len(ran.result.result())} rows"
+
+    with connect(folder, memory_limit=limit, result_limit=memory_bytes(limit) // ANSWERS, threads=2) as db:
+        shell.user_ns["db"] = db
+        yield ask
+
+
+EMBEDDED = {
+    "session": by_session,
+    "database API": by_database_api,
+    "agent": by_agent,
+    "notebook": by_notebook,
+}
 DOORS = (*EMBEDDED, "server")
 
 
@@ -247,6 +273,26 @@ def statements(options: argparse.Namespace, facts: dict[str, Any], console: Cons
                 markup=False,
             )
             asked.append(each)
+    print_and_keep(asked, limit, options.page, facts, console)
+    console.print(f"Record: {record.write('memory', facts, {'asked': [asdict(each) for each in asked]})}")
+    return int(any(each.peak_bytes > limit + MORE_BYTES or each.outcome == "hung" for each in asked))
+
+
+def from_records(options: argparse.Namespace, facts: dict[str, Any], console: Console) -> int:
+    """Show what was asked in runs before, of one door each."""
+    asked = [
+        Asked(**each)
+        for path in options.records
+        for each in json.loads(path.read_text(encoding="utf-8"))["asked"]
+    ]
+    print_and_keep(asked, memory_bytes(options.limit), options.page, facts, console)
+    return 0
+
+
+def print_and_keep(
+    asked: Sequence[Asked], limit: int, page: Path | None, facts: dict[str, Any], console: Console
+) -> None:
+    """Print how many statements were within, by door, and write it into a page."""
     rows: list[tuple[str, ...]] = [
         ("door", "statements", "answered", "refused or late", "within", "most MB", "of")
     ]
@@ -259,10 +305,8 @@ def statements(options: argparse.Namespace, facts: dict[str, Any], console: Cons
         rows.append((door, *counts, f"{worst.peak_bytes / 1e6:.0f}", worst.name))
     for row in rows:
         console.print(" · ".join(row), markup=False)
-    console.print(f"Record: {record.write('memory', facts, {'asked': [asdict(each) for each in asked]})}")
-    if options.page is not None:
-        record.put_into(options.page, "memory of large statements", facts, rows)
-    return int(any(each.peak_bytes > limit + MORE_BYTES or each.outcome == "hung" for each in asked))
+    if page is not None:
+        record.put_into(page, "memory of large statements", facts, rows)
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -272,16 +316,20 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--statements", type=Path, metavar="WAREHOUSE", help="ask thirty statements of it")
     parser.add_argument("--doors", default=",".join(DOORS), help=f"of {', '.join(DOORS)}; default all")
     parser.add_argument("--only", choices=list(MONSTERS), metavar="NAME", help="of a statement")
+    parser.add_argument("--records", type=Path, nargs="+", metavar="RECORD", help="show those of runs before")
     parser.add_argument("--page", type=Path, help="of Markdown, to write the table of statements into")
     parser.add_argument("--data", type=Path, default=record.DATA, help="folder for data that is made")
     options = parser.parse_args(words)
-    options.limit = options.limit or ("2GB" if options.statements is None else "512MB")
+    are_asked = options.statements is not None or options.records
+    options.limit = options.limit or ("512MB" if are_asked else "2GB")
     return options
 
 
 def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     facts = record.circumstances("memory", words)
+    if options.records:
+        return from_records(options, facts, Console(soft_wrap=True))
     if options.statements is not None:
         return statements(options, facts, Console(soft_wrap=True))
     folder = warehouse(options.groups, options.data)

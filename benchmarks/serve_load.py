@@ -1,25 +1,34 @@
 """Does a server lose anything under many connections, and what does it cost beside an embedded session?
 
     python -m benchmarks.serve_load WAREHOUSE [--connections 50] [--seconds 300] [--threads 2]
+    python -m benchmarks.serve_load WAREHOUSE --small [--connections 20] [--seconds 30] [--page PAGE]
 
 A process serves the warehouse, one of TPC-H. Another one opens the connections. Each asks ten questions one
 after another, exactly and with a target of 5 % in turn. In a third process so many threads ask one session
 the same. The two take turns, a quarter of the time each, and so they do with one asker alone. Every exact
 answer must be DuckDB's. Last, one client fetches many rows.
+
+With --small it tells how many small statements a second are answered, and what CPU time each takes: one
+server from one connection and from all, and two and four servers side by side from as many. --page
+docs/robustness.md writes the table into that page.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -52,6 +61,7 @@ ALONE_SECONDS = 600.0  # at most
 ALLOWED_RATIO = 1.5  # of the first answers, to one client alone
 WIDE = "SELECT * FROM lineitem WHERE l_orderkey <= 40000"
 FETCHES = 3
+SMALL, SMALL_ANSWER = "SELECT count(*) FROM nation", [(25,)]
 NO_LIMIT = sys.maxsize
 
 
@@ -150,6 +160,73 @@ def values_per_second(server: Running) -> float:
     return median(rates)
 
 
+@dataclass(frozen=True, slots=True)
+class Small:
+    """How many small statements were answered. cpu_seconds: of all servers together."""
+
+    servers: int
+    connections: int
+    statements: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        each = 1000 * self.cpu_seconds / self.statements
+        rates = (f"{self.statements / self.seconds:.0f}", f"{each:.1f}")
+        return (*map(str, (self.servers, self.connections)), *rates, f"{self.cpu_seconds / self.seconds:.1f}")
+
+
+def measure_small(warehouse: Path, servers: int, connections: int, seconds: float, threads: int) -> Small:
+    """Ask servers side by side for so long, each connection one small question again and again."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(serving(warehouse, "--threads", str(threads))) for _ in range(servers)]
+        opened = [
+            stack.enter_context(
+                psycopg.connect(running[number % servers].address(f"user-{number}"), autocommit=True)
+            )
+            for number in range(connections)
+        ]
+        for connection in opened:
+            ask_small(connection, time.monotonic())  # whatever the first question opens stays open
+        before, began = sum(map(cpu_seconds, running)), time.monotonic()
+        with ThreadPoolExecutor(connections) as pool:
+            counts = list(pool.map(partial(ask_small, until=began + seconds), opened))
+        took = time.monotonic() - began
+        return Small(servers, connections, sum(counts), took, sum(map(cpu_seconds, running)) - before)
+
+
+def ask_small(connection: psycopg.Connection[Any], until: float) -> int:
+    """Ask until a moment, once at least. Return how often."""
+    count = 0
+    while not count or time.monotonic() < until:
+        assert connection.execute(SMALL).fetchall() == SMALL_ANSWER
+        count += 1
+    return count
+
+
+def cpu_seconds(server: Running) -> float:
+    """Return what a server has computed so far."""
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def small(options: argparse.Namespace, facts: dict[str, Any], console: Console) -> int:
+    """Measure small statements, and show how many there were."""
+    cases = [(1, 1), *((servers, options.connections) for servers in (1, 2, 4))]
+    seconds = options.seconds / len(cases)
+    found = [measure_small(options.warehouse, *case, seconds, options.threads) for case in cases]
+    head = ("servers", "connections", "statements a second", "CPU ms each", "cores used")
+    rows = [head, *(each.row for each in found)]
+    for row in rows:
+        console.print(" · ".join(row), markup=False)
+    content = {"small": [asdict(each) for each in found]}
+    console.print(f"{record.NOT_OFFICIAL} Record: {record.write('serve_load', facts, content)}")
+    if options.page is not None:
+        record.put_into(options.page, "small statements", facts, rows)
+    return 0
+
+
 def table_of(load: Load) -> Table:
     table = Table("answers", "askers", "door", "answered", "median s", "95 % s", "ratio", "ratio at 95 %")
     embedded = {(each.kind, each.askers): each for each in load.figures if each.door == EMBEDDED}
@@ -180,8 +257,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--connections", type=int, default=50, help="at once, default 50")
     parser.add_argument("--seconds", type=float, default=300.0, help="for both doors, default 300")
     parser.add_argument("--threads", type=int, default=2, help="of the server and the session, default 2")
+    parser.add_argument("--small", action="store_true", help="count small statements")
+    parser.add_argument("--page", type=Path, help="of Markdown, to write the table of these into")
     options = parser.parse_args(words)
     facts = record.circumstances("serve_load", words)
+    if options.small:
+        return small(options, facts, Console(soft_wrap=True))
     load = measure(options.warehouse, options.connections, options.seconds, options.threads)
     console = Console(soft_wrap=True, width=110)
     console.print(record.headline(facts), table_of(load), verdicts_of(load), *load.bad, sep="\n")
