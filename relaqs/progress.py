@@ -50,8 +50,30 @@ class StopReason(StrEnum):
     RETURNED = "the function has returned"
     MISSED = "converged, but what was asked for was not reached"
     PASSES = "all passes made"
+    LATE = "done, but after the deadline"
     STOPPED = "stopped"
     FAILED = "failed"
+
+    def by(self, deadline_seconds: float | None, elapsed_seconds: float) -> StopReason:
+        """Return what is to be said where it came after so many seconds: `LATE` of what came too late.
+
+        >>> StopReason.TARGET.by(60.0, 75.0).value, StopReason.STOPPED.by(60.0, 75.0).value
+        ('done, but after the deadline', 'stopped')
+        """
+        is_late = deadline_seconds is not None and elapsed_seconds > deadline_seconds
+        return StopReason.LATE if is_late and self in _DONE else self
+
+
+_DONE = {
+    StopReason.TARGET,
+    StopReason.NO_VISIBLE_CHANGE,
+    StopReason.REQUIRED_ACCURACY,
+    StopReason.BEST_ACCURACY,
+    StopReason.CONVERGED,
+    StopReason.RETURNED,
+    StopReason.PASSES,
+}
+"""Ends with what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

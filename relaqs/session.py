@@ -26,6 +26,7 @@ from relaqs.executors import Executor
 from relaqs.executors.duck_process import unchanged
 from relaqs.executors.files import check_unchanged
 from relaqs.executors.threads import ThreadExecutor
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper, Keeping, begun
 from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from relaqs.training.estimators import Until
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
     from relaqs.training.run import Batch, GivenModel, TrainArguments, TrainingOptions, TrainingRun
+    from relaqs.training.start import TrainingRecipe
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -616,6 +618,8 @@ class Session(RunsOwnCode):
         passes: int | None = None,
         priority: float = 1.0,
         may_stop: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = SECONDS_BETWEEN,
     ) -> TrainingRun:
         """Start fitting a model to the rows of a SELECT, and return its run at once.
 
@@ -642,6 +646,8 @@ class Session(RunsOwnCode):
             passes: stop after this many passes over the data.
             priority: its weight beside queries and other jobs.
             may_stop: whether a cluster with too few cores may end it once it is good enough.
+            checkpoint: a file that is not there yet. The state of the run is kept in it, for `resume`.
+            checkpoint_seconds: between two states that are kept, at least.
 
         Raises:
             SqlError: its SELECT is wrong.
@@ -654,11 +660,17 @@ class Session(RunsOwnCode):
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.estimators import Fit, FitGoals
+        goals = {"until": until, "within": within, "timeout": timeout, "passes": passes, "priority": priority}
+        torch = {"loss": loss, "optimizer": optimizer, "schedule": schedule, "batch": batch}
+        rows = {"target": target, "weight": weight, "held_out": held_out, "seed": seed}
+        recipe = self._fit_recipe(model, sql, {**goals, "may_stop": may_stop, **torch, **rows})
+        run: TrainingRun = begun(recipe, self, Keeping(checkpoint, checkpoint_seconds))
+        return run
 
-        goals = FitGoals(until, within, timeout, passes, priority, may_stop)
-        fit = Fit(model, sql, target, weight, loss, optimizer, schedule, batch, held_out, seed, goals)
-        return self._trained(fit.job, fit.options, fit)
+    def _fit_recipe(self, model: Any, sql: str | None, asked: Mapping[str, Any]) -> TrainingRecipe:
+        from relaqs.training.estimators import fit_recipe
+
+        return fit_recipe(model, sql, asked)
 
     def train(self, job: TrainingJob | MiniBatchTraining, **asked: Unpack[TrainArguments]) -> TrainingRun:
         """Start training a job of `relaqs.training`, and return its run at once: `fit`, by other names.
@@ -673,22 +685,27 @@ class Session(RunsOwnCode):
         3.0
         """
         from relaqs.training.run import asked_of_train
+        from relaqs.training.start import TrainingRecipe
 
-        return self._trained(job, asked_of_train(asked))
+        options = asked_of_train(asked)
+        keeping = Keeping(options.checkpoint, options.checkpoint_seconds)
+        run: TrainingRun = begun(TrainingRecipe(job, options), self, keeping)
+        return run
 
-    def _trained(
+    def _training_run(
         self,
         job: TrainingJob | MiniBatchTraining,
         options: TrainingOptions,
-        given: GivenModel | None = None,
+        given: GivenModel | None,
+        keeper: Keeper,
     ) -> TrainingRun:
+        """Return the run of a job, not started."""
         from relaqs.training.start import planned_rows, training_run
 
         plan = planned_rows(job, self)
         config = replace(self._databases.tasks, civil_time=plan.civil_time)
-        run = training_run(job, plan, self._catalog, config, self._executor, options, self._running, given)
-        run.start()
-        return run
+        executor, running = self._executor, self._running
+        return training_run(job, plan, self._catalog, config, executor, options, running, given, keeper)
 
     def _readable(self, sql: str, target: str | None) -> ReadsRows:
         from relaqs.training.start import readable_rows

@@ -39,7 +39,7 @@ COMMANDS = {
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "doctor": ("relaqs.cli.doctor:doctor", "Look at the installation and the machine, and measure both."),
     "sample": ("relaqs.cli.data:sample", "Make tables to try things with."),
-    "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
+    "mcp": ("relaqs.mcp:mcp", "Let agents ask the tables, over the Model Context Protocol."),
 }
 SECTIONS = {  # of the help, in this order; what is in none comes last
     "Ask": ("sql", "shell", "tables", "explain"),

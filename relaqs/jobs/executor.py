@@ -178,9 +178,12 @@ class Stopwatch:
     started_at: float = field(default_factory=time.perf_counter)
     earlier_seconds: float = 0.0
 
-    def seconds(self) -> float:
-        """Return the seconds since the job was submitted, with those of an earlier process."""
-        return self.earlier_seconds + time.perf_counter() - self.started_at
+    def seconds(self, at: float | None = None) -> float:
+        """Return the seconds since the job was submitted, with those of an earlier process.
+
+        at: until when, on the clock of `time.perf_counter`. None: until now.
+        """
+        return self.earlier_seconds + (time.perf_counter() if at is None else at) - self.started_at
 
 
 _LOOK: ContextVar[Callable[[], bool]] = ContextVar("look", default=lambda: False)

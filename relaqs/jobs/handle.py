@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from relaqs.arguments import check_priority
+from relaqs_engine.errors import RelaqsError
+
+from relaqs.arguments import check_priority, check_seconds
+from relaqs.jobs.checkpoint import Keeper, NoKeeper
 from relaqs.jobs.executor import raised_anew, wait_pieces
 from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
 from relaqs.progress import StopReason, StopRules
@@ -211,10 +215,20 @@ class RunListener(Listener, Generic[AnyReport]):
     Attributes:
         feed: the reports, for readers.
         stop_reason: why the job stopped by itself, None while it runs or if it was stopped from outside.
+        keeper: keeps the job's state, where that is asked for.
+        ended_seconds: when it was over, on the clock of `time.perf_counter`; None before.
     """
 
-    def __init__(self, job_id: str, rules: StopRules, running: RunningJobs | None = None) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        rules: StopRules,
+        running: RunningJobs | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
         self.feed: Feed[AnyReport] = Feed()
+        self.keeper = keeper or NoKeeper()
+        self.ended_seconds: float | None = None
         self.stop_reason: StopReason | None = None
         self._job_id = job_id
         self._rules = rules
@@ -242,9 +256,16 @@ class RunListener(Listener, Generic[AnyReport]):
         if self.feed.end is None:
             self.stop_reason = self.stop_reason or StopReason.TIME
 
+    def saved(self) -> Any:
+        """Return what another process goes on from, which is pickled then. None: there is nothing to keep."""
+        return None
+
     def ended(self, state: RunState, error: BaseException | None) -> None:
+        self.ended_seconds = time.perf_counter()
         self.feed.close(_ENDS[state], error)
         try:
+            if state is RunState.STOPPED and self.stop_reason in _GOES_ON_LATER:
+                self.keeper.keep(self.saved)
             self._release()
         finally:
             if self._running is not None:
@@ -259,6 +280,9 @@ class RunListener(Listener, Generic[AnyReport]):
         self.stop_reason = self.stop_reason or reason
         return reason is not None
 
+
+_GOES_ON_LATER = (None, StopReason.TIME, StopReason.OVERLOAD)
+"""Ends after which the job is not done: its last state is kept. Else it ends again from the one before."""
 
 _ENDS: dict[RunState, End] = {
     RunState.STOPPED: "stopped",
@@ -362,6 +386,20 @@ class Handle(ABC, Generic[AnyReport]):
         """
         return self.runner.wait(timeout)
 
+    def _wait_for_end(self, timeout: float | None) -> None:
+        """Wait until it is over. After the timeout, in seconds, or a ctrl-C it is stopped.
+
+        Raises what made it fail.
+        """
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
+        try:
+            self.runner.wait(seconds)
+        finally:
+            self.stop()
+        self.runner.wait()
+        if self.runner.error is not None:
+            raise raised_anew(self.runner.error)
+
     def __iter__(self) -> Reader[AnyReport]:
         return Reader(self._listener.feed, self.stop, owner=self)
 
@@ -388,6 +426,28 @@ class Handle(ABC, Generic[AnyReport]):
     @abstractmethod
     def _checked_target(self, target: Any) -> float | None:
         """Return the target as a number. Raises ArgumentError for what is none."""
+
+
+def lacking_loss(loss: float, target: float | None) -> str | None:
+    """Return what to say of a loss that is above the target; None of one that is not."""
+    return None if target is None or loss <= target else f"the loss is {loss:.6g}, not {target:g} or less"
+
+
+def late(deadline_seconds: float | None, elapsed_seconds: float) -> str | None:
+    """Return what to say of an end after the deadline; None of one in time.
+
+    >>> late(60.0, 75.0)
+    'it ended after 75 s, not within 60 s'
+    """
+    if deadline_seconds is None or elapsed_seconds <= deadline_seconds:
+        return None
+    return f"it ended after {elapsed_seconds:.3g} s, not within {deadline_seconds:g} s"
+
+
+def check_strictly(shortfall: str | None, strict: bool) -> None:
+    """Raise RelaqsError where something is lacking, and that matters."""
+    if strict and shortfall is not None:
+        raise RelaqsError(f"{shortfall}; result() without strict gives what there is")
 
 
 def _stop(runner: JobRunner, feed: Feed[Any]) -> None:

@@ -1,4 +1,37 @@
 """The door for agents: tables and questions over the Model Context Protocol, by `relaqs mcp`.
 
-It translates between that protocol and a session. Only this package imports `mcp`.
+It translates between that protocol and a session. Only this package imports `mcp`. The command below parses
+arguments, opens the session and serves it to one agent.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
+
+
+@click.command("mcp")
+@data_option
+@cluster_option
+@tls_options
+@timezone_option
+def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
+    """Let an agent ask the tables of PATH, over the Model Context Protocol.
+
+    The agent's client starts this program and speaks with it over standard input and output. The agent lists
+    and describes tables, sees how a SELECT would be answered, and asks for an answer that is good enough, or
+    for the exact one. It cannot change anything.
+    """
+    try:
+        from relaqs.mcp.server import agent_server
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"`relaqs mcp` needs the package {error.name}; install it with pip install 'relaqs[mcp]'"
+        ) from None
+    from relaqs.opening import connect
+
+    with connect(data, cluster=cluster, security=security, timezone=timezone) as session:
+        agent_server(session).run("stdio")

@@ -28,13 +28,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
-from typing import Any, Literal, Protocol, SupportsFloat, cast, get_args
+from typing import Any, Literal, Protocol, SupportsFloat, get_args
 
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole
-from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted, raised_anew
-from relaqs.jobs.handle import Feed, Handle, RunListener
+from relaqs.jobs.checkpoint import Keeper, NoKeeper, packed
+from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted
+from relaqs.jobs.handle import Feed, Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import JobDescription, Step, StepReport, TaskResult, Work
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.pacing.paced_loop import (
@@ -46,7 +47,6 @@ from relaqs.pacing.paced_loop import (
     one_number,
     reports_to,
 )
-from relaqs.plugins import require
 from relaqs.progress import StopReason, StopRules
 from relaqs.sharing.view import Kind
 
@@ -107,16 +107,7 @@ class Call:
     @property
     def packed(self) -> bytes:
         """The function and its arguments, by value. Raises ArgumentError where they cannot travel."""
-        require("cloudpickle")
-        import cloudpickle
-
-        try:
-            return cast(bytes, cloudpickle.dumps((self.function, self.arguments)))
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise ArgumentError(
-                f"{self.name} or its arguments cannot be sent to a worker ({error}); make what it needs "
-                "inside of the function"
-            ) from error
+        return packed((self.function, self.arguments), f"{self.name} or its arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +164,7 @@ class Context:
         self._seat, self._name = seat, name
         self._state = None if saved is None else saved.state
         self._to_skip = {} if saved is None else dict(saved.places)
+        self._has_read = False
         self._places: dict[str, int] = {}
 
     def batches(
@@ -204,6 +196,7 @@ class Context:
         readable = self._seat.readable(sql, target)
         key = self._key(repr((sql, rows, target, seed, form)))
         self._places[key] = self._to_skip.pop(key, 0)
+        self._has_read = True
         try:
             for batch in islice(readable.batches(rows, seed, form, self._name), self._places[key], None):
                 self._places[key] += 1
@@ -226,11 +219,17 @@ class Context:
         return self._seat.note(one_number(loss))
 
     def save(self, state: Any) -> None:
-        """Keep a state: anything that pickle takes. Call it once you have learned from a batch."""
-        require("cloudpickle")
-        import cloudpickle
+        """Keep a state: anything that pickle takes. Call it once you have learned from a batch.
 
-        self._state = cloudpickle.dumps(state)
+        With it goes how far each loop over `batches` is that is in hand. A loop that an earlier life of the
+        function was in, and this one has left out, begins anew the next time.
+
+        Raises:
+            ArgumentError: the state cannot be pickled.
+        """
+        if self._has_read:  # before that, loops of an earlier life may still be gone on with
+            self._to_skip.clear()
+        self._state = packed(state, "the state of the function")
         self._seat.keep(Saved(self._state, self._to_skip | self._places))
 
     def load(self, otherwise: Any = None) -> Any:
@@ -316,11 +315,27 @@ class FunctionTurn:
         return TurnMade(PacedTurn(reports, 0.0, value is not None), value, seat.saved, seat.wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptFunction:
+    """What a function goes on from in another process.
+
+    Attributes:
+        saved: its newest state.
+        losses: that were reported before it.
+        elapsed_seconds: since the run was submitted.
+    """
+
+    saved: Saved
+    losses: tuple[float, ...]
+    elapsed_seconds: float
+
+
 class FunctionJob(PacedJob):
     """A function as a job, on a cluster: a step is a turn, made by any worker.
 
     Attributes:
-        saved: the newest state. value: what the function returned, once it `has_returned`.
+        mark: the newest state, and how many losses came before it.
+        value: what the function returned, once it `has_returned`.
         losses: all that was reported. feed: the newest, for readers.
         reason: why it was told to end, None where it was not.
     """
@@ -330,13 +345,13 @@ class FunctionJob(PacedJob):
         self.name, self._goals, self._readable = program.name, goals, readable
         self._program = program
         self._plans: dict[Wanted, ReadsRows] = {}
-        self._stopwatch = Stopwatch()
-        self.saved: Saved | None = None
+        self.stopwatch, self._earlier_seconds = Stopwatch(), 0.0
         self.value: Any = None
         self.has_returned = False
         self.losses: list[float] = []
         self.feed: Feed[float] = Feed()
         self.reason: StopReason | None = None
+        self.mark: tuple[Saved | None, int] = (None, 0)  # the newest state, and how many losses came before
         self._has_time = True  # in the turn in hand
         self._packed = b"" if self.is_here else program.packed
 
@@ -344,8 +359,30 @@ class FunctionJob(PacedJob):
     """Whether it runs in this process."""
 
     @property
+    def saved(self) -> Saved | None:
+        """The newest state."""
+        return self.mark[0]
+
+    def kept(self) -> KeptFunction | None:
+        """Return what another process goes on from. None: nothing was saved. May be called on any thread."""
+        saved, count = self.mark
+        return (
+            None
+            if saved is None
+            else KeptFunction(saved, tuple(self.losses[:count]), self.stopwatch.seconds())
+        )
+
+    def restore(self, kept: KeptFunction) -> None:
+        """Go on from there. Only at the beginning."""
+        self.losses.extend(kept.losses)
+        self.mark = kept.saved, len(kept.losses)
+        self.stopwatch.earlier_seconds = self._earlier_seconds = kept.elapsed_seconds
+
+    @property
     def has_time(self) -> bool:
-        return self._goals.timeout is None or self._stopwatch.seconds() < self._goals.timeout
+        return self._goals.timeout is None or (
+            self.stopwatch.seconds() - self._earlier_seconds < self._goals.timeout
+        )
 
     def note(self, loss: float) -> bool:
         """Take a loss, and return whether to go on."""
@@ -372,7 +409,8 @@ class FunctionJob(PacedJob):
         assert isinstance(made, TurnMade), made
         for reported in made.turn.reports:
             self.note(reported.quality)
-        self.saved = made.saved or self.saved
+        if made.value is None:  # of a turn that ends otherwise all losses came before its state
+            self.mark = made.saved or self.saved, len(self.losses)
         if made.wanted is not None:
             self._plans[made.wanted] = self._readable(made.wanted.sql, made.wanted.target)
         if made.value is not None:
@@ -442,19 +480,41 @@ class _Thread:
         return self.turns.note(Reported(loss), TURN_SECONDS) and goes_on
 
     def keep(self, saved: Saved) -> None:
-        self.job.saved = saved
+        self.job.mark = saved, len(self.job.losses)
 
 
 class FunctionListener(RunListener[float]):
-    """Lets go of the function at the end."""
+    """Keeps the function's state, and lets go of it at the end."""
 
-    def __init__(self, job: FunctionJob, target: float | None, running: RunningJobs | None) -> None:
-        super().__init__(job.id, StopRules(target), running)
+    def __init__(
+        self, job: FunctionJob, target: float | None, running: RunningJobs | None, keeper: Keeper
+    ) -> None:
+        super().__init__(job.id, StopRules(target), running, keeper)
         self.job = job
         self.feed = job.feed
 
+    def folded(self, report: StepReport) -> StepReport:
+        self.keeper.keep_if_due(self.saved)
+        return report
+
+    def saved(self) -> KeptFunction | None:
+        return self.job.kept()
+
     def _release(self) -> None:
         self.job.end()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRecipe:
+    """How the run of a function is begun."""
+
+    program: Call
+    goals: RunGoals
+
+    def begun(self, session: Any, keeper: Keeper) -> FunctionRun:
+        run: FunctionRun = session._function_run(self.program, self.goals, keeper)
+        run.start()
+        return run
 
 
 class FunctionRun(Handle[float]):
@@ -478,6 +538,7 @@ class FunctionRun(Handle[float]):
         executor: Executor,
         readable: Readable,
         running: RunningJobs | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """Set it up.
 
@@ -487,6 +548,7 @@ class FunctionRun(Handle[float]):
             executor: whose cores it takes turns on.
             readable: says how the rows of a SELECT are read.
             running: the jobs of its session.
+            keeper: keeps its state, and has the one that it goes on from.
         """
         from relaqs.executors.threads import ThreadExecutor
 
@@ -502,7 +564,11 @@ class FunctionRun(Handle[float]):
             target=goals.until,
             deadline_seconds=math.inf if goals.within is None else goals.within,
         )
-        listener = FunctionListener(job, goals.until, running)
+        keeper = keeper or NoKeeper()
+        if (kept := keeper.restored()) is not None:
+            job.restore(kept)
+        self._goals = goals
+        listener = FunctionListener(job, goals.until, running, keeper)
         most = None if goals.timeout is None else goals.timeout + GRACE_SECONDS
         super().__init__(JobRunner(job, executor, description, listener, timeout_seconds=most), listener)
 
@@ -534,37 +600,46 @@ class FunctionRun(Handle[float]):
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run is over; None while it is not."""
+        """Why the run is over; None while it is not. It says so where the end came after the deadline."""
         if not self.runner.state.is_over:
             return None
         if self.runner.state is RunState.FAILED:
             return StopReason.FAILED
         reason = self._job.reason or self._listener.stop_reason
         ended = StopReason.RETURNED if self.runner.state is RunState.EXACT else StopReason.STOPPED
-        return reason or ended
+        return (reason or ended).by(self._goals.within, self._seconds)
 
-    def result(self, timeout: float | None = None) -> Any:
+    @property
+    def shortfall(self) -> str | None:
+        """What was asked for and has not come, for people; None where all has, or the run is not over."""
+        if not self.runner.state.is_over:
+            return None
+        lacking = lacking_loss(min(self.losses, default=math.inf), self.target)
+        return "; ".join(filter(None, (lacking, late(self._goals.within, self._seconds)))) or None
+
+    @property
+    def _seconds(self) -> float:
+        """How long it has taken, to its end."""
+        return self._job.stopwatch.seconds(self._listener.ended_seconds)
+
+    def result(self, timeout: float | None = None, *, strict: bool = False) -> Any:
         """Return what the function returned, once it has.
 
         Args:
             timeout: seconds after which the run is stopped.
+            strict: whether to raise where `until` was not reached, or not `within` its seconds.
 
         Raises:
-            RelaqsError: it was stopped before it returned. An error of the function is raised as it is.
+            RelaqsError: it was stopped before it returned, or what was asked for has not come. An error of
+                the function is raised as it is.
         """
-        seconds = None if timeout is None else check_seconds("timeout", timeout)
-        try:
-            self.runner.wait(seconds)
-        finally:
-            self.stop()
-        self.runner.wait()
-        if self.runner.error is not None:
-            raise raised_anew(self.runner.error)
+        self._wait_for_end(timeout)
         self._job.join()
         if not self._job.has_returned:
             raise RelaqsError(
                 f"{self._job.name} was stopped before it returned; run.latest is what it saved last"
             )
+        check_strictly(self.shortfall, strict)
         return self._job.value
 
     def _checked_target(self, target: Any) -> float | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, SupportsFloat
+from typing import Any, ClassVar, Literal, Protocol, Self, SupportsFloat
 
 import numpy as np
 import pyarrow as pa
@@ -188,16 +188,20 @@ class PacedLoop(Handle[Reported]):
     back. Between them one core is the loop's: it must not wait there for other work of its session, which may
     need that core. Give libraries that start threads one thread. A turn is charged its time on the wall
     clock. Other threads may iterate over it: they get what the loop reported last.
+
+    Attributes:
+        kind: what it is to the scheduler.
     """
+
+    kind: ClassVar[Kind]
 
     def __init__(
         self,
         executor: Executor,
-        kind: Kind,
         *,
-        priority: float,
-        quality_target: float | None,
-        name: str,
+        priority: float = 1.0,
+        target: float | str | None = None,
+        name: str = "a loop",
         turn_seconds: float = TURN_SECONDS,
         running: RunningJobs | None = None,
     ) -> None:
@@ -205,24 +209,24 @@ class PacedLoop(Handle[Reported]):
 
         Args:
             executor: whose cores it takes turns on.
-            kind: what it is to the scheduler.
             priority: its weight beside other jobs.
-            quality_target: the loss or error at which a report says to stop.
+            target: the loss or relative error at which a report says to stop.
             name: for people.
             turn_seconds: how long it may compute before a report ends its turn.
             running: the jobs of its session.
         """
         job = PacedJob(uuid.uuid4().hex[:12], turns := Turns())
+        quality = self._checked_target(target)
         description = JobDescription(
             job.id,
-            kind,
+            self.kind,
             name=name,
             weight=check_priority(priority),
             cores_most=1.0,
-            work_total=1.0 if kind is Kind.QUERY else math.inf,
-            target=quality_target,
+            work_total=1.0 if self.kind is Kind.QUERY else math.inf,
+            target=quality,
         )
-        listener = PacedListener(job.id, turns, quality_target, running)
+        listener = PacedListener(job.id, turns, quality, running)
         super().__init__(JobRunner(job, executor, description, listener), listener)
         self._turns = turns
         self._turn_seconds = turn_seconds
@@ -333,35 +337,11 @@ class Pacer(PacedLoop):
     (1.0, 0.5)
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        *,
-        priority: float = 1.0,
-        target_loss: float | None = None,
-        name: str = "a loop",
-        turn_seconds: float = TURN_SECONDS,
-        running: RunningJobs | None = None,
-    ) -> None:
-        """Set it up.
+    kind = Kind.TRAINING
 
-        Args:
-            executor: whose cores it takes turns on.
-            priority: its weight beside other jobs.
-            target_loss: the loss at which `report` says to stop.
-            name: for people.
-            turn_seconds: how long it may compute before a report ends its turn.
-            running: the jobs of its session.
-        """
-        super().__init__(
-            executor,
-            Kind.TRAINING,
-            priority=priority,
-            quality_target=self._checked_target(target_loss),
-            name=name,
-            turn_seconds=turn_seconds,
-            running=running,
-        )
+    def __init__(self, executor: Executor, *, target_loss: float | None = None, **asked: Any) -> None:
+        """Set it up: `PacedLoop` says what else may be asked. target_loss: where `report` says to stop."""
+        super().__init__(executor, target=target_loss, **asked)
         self._losses: list[float] = []
 
     @property
@@ -418,37 +398,14 @@ class QueryPacer(PacedLoop):
     True
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        columns: Sequence[str],
-        *,
-        priority: float = 1.0,
-        target: float | str | None = None,
-        name: str = "a query",
-        turn_seconds: float = TURN_SECONDS,
-        running: RunningJobs | None = None,
-    ) -> None:
-        """Set it up.
+    kind = Kind.QUERY
 
-        Args:
-            executor: whose cores it takes turns on.
-            columns: those of its results that are approximate and count; the others tell groups apart.
-            priority: its weight beside other jobs.
-            target: the relative error at which `report_result` says to stop.
-            name: for people, e.g. the SQL.
-            turn_seconds: how long it may compute before a report ends its turn.
-            running: the jobs of its session.
+    def __init__(self, executor: Executor, columns: Sequence[str], **asked: Any) -> None:
+        """Set it up: `PacedLoop` says what else may be asked.
+
+        columns: those of its results that are approximate and count; the others tell groups apart.
         """
-        super().__init__(
-            executor,
-            Kind.QUERY,
-            priority=priority,
-            quality_target=relative_error(target),
-            name=name,
-            turn_seconds=turn_seconds,
-            running=running,
-        )
+        super().__init__(executor, **asked)
         self._columns = tuple(columns)
         self._moved = ResultDelta()
         self._movement = Movement()

@@ -21,9 +21,11 @@ Golovin et al. 2017, Google Vizier (median stopping).
 from __future__ import annotations
 
 import math
+import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -39,6 +41,7 @@ from relaqs.arguments import (
     check_whole,
     refusal,
 )
+from relaqs.jobs.checkpoint import Keeper, NoKeeper, packed
 from relaqs.jobs.executor import (
     Stopwatch,
     background_thread,
@@ -46,6 +49,7 @@ from relaqs.jobs.executor import (
     raised_anew,
     without_frames,
 )
+from relaqs.jobs.handle import check_strictly, lacking_loss
 from relaqs.plugins import require
 from relaqs.prediction import GEOMETRIC, HARMONIC, SUBLINEAR
 from relaqs.prediction.curves import WINDOW, Series, fit_best_curves
@@ -57,6 +61,7 @@ FEWEST_LOSSES = 4  # from there on families of curves are chosen among
 FAR = 10.0  # times the losses so far: what a curve says there is taken for the end
 FURTHER = 1.5  # times as far as its curve says a trial may still fall
 FIRST_RUNG, REDUCTION = 1, 3
+HELD_OUT = 0.1  # of the partitions, by which models are compared: many trials are
 
 
 class TrialRun(Protocol):
@@ -125,56 +130,93 @@ def forecasts(losses: Sequence[Sequence[float]]) -> FloatArray:
     return np.where(counts > 0, curves.at(FAR * counts[:, None])[:, 0], np.inf)
 
 
-class Pruner(Protocol):
-    """Says which trials go no further. It is pure."""
+class Losses(Sequence[float]):
+    """The losses of one trial, oldest first, with what pruners ask of the first n of them.
 
-    def __call__(self, losses: Sequence[Sequence[float]]) -> Sequence[bool]:
-        """Return for each trial whether it ends now. losses: of all trials, oldest first."""
+    >>> losses = Losses([3.0, 1.0, 2.0])
+    >>> losses.best(1), losses.best(3), losses.mean(2)
+    (3.0, 1.0, 2.0)
+    """
+
+    def __init__(self, losses: Iterable[float] = ()) -> None:
+        self._losses: list[float] = []
+        self._bests: list[float] = []
+        self._sums = [0.0]
+        self.extend(losses)
+
+    def extend(self, losses: Iterable[float]) -> None:
+        """Take in what is new."""
+        for loss in losses:
+            self._losses.append(loss)
+            self._bests.append(min(loss, self._bests[-1] if self._bests else math.inf))
+            self._sums.append(self._sums[-1] + loss)
+
+    def __len__(self) -> int:
+        return len(self._losses)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._losses[index]
+
+    def best(self, count: int | None = None) -> float:
+        """Return the least of the first, by default of all; inf of none."""
+        last = len(self._bests) if count is None else count
+        return self._bests[last - 1] if last else math.inf
+
+    def mean(self, count: int) -> float:
+        """Return the mean of the first."""
+        return self._sums[count] / count
+
+
+class Pruner(Protocol):
+    """Says which trials go no further. It is pure, and reads few losses of each."""
+
+    def __call__(self, losses: Sequence[Losses]) -> Sequence[bool]:
+        """Return for each trial whether it ends now. losses: of all trials."""
         ...
 
 
-def without_a_chance(losses: Sequence[Sequence[float]]) -> list[bool]:
+def without_a_chance(losses: Sequence[Losses]) -> list[bool]:
     """Return which trials would not reach the best loss even if they fell further than their curves say.
 
-    >>> without_a_chance([[1.0, 0.5, 0.33, 0.25], [3.0, 2.9, 2.87, 2.86], [2.0]])
+    >>> without_a_chance([Losses([1.0, 0.5, 0.33, 0.25]), Losses([3.0, 2.9, 2.87, 2.86]), Losses([2.0])])
     [False, True, False]
     """
-    best = min((min(each) for each in losses if each), default=math.inf)
+    best = min((each.best() for each in losses), default=math.inf)
     return [
         len(each) >= FEWEST_LOSSES
-        and min(each) > best
-        and min(each) - FURTHER * max(each[-1] - end, 0.0) > best
+        and each.best() > best
+        and each.best() - FURTHER * max(each[-1] - end, 0.0) > best
         for each, end in zip(losses, forecasts(losses).tolist(), strict=True)
     ]
 
 
-def below_the_median(losses: Sequence[Sequence[float]]) -> list[bool]:
+def below_the_median(losses: Sequence[Losses]) -> list[bool]:
     """Return which trials are worse than the median of the others' mean losses up to the same number.
 
-    >>> below_the_median([[1.0, 0.5], [1.0, 0.6], [1.0, 0.9]])
+    >>> below_the_median([Losses([1.0, 0.5]), Losses([1.0, 0.6]), Losses([1.0, 0.9])])
     [False, False, True]
     """
     ends = []
     for trial, each in enumerate(losses):
         others = [
-            float(np.mean(other[: len(each)]))
+            other.mean(len(each))
             for index, other in enumerate(losses)
             if index != trial and len(other) >= len(each) > 1
         ]
-        ends.append(len(others) > 1 and min(each) > float(np.median(others)))
+        ends.append(len(others) > 1 and each.best() > float(np.median(others)))
     return ends
 
 
-def below_a_rung(losses: Sequence[Sequence[float]]) -> list[bool]:
+def below_a_rung(losses: Sequence[Losses]) -> list[bool]:
     """Return which trials are not among the best third at some rung that they have reached.
 
-    >>> below_a_rung([[1.0], [2.0], [3.0]])
+    >>> below_a_rung([Losses([1.0]), Losses([2.0]), Losses([3.0])])
     [False, True, True]
     """
     ends = [False] * len(losses)
     rung = FIRST_RUNG
     while any(len(each) >= rung for each in losses):
-        reached = {trial: min(each[:rung]) for trial, each in enumerate(losses) if len(each) >= rung}
+        reached = {trial: each.best(rung) for trial, each in enumerate(losses) if len(each) >= rung}
         go_on = max(1, len(reached) // REDUCTION)
         if len(reached) >= REDUCTION:
             for trial in sorted(reached, key=lambda trial: reached[trial])[go_on:]:
@@ -248,34 +290,86 @@ def drawn_parameters(space: Mapping[str, Any], trials: int, seed: int) -> list[d
     ]
 
 
+@dataclass(slots=True)
+class EndedTrial:
+    """The run of a trial that ended in another process: what was kept of it.
+
+    Attributes:
+        latest: what it gave, or the newest of one that was ended before.
+        error: why it failed, if it did.
+        seen: all its losses, also those that are not finite.
+    """
+
+    state: str
+    stop_reason: StopReason | None
+    latest: Any
+    error: str | None
+    seen: tuple[float, ...]
+    priority: float = 1.0
+
+    def losses_from(self, start: int) -> Sequence[float]:
+        return self.seen[start:]
+
+    def stop(self) -> None:
+        """Do nothing: it is over."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self.error is not None:
+            raise RelaqsError(self.error)
+        return self.latest
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTrial:
+    """What a search goes on with of a trial that has begun. ended: pickled; None of one that was going on."""
+
+    pruned: bool
+    ended: bytes | None
+    state: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSearch:
+    """What a search goes on from in another process. trials: those that have begun."""
+
+    trials: tuple[KeptTrial, ...]
+    elapsed_seconds: float
+
+
 class _Begun:
     """A trial that has begun."""
 
     def __init__(
-        self, parameters: Mapping[str, Any], run: TrialRun, losses: Callable[[int], Sequence[float]]
+        self,
+        parameters: Mapping[str, Any],
+        run: TrialRun,
+        losses: Callable[[int], Sequence[float]],
+        keeper: Keeper | None = None,
     ) -> None:
         self.parameters, self.run, self._losses = parameters, run, losses
         self.pruned = False
+        self._keeper = keeper or NoKeeper()
         self._lock = threading.Lock()
         self._seen = 0
-        self._finite: list[float] = []
-        self._best = math.inf
+        self._finite = Losses()
+        self._ended: bytes | None = None
 
     @property
-    def losses(self) -> list[float]:
-        """The finite losses so far. The list grows; what is new is added where it is asked for."""
+    def losses(self) -> Losses:
+        """The finite losses so far. They grow; what is new is added where they are asked for."""
         with self._lock:
             new = self._losses(self._seen)
             self._seen += len(new)
-            finite = [loss for loss in new if math.isfinite(loss)]
-            self._finite += finite
-            self._best = min([self._best, *finite])
+            self._finite.extend(loss for loss in new if math.isfinite(loss))
             return self._finite
 
     @property
     def loss(self) -> float:
         """The best loss so far; inf before the first."""
-        return self._best if self.losses else math.inf
+        return self.losses.best()
 
     @property
     def trial(self) -> Trial:
@@ -285,9 +379,82 @@ class _Begun:
     def is_over(self) -> bool:
         return self.run.wait(0.0)
 
+    def kept(self) -> KeptTrial:
+        """Return what another process goes on with."""
+        if self._ended is None and self._is_done:
+            self._ended = packed(self._as_ended(), "what a trial gave")
+        return KeptTrial(self.pruned, self._ended, None if self._ended else self._keeper.state)
 
-Begin = Callable[[Mapping[str, Any]], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
-"""Starts a trial. Returns its run, and what says its losses from some number on."""
+    @property
+    def _is_done(self) -> bool:
+        """Whether it has come to its end, and was not only stopped with its search."""
+        return self.is_over and (self.pruned or self.run.stop_reason is not StopReason.STOPPED)
+
+    def _as_ended(self) -> EndedTrial:
+        run, given, error = self.run, None, None
+        try:
+            given = run.latest if run.state == "stopped" else run.result()
+        except Exception as failure:
+            error = str(failure)
+        return EndedTrial(run.state, run.stop_reason, given, error, tuple(self._losses(0)))
+
+
+Begin = Callable[[Mapping[str, Any], "Keeper"], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
+"""Starts a trial, from what its keeper has. Returns its run, and what says its losses from some number on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecipe:
+    """How a search is begun.
+
+    Attributes:
+        model: an estimator, or a function.
+        parameters: of each trial.
+        sql: the SELECT of the rows; None for a function.
+        goals: of the search.
+        asked: what else is asked of each trial.
+    """
+
+    model: Any
+    parameters: tuple[Mapping[str, Any], ...]
+    sql: str | None
+    goals: SearchGoals
+    asked: Mapping[str, Any]
+
+    def begun(self, session: Any, keeper: Keeper) -> SearchRun:
+        def begin(
+            parameters: Mapping[str, Any], keeper: Keeper
+        ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+            if self.sql is None:
+                return self._begun_function(session, parameters, keeper)
+            return self._begun_fit(session, parameters, keeper)
+
+        search = SearchRun(begin, self.parameters, self.goals, keeper)
+        search.start()
+        return search
+
+    def _begun_function(
+        self, session: Any, parameters: Mapping[str, Any], keeper: Keeper
+    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+        from relaqs.pacing.function_run import Call, FunctionRecipe, RunGoals
+
+        asked = dict(self.asked)
+        program = Call(self.model, dict(parameters), asked.pop("name", None))
+        run = FunctionRecipe(program, RunGoals(**asked)).begun(session, keeper)
+        return run, run.losses_from
+
+    def _begun_fit(
+        self, session: Any, parameters: Mapping[str, Any], keeper: Keeper
+    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+        """Return the run of a model with other parameters, and what says its losses on held-out rows."""
+        from sklearn.base import clone
+
+        own = clone(self.model).set_params(**parameters)
+        recipe = session._fit_recipe(own, self.sql, {"held_out": HELD_OUT, **self.asked})
+        fitted: Any = recipe.begun(session, keeper)
+        if fitted.batch_rows is not None:
+            return fitted, lambda start: fitted.losses[start:]
+        return fitted, lambda start: [1.0 - step.accuracy for step in fitted.steps[start:]]
 
 
 class SearchRun:
@@ -306,19 +473,23 @@ class SearchRun:
     (3, {'goal': 3}, 4)
     """
 
-    def __init__(self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals) -> None:
+    def __init__(
+        self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals, keeper: Keeper
+    ) -> None:
         """Set it up.
 
         Args:
             begin: starts a trial.
             parameters: of each trial.
             goals: what is wanted of it.
+            keeper: keeps the states of its trials, and has those that it goes on from.
         """
-        self._begin, self._goals = begin, goals
+        self._begin, self._goals, self._keeper = begin, goals, keeper
         self._waiting = list(parameters)
         self._begun: list[_Begun] = []
         self._prune = None if goals.stop is None else PRUNERS[goals.stop]
-        self._stopwatch = Stopwatch()
+        self._stopwatch, self._earlier_seconds = Stopwatch(), 0.0
+        self._judged = 0  # losses, of all trials, at the last look
         self._reason: StopReason | None = None
         self._error: BaseException | None = None
         self._ended = threading.Event()
@@ -352,16 +523,25 @@ class SearchRun:
         """Return whether it is over, within the timeout in seconds."""
         return is_set_in_time(self._ended, timeout)
 
-    def result(self, timeout: float | None = None) -> Any:
+    @property
+    def shortfall(self) -> str | None:
+        """What was asked for and has not come, for people; None where all has, or the search is not over."""
+        best = self._best
+        is_over = self._ended.is_set()
+        return lacking_loss(math.inf if best is None else best.loss, self._goals.until) if is_over else None
+
+    def result(self, timeout: float | None = None, *, strict: bool = False) -> Any:
         """Return what the best trial gives: a fitted estimator, or what the function returned.
 
         Of a function that was ended before it returned it is what it saved last.
 
         Args:
             timeout: seconds after which the search is stopped.
+            strict: whether to raise where no trial has reached `until`.
 
         Raises:
-            RelaqsError: no trial has a loss. The error of a trial is raised where all have failed.
+            RelaqsError: no trial has a loss, or what was asked for has not come. The error of a trial is
+                raised where all have failed.
         """
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         try:
@@ -378,6 +558,7 @@ class SearchRun:
             if self._reason is StopReason.PASSES:
                 step = "give a function that calls ctx.report(loss) with finite losses"
             raise RelaqsError(f"the search ended before any trial had a loss; {step}")
+        check_strictly(self.shortfall, strict)
         if best.run.state in ("stopped", "failed"):
             return best.run.latest
         return best.run.result()
@@ -396,8 +577,10 @@ class SearchRun:
 
     def _drive(self) -> None:
         try:
+            self._go_on_from(self._keeper.restored())
             while self._goes_on():
                 self._look()
+                self._keeper.keep_if_due(self._kept)
                 time.sleep(LOOK_SECONDS)
         except BaseException as error:
             self._error, self._reason = without_frames(error), StopReason.FAILED
@@ -406,7 +589,35 @@ class SearchRun:
                 each.run.stop()
             for each in self._begun:
                 each.run.wait()
+            with suppress(RelaqsError):
+                if self._reason in (StopReason.STOPPED, StopReason.TIME):
+                    self._keeper.keep(self._kept)
             self._ended.set()
+
+    def _kept(self) -> KeptSearch:
+        """Return what another process goes on from."""
+        kept = tuple(each.kept() for each in self._begun)
+        return KeptSearch(kept, self._stopwatch.seconds())
+
+    def _go_on_from(self, kept: KeptSearch | None) -> None:
+        """Begin the trials of another process again, each from its state."""
+        if kept is None:
+            return
+        self._stopwatch.earlier_seconds = self._earlier_seconds = kept.elapsed_seconds
+        for each in kept.trials:
+            if each.ended is None:
+                begun = self._begun_trial(self._waiting.pop(0), each.state)
+                if each.pruned:
+                    begun.run.stop()
+            else:
+                ended: EndedTrial = pickle.loads(each.ended)
+                begun = _Begun(self._waiting.pop(0), ended, ended.losses_from)
+            begun.pruned = each.pruned
+            self._begun.append(begun)
+
+    def _begun_trial(self, parameters: Mapping[str, Any], state: bytes | None = None) -> _Begun:
+        keeper = NoKeeper() if isinstance(self._keeper, NoKeeper) else Keeper(self._keeper.seconds / 2, state)
+        return _Begun(parameters, *self._begin(parameters, keeper), keeper)
 
     def _goes_on(self) -> bool:
         """Begin trials while there is room. Return whether any is left."""
@@ -415,23 +626,30 @@ class SearchRun:
         goals, best = self._goals, self._best
         if best is not None and goals.until is not None and best.loss <= goals.until:
             self._reason = StopReason.TARGET
-        elif goals.timeout is not None and self._stopwatch.seconds() >= goals.timeout:
+        elif goals.timeout is not None and self._ran_seconds >= goals.timeout:
             self._reason = StopReason.TIME
         if self._reason is not None:
             return False
         going = sum(not each.is_over for each in self._begun)
         while self._waiting and going < goals.abreast:
-            parameters = self._waiting.pop(0)
-            self._begun.append(_Begun(parameters, *self._begin(parameters)))
+            self._begun.append(self._begun_trial(self._waiting.pop(0)))
             going += 1
         if not going:
             self._reason = StopReason.PASSES
         return going > 0
 
+    @property
+    def _ran_seconds(self) -> float:
+        """How long it has run in this process."""
+        return self._stopwatch.seconds() - self._earlier_seconds
+
     def _look(self) -> None:
-        """End trials, and weigh those that go on."""
+        """End trials, and weigh those that go on, if any has a new loss."""
         begun = list(self._begun)
         losses = [each.losses for each in begun]
+        judged, self._judged = self._judged, sum(map(len, losses))
+        if judged == self._judged:
+            return
         if self._prune is not None:
             for each, ends in zip(begun, self._prune(losses), strict=True):
                 if ends and not each.is_over:

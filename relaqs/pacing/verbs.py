@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.executors import Executor
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper, Keeping, begun, resumed
 from relaqs.jobs.runner import RunningJobs
 
 if TYPE_CHECKING:
-    from relaqs.pacing.function_run import FunctionRun, ReadsRows
+    from relaqs.pacing.function_run import Call, FunctionRun, ReadsRows, RunGoals
     from relaqs.pacing.paced_loop import Pacer, QueryPacer
-    from relaqs.pacing.trials import PrunerWord, SearchRun, TrialRun
-
-HELD_OUT = 0.1  # of the partitions, for a search: many trials are compared on them
+    from relaqs.pacing.trials import PrunerWord, SearchRun
+    from relaqs.training.run import TrainingRun
 
 
 class RunsOwnCode:
@@ -44,6 +45,8 @@ class RunsOwnCode:
         timeout: float | None = None,
         priority: float = 1.0,
         name: str | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = SECONDS_BETWEEN,
     ) -> FunctionRun:
         """Run a function of your own beside queries and other jobs, and return its run at once.
 
@@ -59,9 +62,12 @@ class RunsOwnCode:
             timeout: the seconds after which `ctx.report` says to end. Ten seconds later it is stopped.
             priority: its weight beside queries and other jobs.
             name: for people. By default it is the function's.
+            checkpoint: a file that is not there yet. What the function saves is kept in it, for `resume`.
+            checkpoint_seconds: between two states that are kept, at least.
 
         Raises:
-            ArgumentError: an argument is not accepted.
+            ArgumentError: an argument is not accepted, or the function cannot be pickled.
+            RelaqsError: the checkpoint cannot be written.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -77,13 +83,55 @@ class RunsOwnCode:
         >>> run.result(), len(run.losses)
         (np.float64(499.5), 10)
         """
-        from relaqs.pacing.function_run import Call, FunctionRun, RunGoals
+        from relaqs.pacing.function_run import Call, FunctionRecipe, RunGoals
 
         self._check_open()
         program = Call(function, dict(arguments or {}), name)
-        goals = RunGoals(until, within, timeout, priority)
-        run = FunctionRun(program, goals, self._executor, self._readable, self._running)
-        run.start()
+        recipe = FunctionRecipe(program, RunGoals(until, within, timeout, priority))
+        run: FunctionRun = begun(recipe, self, Keeping(checkpoint, checkpoint_seconds))
+        return run
+
+    def _function_run(self, program: Call, goals: RunGoals, keeper: Keeper) -> FunctionRun:
+        """Return the run of a function, not started."""
+        from relaqs.pacing.function_run import FunctionRun
+
+        return FunctionRun(program, goals, self._executor, self._readable, self._running, keeper)
+
+    def resume(self, path: str | Path) -> TrainingRun | FunctionRun | SearchRun:
+        """Go on with a run of another process from its checkpoint, and return the run at once.
+
+        The checkpoint is of `fit`, `train`, `run` or `search`. The run goes on from the newest state that was
+        kept, in the middle of a pass, and keeps its state there as before. The rows must be the same. It may
+        have other cores or workers. A timeout counts anew. Open only a file that you trust, for it says what
+        is run.
+
+        Args:
+            path: of the checkpoint.
+
+        Raises:
+            RelaqsError: it is not there, damaged, of a query, of another version or of other rows.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> def count_up(ctx, end):
+        ...     for step in range(ctx.load(0), end):
+        ...         if not ctx.report(end - step):
+        ...             break
+        ...         ctx.save(step + 1)
+        ...     return step
+        >>> with relaqs.connect("data", threads=1) as db:
+        ...     run = db.run(count_up, {"end": 10**9}, checkpoint="counted.run")
+        ...     while run.latest is None:
+        ...         pass
+        ...     run.stop()
+        ...     was_over, reached = run.wait(), run.latest
+        >>> with relaqs.connect("data", threads=1) as db:
+        ...     run = db.resume("counted.run")
+        ...     run.latest >= reached > 0
+        True
+        """
+        self._check_open()
+        run: TrainingRun | FunctionRun | SearchRun = resumed(path, self)
         return run
 
     def search(
@@ -100,6 +148,8 @@ class RunsOwnCode:
         timeout: float | None = None,
         priority: float = 1.0,
         seed: int = 0,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = SECONDS_BETWEEN,
         **asked: Any,
     ) -> SearchRun:
         """Start many runs of a model or a function with other parameters each, and return the search at once.
@@ -120,10 +170,13 @@ class RunsOwnCode:
             timeout: the seconds after which the search ends.
             priority: of the first trial. The others have less of it.
             seed: of the parameters that are drawn.
+            checkpoint: a file that is not there yet. It keeps the states of all trials, for `resume`.
+            checkpoint_seconds: between two states that are kept, at least.
             asked: what else `fit` takes, such as target= and passes=.
 
         Raises:
-            ArgumentError: an argument is not accepted.
+            ArgumentError: an argument is not accepted, or the model or the function cannot be pickled.
+            RelaqsError: the checkpoint cannot be written.
 
         >>> import duckdb, relaqs
         >>> rows = duckdb.sql("SELECT i / 500 - 1 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
@@ -136,36 +189,16 @@ class RunsOwnCode:
         >>> len(search.trials), search.best.parameters["alpha"] == best.alpha
         (3, True)
         """
-        from relaqs.pacing.trials import SearchGoals, SearchRun, check_fit, drawn_parameters
+        from relaqs.pacing.trials import SearchGoals, SearchRecipe, check_fit, drawn_parameters
 
         self._check_open()
         check_fit(model, sql)
         most = 2 * self._executor.capacity if abreast is None else abreast
         goals = SearchGoals(trials, most, stop, until, timeout, priority, seed)
-        asked = {"within": within, **asked}
-
-        def begin(parameters: Mapping[str, Any]) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
-            if sql is None:
-                run = self.run(model, parameters, **asked)
-                return run, run.losses_from
-            return self._begun_fit(model, parameters, sql, asked)
-
-        search = SearchRun(begin, drawn_parameters(space, trials, seed), goals)
-        search.start()
+        drawn = tuple(drawn_parameters(space, trials, seed))
+        recipe = SearchRecipe(model, drawn, sql, goals, {"within": within, **asked})
+        search: SearchRun = begun(recipe, self, Keeping(checkpoint, checkpoint_seconds))
         return search
-
-    def _begun_fit(
-        self, model: Any, parameters: Mapping[str, Any], sql: str, asked: Mapping[str, Any]
-    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
-        """Return the run of a model with other parameters, and what says its losses on held-out rows."""
-        from sklearn.base import clone
-
-        session: Any = self
-        own = clone(model).set_params(**parameters)
-        fitted: Any = session.fit(own, sql, **{"held_out": HELD_OUT, **asked})
-        if fitted.batch_rows is not None:
-            return fitted, lambda start: fitted.losses[start:]
-        return fitted, lambda start: [1.0 - step.accuracy for step in fitted.steps[start:]]
 
     def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
         """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.
@@ -191,9 +224,8 @@ class RunsOwnCode:
         from relaqs.pacing.paced_loop import Pacer
 
         self._check_can_pace()
-        return Pacer(
-            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
-        )
+        asked = {"priority": priority, "name": name, "running": self._running}
+        return Pacer(self._executor, target_loss=target_loss, **asked)
 
     def pace_query(
         self,
@@ -224,9 +256,8 @@ class RunsOwnCode:
         from relaqs.pacing.paced_loop import QueryPacer
 
         self._check_can_pace()
-        return QueryPacer(
-            self._executor, columns, priority=priority, target=target, name=name, running=self._running
-        )
+        asked = {"priority": priority, "name": name, "running": self._running}
+        return QueryPacer(self._executor, columns, target=target, **asked)
 
     def _check_can_pace(self) -> None:
         from relaqs.executors.threads import ThreadExecutor

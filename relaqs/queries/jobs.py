@@ -16,9 +16,8 @@ Each is in a module that is loaded with the first plan of its kind, so that an e
 estimator.
 
 **Checkpoints.** The state of a folded query can be kept in a file, so that it goes on from there after its
-process died. A file belongs to one query over one state of the data: what it was made for is in it, and
-anything else is not taken. It is written aside and renamed, so a crash leaves the old state or the new
-one.
+process died (`relaqs/jobs/checkpoint.py`). A file belongs to one query over one state of the data: what it
+was made for is in it, and anything else is not taken.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -47,6 +45,7 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.checkpoint import DamagedCheckpointError, Pace, checked_path, read_content, write_content
 from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress import ResultDelta, cells_of
 from relaqs.queries.options import QueryOptions
@@ -328,11 +327,8 @@ class WorthwhileJob:
 FORMAT = 2  # 2: a checksum before the state
 SECONDS_BETWEEN = 2.0
 LARGEST_BYTES = 64 << 20  # of partial rows: a larger state is not kept, reading again is about as fast
-LARGEST_SHARE = 0.05  # of a query's time that may go into keeping its state
 _KEY = b"relaqs"
-_MAGIC = b"relaqs checkpoint 2\n"
-_MAGIC_BEFORE = b"ARROW1"  # of format 1, without a checksum
-_BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the state, in the file
+_ARROW = b"ARROW1"  # the content begins with it, and a file of format 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +369,7 @@ class Checkpoint:
     def __init__(self, path: Path, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._identity = identity
-        self._clock = clock
-        self._due_seconds = clock() + SECONDS_BETWEEN
+        self._pace = Pace(SECONDS_BETWEEN, clock)
 
     def load(self) -> Resumed | None:
         """Return what was kept; None where nothing was, or it is of another query, data or version.
@@ -382,15 +377,14 @@ class Checkpoint:
         A damaged file is not taken either, and a warning names it.
         """
         try:
-            content = self._path.read_bytes()
-        except OSError:
+            content = read_content(self._path)
+        except DamagedCheckpointError:
+            if not self._path.read_bytes().startswith(_ARROW):  # format 1 had no checksum
+                warnings.warn(f"{self._path} is a damaged checkpoint; the query begins anew", stacklevel=2)
             return None
-        if content.startswith(_MAGIC_BEFORE):
+        if content is None or not content.startswith(_ARROW):
             return None
-        if content[:_BEGIN] != _MAGIC + hashlib.sha256(content[_BEGIN:]).digest():
-            warnings.warn(f"{self._path} is a damaged checkpoint; the query begins anew", stacklevel=2)
-            return None
-        with pa.ipc.open_file(content[_BEGIN:]) as reader:
+        with pa.ipc.open_file(content) as reader:
             rows = reader.read_all()
         entries = json.loads(rows.schema.metadata[_KEY])
         if entries.get("format") != FORMAT or entries.get("identity") != self._identity:
@@ -403,13 +397,12 @@ class Checkpoint:
         return Resumed(state, entries["elapsed_seconds"])
 
     def is_due(self) -> bool:
-        return self._clock() >= self._due_seconds
+        return self._pace.is_due()
 
     def save(self, state: SavedState | None, elapsed_seconds: float) -> None:
         """Keep the state, unless there is none, it is too large, or the disk does not take it."""
         if state is None or state.rows.nbytes > LARGEST_BYTES:
             return
-        started = self._clock()
         entries = {
             "format": FORMAT,
             "identity": self._identity,
@@ -418,19 +411,11 @@ class Checkpoint:
             "elapsed_seconds": elapsed_seconds,
         }
         rows = state.rows.replace_schema_metadata({_KEY: json.dumps(entries).encode()})
-        draft = self._path.with_name(f".{self._path.name}-{os.getpid()}")
-        try:
+        with self._pace.spending(), contextlib.suppress(OSError):  # a query is not to fail because of it
             sink = pa.BufferOutputStream()
             with pa.ipc.new_file(sink, rows.schema) as writer:
                 writer.write_table(rows)
-            kept = sink.getvalue()
-            with draft.open("wb") as file:
-                file.writelines((_MAGIC, hashlib.sha256(kept).digest(), kept))
-            draft.replace(self._path)
-        except OSError:
-            draft.unlink(missing_ok=True)  # a query is not to fail because it cannot be saved
-        took = self._clock() - started
-        self._due_seconds = self._clock() + max(SECONDS_BETWEEN, took / LARGEST_SHARE)
+            write_content(self._path, memoryview(sink.getvalue()))
 
 
 class Keeper:
@@ -487,11 +472,3 @@ def query_identity(plan: OnlinePlan, catalog: Catalog, seed: int, batches: int |
     ]
     what = (replace(plan, sql=""), files, seed, batches, DUCKDB_VERSION)
     return hashlib.sha256(repr(what).encode()).hexdigest()
-
-
-def checked_path(path: str | Path) -> Path:
-    """Return the path. Raises RelaqsError if its folder is not there."""
-    chosen = Path(path)
-    if not chosen.parent.is_dir():
-        raise RelaqsError(f"there is no folder {chosen.parent} to keep a checkpoint in; make it first")
-    return chosen

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeAlias, cast
 
@@ -44,6 +44,7 @@ from relaqs.training.algorithms import make_training_job
 from relaqs.training.protocol import Learner, MiniBatchTraining, TrainingJob, WholeSteps
 from relaqs.training.rows import Profile, Rows, Sums, class_codes, frame_of, known_classes
 from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingGoals, TrainingOptions
+from relaqs.training.start import TrainingRecipe
 
 if TYPE_CHECKING:
     import pandas
@@ -315,6 +316,18 @@ class Fit:
             loss=self.loss,
             **{**_ends(last), **self.numbers},
         )
+
+
+def fit_recipe(model: Any, sql: str | None, asked: Mapping[str, Any]) -> TrainingRecipe:
+    """Return how the run of a model is begun. asked: the other arguments of `Session.fit`, by name.
+
+    Raises ArgumentError where they do not go together.
+    """
+    names = {each.name for each in fields(FitGoals)}
+    goals = {name: value for name, value in asked.items() if name in names}
+    others = {name: value for name, value in asked.items() if name not in names}
+    fit = Fit(model, sql, **others, goals=FitGoals(**goals))
+    return TrainingRecipe(fit.job, fit.options, fit)
 
 
 def honoured(model: Any, counterpart: Counterpart) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.errors import DataError
+from relaqs_engine.errors import DataError, RelaqsError
 
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
@@ -471,6 +471,30 @@ class _Pass:
     core_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class SavedJob:
+    """Where a job is between two steps. Pickled at once: what it has changes with the next step.
+
+    Attributes:
+        passes: how many have given a loss.
+        data: the digest of its rows.
+        state: for a job of the same kind.
+    """
+
+    passes: int
+    data: str
+    state: Any
+
+    def checked(self, data: TrainingSet) -> Any:
+        """Return the state. Raises RelaqsError where it is of other rows."""
+        if self.data != data.digest:
+            raise RelaqsError(
+                "the rows of the SELECT are not those that the checkpoint was written for; begin anew, or "
+                "restore the table"
+            )
+        return self.state
+
+
 class LossJob:
     """Passes over a training set, one after another: the next model depends on all of the last pass.
 
@@ -565,6 +589,25 @@ class LossJob:
         progress = self._progress.update(fold.loss)
         return StepReport(step.index, fold.loss, None, core_seconds, fold.is_final, progress)
 
+    def saved(self) -> SavedJob | None:
+        """Return what `restore` goes on from; None before the first look at the data is over."""
+        if self._training is None:
+            return None
+        model = None if self.latest is None else self.latest.model
+        return self._saved(self.passes, self._training, model)
+
+    def _saved(self, passes: int, training: Training, model: Any) -> SavedJob:
+        state = (self._profile, training, model, self._unreported, self.accuracy, self._progress)
+        return SavedJob(passes, self._data.digest, state)
+
+    def restore(self, saved: SavedJob) -> None:
+        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
+        profile, training, model, self._unreported, self.accuracy, self._progress = saved.checked(self._data)
+        self.passes = saved.passes
+        self._take_training(profile, training)
+        if saved.passes:
+            self.latest = BestModel(self._job, profile, model)
+
     def close(self) -> None:
         """Free what the run holds here. Other processes free what they keep of it after a while."""
         KEPT.forget(self.id)
@@ -575,8 +618,10 @@ class LossJob:
     def _begin(self, profile: Profile) -> None:
         if not profile.row_count:
             raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
-        self._profile = profile
-        self._training = self._job.begin(profile)
+        self._take_training(profile, self._job.begin(profile))
+
+    def _take_training(self, profile: Profile, training: Training) -> None:
+        self._profile, self._training = profile, training
         # By the rows that the SELECT keeps, as even in all partitions as chance makes them: pieces of a few
         # rows would cost more to call than to compute.
         self._cut = self._pieces_of([-(-profile.row_count // self._trained)])

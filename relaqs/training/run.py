@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args, runtime_checkable
 
 import numpy as np
@@ -28,12 +29,14 @@ from relaqs.arguments import (
     is_number,
     refusal,
 )
-from relaqs.jobs.executor import Executor, Stopwatch, raised_anew
-from relaqs.jobs.handle import Handle, RunListener
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper
+from relaqs.jobs.executor import Executor, Stopwatch
+from relaqs.jobs.handle import Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import Job, JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, AccuracySoFar, Goals, Kind, Stop
+from relaqs.training.passes import SavedJob
 from relaqs.training.protocol import MiniBatchTraining, TellsClasses, TrainingJob
 
 if TYPE_CHECKING:
@@ -171,6 +174,8 @@ class TrainingOptions:
     batch: Batch = None
     parameters: ParametersWord = "auto"
     parts: int | ModelParts | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_seconds: float = SECONDS_BETWEEN
 
     @property
     def passes_most(self) -> float:
@@ -216,6 +221,8 @@ class TrainArguments(TypedDict, total=False):
             pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
         parts: cuts the layers of a `TorchModule` into so many stages, or as a `ModelParts` says. On a cluster
             each part is on a worker. They change no bit of the model.
+        checkpoint: a file that is not there yet. The state of the run is kept in it, for `Session.resume`.
+        checkpoint_seconds: between two states that are kept, at least. Default: 10.
     """
 
     batch: Batch
@@ -232,6 +239,8 @@ class TrainArguments(TypedDict, total=False):
     may_stop: Sequence[StopWord]
     held_out: float | None
     parts: int | ModelParts | None
+    checkpoint: str | Path | None
+    checkpoint_seconds: float
 
 
 def asked_of_train(asked: TrainArguments) -> TrainingOptions:
@@ -351,6 +360,14 @@ class ModelJob(Job, Protocol):
     @property
     def journal(self) -> Journal | None: ...
 
+    def saved(self) -> SavedJob | None:
+        """Return what `restore` goes on from; None before the first look at the data is over."""
+        ...
+
+    def restore(self, saved: SavedJob) -> None:
+        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
+        ...
+
     def explain(self) -> str:
         """Return where the parameters are, and why."""
         ...
@@ -396,6 +413,21 @@ class TrainingStep:
     accuracy: float = math.nan
 
 
+@dataclass(frozen=True, slots=True)
+class SavedTraining:
+    """What a run goes on from in another process.
+
+    Attributes:
+        job: where its job is.
+        steps: the passes before.
+        elapsed_seconds: since the run was submitted.
+    """
+
+    job: SavedJob
+    steps: tuple[TrainingStep, ...]
+    elapsed_seconds: float
+
+
 class TrainingListener(RunListener[TrainingStep]):
     """Keeps what each pass gave, and says when the model is good enough.
 
@@ -404,19 +436,40 @@ class TrainingListener(RunListener[TrainingStep]):
         options: what the user asked for.
         stopwatch: counts since the run was submitted.
         running: the jobs of the session.
+        keeper: keeps the run's state, and has the one that it goes on from.
     """
 
     def __init__(
-        self, job: ModelJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
+        self,
+        job: ModelJob,
+        options: TrainingOptions,
+        stopwatch: Stopwatch,
+        running: RunningJobs | None,
+        keeper: Keeper | None,
     ) -> None:
         rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
-        super().__init__(job.id, rules, running)
+        super().__init__(job.id, rules, running, keeper)
         self.job = job
         self.steps: list[TrainingStep] = []
         self._chart_pixels = options.chart_pixels or 0
         self._max_steps = options.max_steps
+        self._required = options.goals.accuracy or 0.0
         self._stopwatch = stopwatch
         self._accuracy = AccuracyWatch(options.goals.of_job, options.passes_most)
+        if (saved := self.keeper.restored()) is not None:
+            self._restore(saved)
+
+    def _restore(self, saved: SavedTraining) -> None:
+        self.job.restore(saved.job)
+        self._stopwatch.earlier_seconds = saved.elapsed_seconds
+        for step in saved.steps:
+            self.steps.append(step)
+            self._accuracy.take(step.accuracy)
+
+    def saved(self) -> SavedTraining | None:
+        if (job := self.job.saved()) is None:
+            return None
+        return SavedTraining(job, tuple(self.steps[: job.passes]), self._stopwatch.seconds())
 
     def should_stop(self, report: StepReport) -> bool:
         """Whether the model is good enough, or this was the last pass allowed."""
@@ -435,7 +488,15 @@ class TrainingListener(RunListener[TrainingStep]):
             )
             self.steps.append(step)
             self.feed.publish(step)
+        self.keeper.keep_if_due(self.saved)
         return replace(report, accuracy=self._accuracy.so_far)
+
+    @property
+    def lacking_accuracy(self) -> str | None:
+        """What to say of an accuracy below what is required; None of one that is not."""
+        if not self._accuracy.is_missing:
+            return None
+        return f"the accuracy is {self.job.accuracy:.4g}, not {self._required:g} or more"
 
     @property
     def reason_at_end(self) -> StopReason:
@@ -493,6 +554,7 @@ class TrainingRun(Handle[TrainingStep]):
         stopwatch: Stopwatch,
         running: RunningJobs | None = None,
         given: GivenModel | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """Set the run up.
 
@@ -503,6 +565,7 @@ class TrainingRun(Handle[TrainingStep]):
             stopwatch: counts since it was submitted.
             running: the jobs of its session.
             given: the model that the user gave, if that is not what the job fits.
+            keeper: keeps the run's state, and has the one that it goes on from.
         """
         self._given = given
         description = JobDescription(
@@ -519,7 +582,8 @@ class TrainingRun(Handle[TrainingStep]):
         )
         deadline = options.goals.deadline
         self._deadline_seconds = None if deadline is None else float(deadline)
-        self._progress = TrainingListener(job, options, stopwatch, running)
+        self._progress = TrainingListener(job, options, stopwatch, running, keeper)
+        self._stopwatch = stopwatch
         runner = JobRunner(job, executor, description, self._progress, timeout_seconds=options.timeout)
         super().__init__(runner, self._progress)
 
@@ -565,7 +629,7 @@ class TrainingRun(Handle[TrainingStep]):
 
         At its target or accuracy, in time, after its passes, with no visible change, because the cluster is
         overloaded or somebody stopped it, or since it has converged. It says so where it has converged before
-        it got what was asked for.
+        it got what was asked for, and where that came after the deadline.
 
         >>> from relaqs.training import LinearRegression
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), target_loss=1e9)
@@ -573,10 +637,37 @@ class TrainingRun(Handle[TrainingStep]):
         >>> run.stop_reason.value
         'target reached'
         """
-        if (reason := self._progress.stop_reason) is not None or self.state not in _REASONS:
-            return reason
-        reason = _REASONS[self.state]
-        return self._progress.reason_at_end if reason is StopReason.CONVERGED else reason
+        if self.state not in _REASONS:
+            return self._progress.stop_reason
+        reason = self._progress.stop_reason or _REASONS[self.state]
+        if reason is StopReason.CONVERGED:
+            reason = self._progress.reason_at_end
+        return reason.by(self._deadline_seconds, self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        """How long it has taken, to its end."""
+        return self._stopwatch.seconds(self._progress.ended_seconds)
+
+    @property
+    def shortfall(self) -> str | None:
+        """What was asked for and has not come, for people; None where all has, or the run is not over.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, x % 2 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), target_loss=0.1)
+        >>> model = run.result()
+        >>> run.shortfall
+        'the loss is 0.249999, not 0.1 or less'
+        """
+        if self.state not in _REASONS:
+            return None
+        loss = lacking_loss(self.losses[-1] if self.steps else math.inf, self.target)
+        time = late(self._deadline_seconds, self._seconds)
+        return "; ".join(filter(None, (loss, self._progress.lacking_accuracy, time))) or None
 
     @property
     def accuracy(self) -> float:
@@ -751,33 +842,28 @@ class TrainingRun(Handle[TrainingStep]):
     def target_loss(self, loss: float | None) -> None:
         self.target = loss
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None, *, strict: bool = False) -> Any:
         """Return the fitted estimator once the run has converged or was stopped. The run is over then.
 
         Args:
             timeout: seconds after which the run is stopped, and the best model so far is returned.
+            strict: whether to raise where the model is not as good as was asked for, or came too late.
 
         Raises:
-            RelaqsError: there is no model yet, or the run failed. Another error that made it fail is raised
-                as it is.
+            RelaqsError: there is no model yet, what was asked for has not come, or the run failed. Another
+                error that made it fail is raised as it is.
 
         >>> from relaqs.training import LinearRegression
         >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        seconds = None if timeout is None else check_seconds("timeout", timeout)
-        try:
-            self.runner.wait(seconds)
-        finally:
-            self.stop()
-        self.runner.wait()
-        if self.runner.error is not None:
-            raise raised_anew(self.runner.error)
+        self._wait_for_end(timeout)
         if self._progress.job.latest is None:
             raise RelaqsError(
                 "training ended before the first pass over the data was complete; allow it more time"
             )
+        check_strictly(self.shortfall, strict)
         return self.latest
 
     def _checked_target(self, target: Any) -> float | None:

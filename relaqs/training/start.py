@@ -15,14 +15,15 @@ Each room of these is imported when a job needs it: a run on threads loads nothi
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeGuard, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, get_args
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.arguments import ArgumentError, check_whole
+from relaqs.jobs.checkpoint import Keeper
 from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
@@ -61,6 +62,7 @@ def training_run(
     options: TrainingOptions,
     running: RunningJobs,
     given: GivenModel | None = None,
+    keeper: Keeper | None = None,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
@@ -68,6 +70,7 @@ def training_run(
         plan: of its SELECT.
         running: the jobs of the session.
         given: the model that the user gave, if that is not what the job fits.
+        keeper: keeps the run's state, and has the one that it goes on from.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
@@ -77,7 +80,29 @@ def training_run(
     takes_all = isinstance(job, WholeSteps) and job.takes_all
     data = training_set(plan, catalog, config, job.target, takes_all=takes_all)
     model_job, executor = _model_job(job, data, config, executor, options)
-    return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running, given=given)
+    return TrainingRun(
+        model_job, executor, options, stopwatch=stopwatch, running=running, given=given, keeper=keeper
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecipe:
+    """How a training run is begun.
+
+    Attributes:
+        job: what is trained.
+        options: what is asked of the run.
+        given: the model that the user gave, if that is not what the job fits.
+    """
+
+    job: TrainingJob | MiniBatchTraining
+    options: TrainingOptions
+    given: GivenModel | None = None
+
+    def begun(self, session: Any, keeper: Keeper) -> TrainingRun:
+        run: TrainingRun = session._training_run(self.job, self.options, self.given, keeper)
+        run.start()
+        return run
 
 
 def _model_job(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -93,6 +93,8 @@ class Descent:
         self.best = start
         self.loss = np.inf
         self.wanted: FloatArray | None = None
+        self._begin = start, gradient_tolerance, least_decrease
+        self._told: list[tuple[float, FloatArray]] = []
         self._events: SimpleQueue[_Event] = SimpleQueue()
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
         threading.Thread(
@@ -108,8 +110,13 @@ class Descent:
         """Say what the loss and its gradient are at `wanted`."""
         if self.loss == np.inf:  # the start itself is a point accepted
             self.loss = loss
+        self._told.append((loss, gradient))
         self._answers.put((loss, gradient))
         self._advance()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The optimiser does not show its state, so another process tells it all again: to the same bits."""
+        return _told_again, (*self._begin, self._told)
 
     def close(self) -> None:
         """End the optimiser's thread, if it is still there."""
@@ -121,6 +128,18 @@ class Descent:
         self.wanted = event.point if isinstance(event, _Wanted) else None
         if isinstance(event, _Ended) and event.error is not None:
             raise event.error
+
+
+def _told_again(
+    start: FloatArray,
+    gradient_tolerance: float,
+    least_decrease: float,
+    told: Sequence[tuple[float, FloatArray]],
+) -> Descent:
+    descent = Descent(start, gradient_tolerance, least_decrease=least_decrease)
+    for loss, gradient in told:
+        descent.tell(loss, gradient)
+    return descent
 
 
 def _minimise(

@@ -42,6 +42,7 @@ from relaqs.training.passes import (
     PIECE_ROWS,
     PartitionSource,
     Profiled,
+    SavedJob,
     add_sums,
     in_pairs,
     one_thread,
@@ -146,6 +147,18 @@ class RunBook:
     def steps_left(self) -> float:
         most = self.rule.steps_most
         return math.inf if most is None else most - self.steps
+
+    def saved(self) -> tuple[Any, ...] | None:
+        """Return what `restore` goes on from; None before the first look at the data is over."""
+        if self.course is None:
+            return None
+        journal = (self._rows, self._rates, self._ranks)
+        return (self.course, self._order, self._profile, journal, self._best_loss, self._idle_passes)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go on from there."""
+        self.course, self._order, self._profile, journal, self._best_loss, self._idle_passes = saved
+        self._rows, self._rates, self._ranks = journal
 
     def begin(self, look: Profiled) -> None:
         """Take in the first look at the data."""
@@ -426,6 +439,19 @@ class StepJob:
         core_seconds, self._pass_core_seconds = self._pass_core_seconds, 0.0
         progress = self._progress.update(end.loss)
         return StepReport(step.index, end.loss, None, core_seconds, end.is_final, progress)
+
+    def saved(self) -> SavedJob | None:
+        """Return what `restore` goes on from; None before the first look at the data is over."""
+        if (book := self._book.saved()) is None:
+            return None
+        state = (book, self._evaluates, self.accuracy, self._progress)
+        return SavedJob(self.passes, self._data.digest, state)
+
+    def restore(self, saved: SavedJob) -> None:
+        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
+        book, self._evaluates, self.accuracy, self._progress = saved.checked(self._data)
+        self.passes = saved.passes
+        self._book.restore(book)
 
     def close(self) -> None:
         """Let go the rows on disk. Those in memory are freed when nobody asks for them."""

@@ -34,12 +34,13 @@ from relaqs_engine.errors import ClusterError
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Executor, HostsPeers
 from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.training.passes import BestModel, LossJob, add_sums, in_pairs
+from relaqs.training.passes import BestModel, LossJob, SavedJob, add_sums, in_pairs
 from relaqs.training.protocol import (
     ShardCourse,
     ShardedDescent,
     ShardedJob,
     ShardState,
+    Training,
     WholeParameters,
 )
 from relaqs.training.rows import Profile, TrainingSet
@@ -227,14 +228,22 @@ class ShardJob(LossJob):
         except ClusterError:
             return ()
 
-    def _begin(self, profile: Profile) -> None:
-        super()._begin(profile)
-        if not isinstance(self._training, WholeParameters):
+    def _take_training(self, profile: Profile, training: Training) -> None:
+        super()._take_training(profile, training)
+        if not isinstance(training, WholeParameters):
             raise ArgumentError(
-                f"{type(self._job).__name__}.begin() returned a {type(self._training).__name__}; where a job "
+                f"{type(self._job).__name__}.begin() returned a {type(training).__name__}; where a job "
                 "has descent(), it must be relaqs.training.WholeParameters(self.descent(profile))"
             )
-        self._whole, self._descent = self._training, self._training.descent
+        self._whole, self._descent = training, training.descent
+
+    def saved(self) -> SavedJob | None:
+        """Return what `restore` goes on from: of parameters in shards, the state that was fetched last."""
+        if self._training is None or self._phase == "whole":
+            return super().saved()
+        kept = self._kept
+        whole = WholeParameters(self._descent, kept.course, kept.state)
+        return self._saved(kept.course.step, whole, None if self.latest is None else self.latest.model)
 
     def _reported(self, step: Step, made: Any, core_seconds: float) -> StepReport:
         """Return the report of a pass with whole parameters. One that is made again was reported before."""

@@ -17,7 +17,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier
 
 from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
 from relaqs.pacing import Context
-from relaqs.pacing.trials import PRUNERS, _Begun, drawn_parameters, forecasts
+from relaqs.pacing.trials import PRUNERS, Losses, _Begun, drawn_parameters, forecasts
 from tests.made_once import made_once
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -82,9 +82,9 @@ def test_what_may_still_win_is_not_pruned() -> None:
     """A late bloomer: worse so far than the best, and falling towards less."""
     settled = [0.5 + 0.5 * 0.3**step for step in range(12)]
     late = [4.0 * 0.75**step for step in range(6)]  # at 0.95, and on its way to 0
-    assert PRUNERS["forecast"]([settled, late]) == [False, False]
+    assert PRUNERS["forecast"]([Losses(settled), Losses(late)]) == [False, False]
     hopeless = [1.0 + 0.1 * 0.5**step for step in range(12)]
-    assert PRUNERS["forecast"]([settled, hopeless]) == [False, True]
+    assert PRUNERS["forecast"]([Losses(settled), Losses(hopeless)]) == [False, True]
 
 
 def test_estimators_are_compared_on_rows_held_out(db: Session) -> None:

@@ -169,9 +169,9 @@ def test_a_query_survives_the_death_of_its_process(
 ) -> None:
     path = tmp_path / "kept.arrow"
     program = f"""
-import relaqs.queries.jobs, sys, threading
+import relaqs.jobs.checkpoint, relaqs.queries.jobs, sys, threading
 relaqs.queries.jobs.SECONDS_BETWEEN = 0.0
-relaqs.queries.jobs.LARGEST_SHARE = 1.0
+relaqs.jobs.checkpoint.LARGEST_SHARE = 1.0
 from relaqs.opening import connect
 from relaqs.queries.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)

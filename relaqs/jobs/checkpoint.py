@@ -1,0 +1,277 @@
+"""Checkpoints: the state of a job in a file, so that another process goes on from there.
+
+A file has one state, the newest. It is written whole beside the file and then takes its place, so that
+whoever is killed while writing leaves the state before. A checksum tells a damaged file.
+
+    b"relaqs checkpoint 2\\n" | SHA-256 of the content | content
+
+The content of a query is its partial rows (`relaqs/queries/jobs.py`). That of a run is how it
+is begun (`Recipe`), and where it stands. Both are pickled, by value where a script or a notebook defines
+them. So open only files that you trust.
+
+*How often.* A state is written at most every few seconds, and takes no more than a twentieth of the time: one
+that takes a second to write is written every 20 seconds.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import pickle
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from relaqs_engine.errors import RelaqsError
+
+from relaqs.arguments import ArgumentError, check_seconds
+from relaqs.plugins import require
+
+LARGEST_SHARE = 0.05  # of the time, that may go into keeping states
+_MAGIC = b"relaqs checkpoint 2\n"
+_BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the content, in the file
+_RUN = b"relaqs run 1\n"  # the content of a run begins with it
+
+
+class DamagedCheckpointError(RelaqsError):
+    """A file is no checkpoint, or not all of one."""
+
+
+class Pace:
+    """Says when a state is to be kept: every few seconds, or rarer where keeping one takes long.
+
+    Args:
+        seconds_between: two states, at least.
+        clock: in seconds.
+
+    >>> now = [0.0]
+    >>> pace = Pace(2.0, lambda: now[0])
+    >>> with pace.spending():
+    ...     now[0] = 1.0
+    >>> now[0] = 20.0
+    >>> pace.is_due()
+    False
+    """
+
+    def __init__(self, seconds_between: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds_between, self._clock = seconds_between, clock
+        self._due_seconds = clock() + seconds_between
+
+    def is_due(self) -> bool:
+        return self._clock() >= self._due_seconds
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Measure what it takes to keep a state, in the block."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            now = self._clock()
+            self._due_seconds = now + max(self._seconds_between, (now - started) / LARGEST_SHARE)
+
+
+def read_content(path: Path) -> bytes | None:
+    """Return what a file keeps, None where there is no file. Raises DamagedCheckpointError."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    if content[:_BEGIN] != _MAGIC + hashlib.sha256(content[_BEGIN:]).digest():
+        raise DamagedCheckpointError(f"{path} is a damaged checkpoint, or none")
+    return content[_BEGIN:]
+
+
+def write_content(path: Path, content: bytes | memoryview) -> None:
+    """Replace what a file keeps. Raises OSError where the disk does not take it: then it is as before."""
+    draft = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            file.writelines((_MAGIC, hashlib.sha256(content).digest(), content))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return the path. Raises RelaqsError if its folder is not there."""
+    chosen = Path(path)
+    if not chosen.parent.is_dir():
+        raise RelaqsError(f"there is no folder {chosen.parent} to keep a checkpoint in; make it first")
+    return chosen
+
+
+SECONDS_BETWEEN = 10.0  # two states of a run, where nothing else is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a user asks of checkpoints. Raises ArgumentError for what is not accepted.
+
+    Attributes:
+        path: of the file; None for no checkpoints.
+        seconds: between two states, at least.
+    """
+
+    path: str | Path | None = None
+    seconds: float = SECONDS_BETWEEN
+
+    def __post_init__(self) -> None:
+        check_seconds("checkpoint_seconds", self.seconds)
+        if self.path is not None:
+            checked_path(self.path)
+
+
+class Recipe(Protocol):
+    """All that it takes to begin a run but for its state. Picklable."""
+
+    def begun(self, session: Any, keeper: Keeper) -> Any:
+        """Return the run, which has started: from `keeper.state` where there is one."""
+        ...
+
+
+class Keeper:
+    """Keeps the newest state of one run. Its own thread calls `keep_if_due`, others may read `state`.
+
+    Args:
+        seconds: between two states, at least.
+        state: what the run goes on from; None at its beginning.
+
+    Attributes:
+        state: the newest, pickled.
+    """
+
+    def __init__(self, seconds: float = SECONDS_BETWEEN, state: bytes | None = None) -> None:
+        self.state, self.seconds = state, seconds
+        self._pace = Pace(seconds)
+        self._lock = threading.Lock()
+
+    def keep_if_due(self, saved: Callable[[], Any]) -> None:
+        """Keep what `saved` returns, if that is time. None is not kept."""
+        if self._pace.is_due():
+            self.keep(saved)
+
+    def keep(self, saved: Callable[[], Any]) -> None:
+        """Keep what `saved` returns now. None is not kept."""
+        with self._lock, self._pace.spending():
+            if (state := saved()) is not None:
+                self.state = packed(state, "the state of the run")
+                self._write()
+
+    def restored(self) -> Any:
+        """Return the state that the run goes on from; None at its beginning."""
+        return None if self.state is None else pickle.loads(self.state)
+
+    def _write(self) -> None:
+        """Put the newest state where it outlives this process."""
+
+
+class NoKeeper(Keeper):
+    """Keeps nothing."""
+
+    def keep_if_due(self, saved: Callable[[], Any]) -> None:
+        """Do nothing."""
+
+    def keep(self, saved: Callable[[], Any]) -> None:
+        """Do nothing."""
+
+
+class FileKeeper(Keeper):
+    """Keeps the states of a run in a file, which also says how the run is begun.
+
+    Raises RelaqsError where the file cannot be written.
+
+    Args:
+        path: of the file.
+        recipe: of the run, pickled.
+    """
+
+    def __init__(self, path: Path, seconds: float, recipe: bytes, state: bytes | None = None) -> None:
+        super().__init__(seconds, state)
+        self._path, self._recipe = path, recipe
+        self._has_warned = False
+        try:
+            write_content(path, self._content)
+        except OSError as error:
+            raise RelaqsError(f"the checkpoint {path} cannot be written ({error})") from error
+
+    @property
+    def _content(self) -> bytes:
+        kept = (version("relaqs"), self.seconds, self._recipe, self.state)
+        return _RUN + pickle.dumps(kept)
+
+    def _write(self) -> None:
+        try:
+            write_content(self._path, self._content)
+        except OSError as error:  # a run is not to fail because it cannot be saved
+            if not self._has_warned:
+                warnings.warn(
+                    f"the checkpoint {self._path} cannot be written ({error}); the run goes on without",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._has_warned = True
+
+
+def begun(recipe: Recipe, session: Any, keeping: Keeping) -> Any:
+    """Return the run of a recipe, which has started. It keeps its state where that is asked for.
+
+    Raises ArgumentError where there is a file already, or the recipe cannot be pickled.
+    """
+    if keeping.path is None:
+        return recipe.begun(session, NoKeeper())
+    path = checked_path(keeping.path)
+    if path.exists():
+        raise ArgumentError(
+            f"checkpoint is {str(path)!r}, which is there already; go on from it by "
+            f"db.resume({str(path)!r}), or remove it"
+        )
+    return recipe.begun(session, FileKeeper(path, keeping.seconds, packed(recipe, "the run")))
+
+
+def resumed(path: str | Path, session: Any) -> Any:
+    """Return the run that a file keeps. It goes on from its newest state, and keeps others there.
+
+    Raises RelaqsError where the file is not there, is damaged, is of a query or of another version.
+    """
+    chosen = Path(path)
+    if (content := read_content(chosen)) is None:
+        raise RelaqsError(f"there is no checkpoint {chosen}; give the path that the run was begun with")
+    if not content.startswith(_RUN):
+        raise RelaqsError(
+            f"{chosen} is the checkpoint of a query; go on from it by "
+            f"db.start(db.plan(sql), options, checkpoint={str(chosen)!r})"
+        )
+    written_by, seconds, recipe, state = pickle.loads(content[len(_RUN) :])
+    if written_by != version("relaqs"):
+        raise RelaqsError(
+            f"{chosen} was written by relaqs {written_by}, and this is {version('relaqs')}; begin anew, or "
+            "go on with that version"
+        )
+    for draft in chosen.parent.glob(f".{glob.escape(chosen.name)}-*"):
+        draft.unlink(missing_ok=True)  # of a process that was killed while it wrote
+    return pickle.loads(recipe).begun(session, FileKeeper(chosen, seconds, recipe, state))
+
+
+def packed(value: Any, what: str) -> bytes:
+    """Return something pickled, by value where no other process could import it.
+
+    Raises ArgumentError where it cannot be pickled. what: it is, for people.
+    """
+    require("cloudpickle")
+    import cloudpickle
+
+    try:
+        return cast(bytes, cloudpickle.dumps(value))
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise ArgumentError(
+            f"{what} cannot be sent to another process ({error}); make what cannot be pickled inside of the "
+            "function"
+        ) from error

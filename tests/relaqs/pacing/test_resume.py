@@ -1,0 +1,243 @@
+"""`Session.resume`: runs that go on in another process, to the last bit, and what a run says at its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
+
+from relaqs import ArgumentError, QueryOptions, RelaqsError, Session, connect, shuffle
+from relaqs.pacing import Context
+from relaqs.pacing.function_run import Saved
+from relaqs.pacing.trials import PRUNERS, Losses
+from relaqs.progress import StopReason
+from tests.made_once import made_once
+
+SQL = "SELECT * FROM points"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        x, z, noise = (f"hash(i * {k}) % 1000 / 1000" for k in (1, 7, 13))
+        rows = f"SELECT {x} AS x, {z} AS z, {x} + {z} + {noise} / 2 > 1.2 AS late FROM range(6000) AS r(i)"
+        shuffle(duckdb.sql(rows), folder / "points", partitions=10)
+
+    return made_once(tmp_path_factory, "resumed", make)
+
+
+@pytest.fixture(scope="module")
+def db(warehouse: Path) -> Iterator[Session]:
+    with connect(warehouse, threads=2) as session:
+        yield session
+
+
+@pytest.mark.parametrize("kind", ["fit", "trees", "elastic", "function", "search"])
+def test_a_run_that_is_killed_gives_what_it_would_have_given(kind: str) -> None:
+    """Four kills of each, in another process each time, after a drawn number of states."""
+    command = [sys.executable, "-m", "benchmarks.resumed_runs", "--kills", "4", "--kinds", kind]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" 0 differ from the uninterrupted run\n"), done.stdout
+    assert int(done.stdout.split(", ")[1].split()[0]) >= 4
+
+
+def stopped_on_the_way(run: Any, reached: int) -> None:
+    while len(run.losses) < reached:
+        time.sleep(0.001)
+    run.stop()
+    assert run.wait(timeout=60)
+
+
+def test_a_run_that_was_stopped_goes_on(db: Session, tmp_path: Path) -> None:
+    model = SGDClassifier(loss="log_loss", max_iter=300, tol=None)
+    path = tmp_path / "fit.run"
+    run = db.fit(model, SQL, target="late", batch=64, checkpoint=path)
+    stopped_on_the_way(run, 2)
+    assert (run.stop_reason, run.shortfall) == (StopReason.STOPPED, None)
+    before = run.losses
+    again = db.resume(path)
+    assert again.losses[: len(before)] == before
+    stopped_on_the_way(again, len(before) + 2)
+    third = db.resume(path)
+    third.stop()
+    assert third.wait(timeout=60)
+    assert len(third.losses) >= len(before) + 2
+    assert third.latest.get_params() == {**model.get_params(), "random_state": 0}
+
+
+def test_a_search_goes_on_with_its_finished_trials(db: Session, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def descend(ctx: Context, floor: float) -> float:
+        with calls.open("a") as file:
+            file.write(f"{floor}\n")
+        for step in range(ctx.load(0), 20 if floor < 0.3 else 100_000):
+            if not ctx.report(floor + 1 / (1 + step)):
+                break
+            ctx.save(step + 1)
+            time.sleep(0.001)
+        return floor
+
+    path = tmp_path / "search.run"
+    asked: dict[str, Any] = {"trials": 4, "stop": None, "abreast": 3}
+    search = db.search(descend, {"floor": [0.1, 0.2, 0.5, 0.6]}, checkpoint=path, **asked)
+    while sum(trial.state == "returned" for trial in search.trials) < 2:
+        time.sleep(0.01)
+    search.stop()
+    assert search.wait(timeout=60)
+    before = {trial.parameters["floor"]: trial.losses for trial in search.trials}
+    again = db.resume(path)
+    while len(again.trials) < 4 or min(len(trial.losses) for trial in again.trials) < 20:
+        time.sleep(0.01)
+    for trial in again.trials:
+        floor = trial.parameters["floor"]
+        assert trial.losses[: len(before.get(floor, ()))] == before.get(floor, ())
+    again.stop()
+    assert again.result(timeout=60) == 0.1
+    told = calls.read_text().split()
+    assert (told.count("0.1"), told.count("0.2")) == (1, 1)
+
+
+def test_what_is_no_checkpoint_of_these_rows_is_refused(db: Session, tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    with pytest.raises(RelaqsError, match="there is no checkpoint"):
+        db.resume(path)
+    path.write_bytes(b"relaqs checkpoint 2\nand more")
+    with pytest.raises(RelaqsError, match="damaged"):
+        db.resume(path)
+    with pytest.raises(ArgumentError, match="there already; go on from it by db.resume"):
+        db.run(lambda ctx: 1, checkpoint=path)
+    with pytest.raises(RelaqsError, match="make it first"):
+        db.run(lambda ctx: 1, checkpoint=tmp_path / "nowhere" / "a.run")
+    with pytest.raises(ArgumentError, match="checkpoint_seconds"):
+        db.run(lambda ctx: 1, checkpoint=tmp_path / "b.run", checkpoint_seconds=0)
+    with pytest.raises(ArgumentError, match="cannot be sent to another process"):
+        db.run(lambda ctx, lock: 1, {"lock": threading.Lock()}, checkpoint=tmp_path / "b.run")
+    assert not (tmp_path / "b.run").exists()
+    query = db.start(db.plan("SELECT sum(x) FROM points"), QueryOptions(batches=5), checkpoint=tmp_path / "q")
+    query.result()
+    if (tmp_path / "q").exists():
+        with pytest.raises(RelaqsError, match="checkpoint of a query"):
+            db.resume(tmp_path / "q")
+
+
+def test_other_rows_of_the_same_name_are_not_gone_on_with(tmp_path: Path) -> None:
+    def lay_out(factor: int) -> None:
+        rows = duckdb.sql(f"SELECT i AS x, {factor} * i AS y FROM range(3000) AS t(i)")
+        shuffle(rows, tmp_path / "data" / "lines", partitions=5, force=True)
+
+    lay_out(2)
+    path = tmp_path / "fit.run"
+    with connect(tmp_path / "data", threads=1) as session:
+        model = SGDRegressor(max_iter=300, tol=None, eta0=1e-9)
+        run = session.fit(model, "SELECT x, y FROM lines", target="y", batch=64, checkpoint=path)
+        stopped_on_the_way(run, 1)
+    lay_out(3)
+    with connect(tmp_path / "data", threads=1) as session:
+        with pytest.raises(RelaqsError, match="rows of the SELECT are not those"):
+            session.resume(path)
+
+
+def test_what_cannot_be_pickled_runs_without_a_checkpoint(db: Session) -> None:
+    lock = threading.Lock()
+    assert db.run(lambda ctx: lock.locked()).result(timeout=60) is False
+
+
+def test_an_end_says_what_is_missing(db: Session) -> None:
+    def constant(ctx: Context, loss: float) -> float:
+        ctx.report(loss)
+        time.sleep(0.02)
+        return loss
+
+    met = db.run(constant, {"loss": 0.5}, until=0.5, within=60)
+    assert met.result(timeout=60, strict=True) == 0.5
+    assert (met.stop_reason, met.shortfall) == (StopReason.TARGET, None)
+    late = db.run(constant, {"loss": 0.5}, until=0.5, within=0.01)
+    assert late.result(timeout=60) == 0.5
+    assert late.stop_reason is StopReason.LATE
+    with pytest.raises(RelaqsError, match="not within 0.01 s"):
+        late.result(strict=True)
+    missed = db.run(constant, {"loss": 0.5}, until=0.25)
+    assert missed.result(timeout=60) == 0.5
+    with pytest.raises(RelaqsError, match="the loss is 0.5, not 0.25 or less"):
+        missed.result(strict=True)
+    fit = db.fit(
+        LogisticRegression(), SQL, target="late", until={"accuracy": 0.999, "loss": 1e-9}, within=1e-6
+    )
+    fit.result(timeout=60)
+    assert fit.stop_reason is StopReason.MISSED
+    with pytest.raises(RelaqsError, match=r"the loss is .*; the accuracy is .*, not 0.999 or more; it ended"):
+        fit.result(strict=True)
+    search = db.search(constant, {"loss": [0.5, 0.75]}, until=0.25)
+    assert search.result(timeout=60) == 0.5
+    with pytest.raises(RelaqsError, match=r"the loss is 0\.5, not 0\.25 or less"):
+        search.result(strict=True)
+
+
+class Kept:
+    """A seat that has the newest state."""
+
+    def __init__(self) -> None:
+        self.saved: Saved | None = None
+
+    def readable(self, sql: str, target: str | None) -> Any:
+        class Rows:
+            def batches(self, rows: int, seed: int, form: str, owner: str) -> Iterator[Any]:
+                yield from np.arange(5.0)
+
+        return Rows()
+
+    def note(self, loss: float) -> bool:
+        return True
+
+    def keep(self, saved: Saved) -> None:
+        self.saved = saved
+
+
+def test_a_loop_that_a_later_life_leaves_out_begins_anew() -> None:
+    seat = Kept()
+    first = Context(seat, "f")
+    reading = first.batches("a")
+    assert [next(reading), next(reading)] == [0.0, 1.0]
+    first.save("in the middle of a")
+    second = Context(seat, "f", seat.saved)
+    second.save("before it reads, it may still go on")
+    assert seat.saved is not None
+    assert list(seat.saved.places.values()) == [2]
+    for _ in second.batches("b"):
+        second.save("b in the place of a")
+    assert seat.saved.places
+    assert all("'a'" not in place for place in seat.saved.places)
+    third = Context(seat, "f", seat.saved)
+    assert list(third.batches("a")) == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_pruners_need_not_read_what_they_have_seen() -> None:
+    """What they are told by is that of the losses read anew."""
+    draws = np.random.default_rng(3)
+    drawn = [draws.uniform(0, 2, count).tolist() for count in (1, 4, 9, 30, 30)]
+    for each in drawn:
+        losses = Losses(each[:1])
+        losses.extend(each[1:])
+        for count in range(1, len(each) + 1):
+            assert losses.best(count) == min(each[:count])
+            assert losses.mean(count) == pytest.approx(np.mean(each[:count]))
+    assert {name: PRUNERS[name]([Losses(each) for each in drawn]) for name in PRUNERS}["median"] == [
+        len([1 for other in drawn if other is not each and len(other) >= len(each) > 1]) > 1
+        and min(each)
+        > np.median(
+            [np.mean(other[: len(each)]) for other in drawn if other is not each and len(other) >= len(each)]
+        )
+        for each in drawn
+    ]
