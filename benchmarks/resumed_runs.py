@@ -23,12 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import cloudpickle  # noqa: F401  (all is imported once, before lives begin)
 import numpy as np
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 import relaqs
+from relaqs.training import BoostedClassifier, MiniBatchPerceptron
 
 SQL = "SELECT x, z, late FROM points"
-ROWS = 20_000
+ROWS = 8_000
 EVERY_SECONDS = 0.001  # between two states that are kept: but for the share of time that this may take
 LIVES_SECONDS = 120.0  # of one process, at most
 
@@ -48,27 +51,19 @@ def descended(ctx: Any, passes: int) -> bytes:
 
 
 def begin_fit(db: relaqs.Session, **keeping: Any) -> Any:
-    from sklearn.linear_model import SGDClassifier
-
     model = SGDClassifier(loss="log_loss", max_iter=8, tol=None)
     return db.fit(model, SQL, target="late", batch=128, held_out=0.2, **keeping)
 
 
 def begin_passes(db: relaqs.Session, **keeping: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
     return db.fit(LogisticRegression(C=5.0, tol=1e-12), SQL, target="late", **keeping)
 
 
 def begin_trees(db: relaqs.Session, **keeping: Any) -> Any:
-    from relaqs.training import BoostedClassifier
-
     return db.train(BoostedClassifier(SQL, "late", trees=8, depth=3), held_out=0.2, **keeping)
 
 
 def begin_elastic(db: relaqs.Session, **keeping: Any) -> Any:
-    from relaqs.training import MiniBatchPerceptron
-
     job = MiniBatchPerceptron(SQL, target="late", hidden=(8,), passes_most=6, tolerance=0.0)
     return db.train(job, batch="elastic", **keeping)
 
@@ -78,8 +73,6 @@ def begin_function(db: relaqs.Session, **keeping: Any) -> Any:
 
 
 def begin_search(db: relaqs.Session, **keeping: Any) -> Any:
-    from sklearn.linear_model import SGDClassifier
-
     model, space = SGDClassifier(loss="log_loss"), {"alpha": [1e-4, 1e-3, 1e-2, 1e-1]}
     return db.search(model, space, SQL, target="late", passes=3, stop=None, abreast=2, **keeping)
 

@@ -26,7 +26,7 @@ from relaqs.executors import Executor
 from relaqs.executors.duck_process import unchanged
 from relaqs.executors.files import check_unchanged
 from relaqs.executors.threads import ThreadExecutor
-from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper, Keeping, begun
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeping, RunKeeper, begun, resumed
 from relaqs.jobs.executor import Stopwatch, background_thread
 from relaqs.jobs.job import ClusterStatus
 from relaqs.jobs.runner import RunningJobs
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
     from relaqs.costly.asking import CostlyFunctions
     from relaqs.costly.functions import AnswerFunction
-    from relaqs.pacing.function_run import ReadsRows
+    from relaqs.pacing.function_run import FunctionRun, ReadsRows
+    from relaqs.pacing.trials import SearchRun
     from relaqs.queries.tables import LayoutProgress
     from relaqs.training.estimators import Until
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
@@ -692,12 +693,49 @@ class Session(RunsOwnCode):
         run: TrainingRun = begun(TrainingRecipe(job, options), self, keeping)
         return run
 
+    def resume(self, path: str | Path) -> TrainingRun | FunctionRun | SearchRun:
+        """Go on with a run of another process from its checkpoint, and return the run at once.
+
+        The checkpoint is of `fit`, `train`, `run` or `search`. The run goes on from the newest state that was
+        kept, in the middle of a pass, and keeps its state there as before. The rows must be the same. It may
+        have other cores or workers. A timeout counts anew. Open only a file that you trust, for it says what
+        is run.
+
+        Args:
+            path: of the checkpoint.
+
+        Raises:
+            RelaqsError: it is not there, damaged, of a query, of another version or of other rows.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> def count_up(ctx, end):
+        ...     for step in range(ctx.load(0), end):
+        ...         if not ctx.report(end - step):
+        ...             break
+        ...         ctx.save(step + 1)
+        ...     return step
+        >>> with relaqs.connect("data", threads=1) as db:
+        ...     run = db.run(count_up, {"end": 10**9}, checkpoint="counted.run")
+        ...     while run.latest is None:
+        ...         pass
+        ...     run.stop()
+        ...     was_over, reached = run.wait(), run.latest
+        >>> with relaqs.connect("data", threads=1) as db:
+        ...     run = db.resume("counted.run")
+        ...     run.latest >= reached > 0
+        True
+        """
+        self._check_open()
+        run: TrainingRun | FunctionRun | SearchRun = resumed(path, self)
+        return run
+
     def _training_run(
         self,
         job: TrainingJob | MiniBatchTraining,
         options: TrainingOptions,
         given: GivenModel | None,
-        keeper: Keeper,
+        keeper: RunKeeper,
     ) -> TrainingRun:
         """Return the run of a job, not started."""
         from relaqs.training.start import planned_rows, training_run

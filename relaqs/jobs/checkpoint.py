@@ -6,7 +6,7 @@ whoever is killed while writing leaves the state before. A checksum tells a dama
     b"relaqs checkpoint 2\\n" | SHA-256 of the content | content
 
 The content of a query is its partial rows (`relaqs/queries/jobs.py`). That of a run is how it
-is begun (`Recipe`), and where it stands. Both are pickled, by value where a script or a notebook defines
+is begun (`RunRecipe`), and where it stands. Both are pickled, by value where a script or a notebook defines
 them. So open only files that you trust.
 
 *How often.* A state is written at most every few seconds, and takes no more than a twentieth of the time: one
@@ -44,7 +44,7 @@ class DamagedCheckpointError(RelaqsError):
     """A file is no checkpoint, or not all of one."""
 
 
-class Pace:
+class StatePace:
     """Says when a state is to be kept: every few seconds, or rarer where keeping one takes long.
 
     Args:
@@ -52,7 +52,7 @@ class Pace:
         clock: in seconds.
 
     >>> now = [0.0]
-    >>> pace = Pace(2.0, lambda: now[0])
+    >>> pace = StatePace(2.0, lambda: now[0])
     >>> with pace.spending():
     ...     now[0] = 1.0
     >>> now[0] = 20.0
@@ -129,15 +129,15 @@ class Keeping:
             checked_path(self.path)
 
 
-class Recipe(Protocol):
+class RunRecipe(Protocol):
     """All that it takes to begin a run but for its state. Picklable."""
 
-    def begun(self, session: Any, keeper: Keeper) -> Any:
+    def begun(self, session: Any, keeper: RunKeeper) -> Any:
         """Return the run, which has started: from `keeper.state` where there is one."""
         ...
 
 
-class Keeper:
+class RunKeeper:
     """Keeps the newest state of one run. Its own thread calls `keep_if_due`, others may read `state`.
 
     Args:
@@ -150,7 +150,7 @@ class Keeper:
 
     def __init__(self, seconds: float = SECONDS_BETWEEN, state: bytes | None = None) -> None:
         self.state, self.seconds = state, seconds
-        self._pace = Pace(seconds)
+        self._pace = StatePace(seconds)
         self._lock = threading.Lock()
 
     def keep_if_due(self, saved: Callable[[], Any]) -> None:
@@ -173,7 +173,7 @@ class Keeper:
         """Put the newest state where it outlives this process."""
 
 
-class NoKeeper(Keeper):
+class NoKeeper(RunKeeper):
     """Keeps nothing."""
 
     def keep_if_due(self, saved: Callable[[], Any]) -> None:
@@ -183,7 +183,7 @@ class NoKeeper(Keeper):
         """Do nothing."""
 
 
-class FileKeeper(Keeper):
+class FileKeeper(RunKeeper):
     """Keeps the states of a run in a file, which also says how the run is begun.
 
     Raises RelaqsError where the file cannot be written.
@@ -220,7 +220,7 @@ class FileKeeper(Keeper):
             self._has_warned = True
 
 
-def begun(recipe: Recipe, session: Any, keeping: Keeping) -> Any:
+def begun(recipe: RunRecipe, session: Any, keeping: Keeping) -> Any:
     """Return the run of a recipe, which has started. It keeps its state where that is asked for.
 
     Raises ArgumentError where there is a file already, or the recipe cannot be pickled.

@@ -37,7 +37,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import check_priority, check_seconds
-from relaqs.jobs.checkpoint import Keeper, NoKeeper
+from relaqs.jobs.checkpoint import NoKeeper, RunKeeper
 from relaqs.jobs.executor import raised_anew, wait_pieces
 from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
 from relaqs.progress import StopReason, StopRules
@@ -224,7 +224,7 @@ class RunListener(Listener, Generic[AnyReport]):
         job_id: str,
         rules: StopRules,
         running: RunningJobs | None = None,
-        keeper: Keeper | None = None,
+        keeper: RunKeeper | None = None,
     ) -> None:
         self.feed: Feed[AnyReport] = Feed()
         self.keeper = keeper or NoKeeper()

@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, SupportsFloat, get_args
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole
-from relaqs.jobs.checkpoint import Keeper, NoKeeper, packed
+from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, packed
 from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted
 from relaqs.jobs.handle import Feed, Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import JobDescription, Step, StepReport, TaskResult, Work
@@ -487,7 +487,7 @@ class FunctionListener(RunListener[float]):
     """Keeps the function's state, and lets go of it at the end."""
 
     def __init__(
-        self, job: FunctionJob, target: float | None, running: RunningJobs | None, keeper: Keeper
+        self, job: FunctionJob, target: float | None, running: RunningJobs | None, keeper: RunKeeper
     ) -> None:
         super().__init__(job.id, StopRules(target), running, keeper)
         self.job = job
@@ -511,7 +511,7 @@ class FunctionRecipe:
     program: Call
     goals: RunGoals
 
-    def begun(self, session: Any, keeper: Keeper) -> FunctionRun:
+    def begun(self, session: Any, keeper: RunKeeper) -> FunctionRun:
         run: FunctionRun = session._function_run(self.program, self.goals, keeper)
         run.start()
         return run
@@ -538,7 +538,7 @@ class FunctionRun(Handle[float]):
         executor: Executor,
         readable: Readable,
         running: RunningJobs | None = None,
-        keeper: Keeper | None = None,
+        keeper: RunKeeper | None = None,
     ) -> None:
         """Set it up.
 

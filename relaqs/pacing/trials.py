@@ -41,7 +41,7 @@ from relaqs.arguments import (
     check_whole,
     refusal,
 )
-from relaqs.jobs.checkpoint import Keeper, NoKeeper, packed
+from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, packed
 from relaqs.jobs.executor import (
     Stopwatch,
     background_thread,
@@ -347,7 +347,7 @@ class _Begun:
         parameters: Mapping[str, Any],
         run: TrialRun,
         losses: Callable[[int], Sequence[float]],
-        keeper: Keeper | None = None,
+        keeper: RunKeeper | None = None,
     ) -> None:
         self.parameters, self.run, self._losses = parameters, run, losses
         self.pruned = False
@@ -399,7 +399,7 @@ class _Begun:
         return EndedTrial(run.state, run.stop_reason, given, error, tuple(self._losses(0)))
 
 
-Begin = Callable[[Mapping[str, Any], "Keeper"], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
+Begin = Callable[[Mapping[str, Any], "RunKeeper"], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
 """Starts a trial, from what its keeper has. Returns its run, and what says its losses from some number on."""
 
 
@@ -421,9 +421,9 @@ class SearchRecipe:
     goals: SearchGoals
     asked: Mapping[str, Any]
 
-    def begun(self, session: Any, keeper: Keeper) -> SearchRun:
+    def begun(self, session: Any, keeper: RunKeeper) -> SearchRun:
         def begin(
-            parameters: Mapping[str, Any], keeper: Keeper
+            parameters: Mapping[str, Any], keeper: RunKeeper
         ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
             if self.sql is None:
                 return self._begun_function(session, parameters, keeper)
@@ -434,7 +434,7 @@ class SearchRecipe:
         return search
 
     def _begun_function(
-        self, session: Any, parameters: Mapping[str, Any], keeper: Keeper
+        self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper
     ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
         from relaqs.pacing.function_run import Call, FunctionRecipe, RunGoals
 
@@ -444,7 +444,7 @@ class SearchRecipe:
         return run, run.losses_from
 
     def _begun_fit(
-        self, session: Any, parameters: Mapping[str, Any], keeper: Keeper
+        self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper
     ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
         """Return the run of a model with other parameters, and what says its losses on held-out rows."""
         from sklearn.base import clone
@@ -474,7 +474,7 @@ class SearchRun:
     """
 
     def __init__(
-        self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals, keeper: Keeper
+        self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals, keeper: RunKeeper
     ) -> None:
         """Set it up.
 
@@ -616,7 +616,9 @@ class SearchRun:
             self._begun.append(begun)
 
     def _begun_trial(self, parameters: Mapping[str, Any], state: bytes | None = None) -> _Begun:
-        keeper = NoKeeper() if isinstance(self._keeper, NoKeeper) else Keeper(self._keeper.seconds / 2, state)
+        keeper = (
+            NoKeeper() if isinstance(self._keeper, NoKeeper) else RunKeeper(self._keeper.seconds / 2, state)
+        )
         return _Begun(parameters, *self._begin(parameters, keeper), keeper)
 
     def _goes_on(self) -> bool:

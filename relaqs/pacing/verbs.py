@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from relaqs_engine.errors import UnsupportedError
 
 from relaqs.executors import Executor
-from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper, Keeping, begun, resumed
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeping, RunKeeper, begun
 from relaqs.jobs.runner import RunningJobs
 
 if TYPE_CHECKING:
     from relaqs.pacing.function_run import Call, FunctionRun, ReadsRows, RunGoals
     from relaqs.pacing.paced_loop import Pacer, QueryPacer
     from relaqs.pacing.trials import PrunerWord, SearchRun
-    from relaqs.training.run import TrainingRun
 
 
 class RunsOwnCode:
@@ -91,48 +90,11 @@ class RunsOwnCode:
         run: FunctionRun = begun(recipe, self, Keeping(checkpoint, checkpoint_seconds))
         return run
 
-    def _function_run(self, program: Call, goals: RunGoals, keeper: Keeper) -> FunctionRun:
+    def _function_run(self, program: Call, goals: RunGoals, keeper: RunKeeper) -> FunctionRun:
         """Return the run of a function, not started."""
         from relaqs.pacing.function_run import FunctionRun
 
         return FunctionRun(program, goals, self._executor, self._readable, self._running, keeper)
-
-    def resume(self, path: str | Path) -> TrainingRun | FunctionRun | SearchRun:
-        """Go on with a run of another process from its checkpoint, and return the run at once.
-
-        The checkpoint is of `fit`, `train`, `run` or `search`. The run goes on from the newest state that was
-        kept, in the middle of a pass, and keeps its state there as before. The rows must be the same. It may
-        have other cores or workers. A timeout counts anew. Open only a file that you trust, for it says what
-        is run.
-
-        Args:
-            path: of the checkpoint.
-
-        Raises:
-            RelaqsError: it is not there, damaged, of a query, of another version or of other rows.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> def count_up(ctx, end):
-        ...     for step in range(ctx.load(0), end):
-        ...         if not ctx.report(end - step):
-        ...             break
-        ...         ctx.save(step + 1)
-        ...     return step
-        >>> with relaqs.connect("data", threads=1) as db:
-        ...     run = db.run(count_up, {"end": 10**9}, checkpoint="counted.run")
-        ...     while run.latest is None:
-        ...         pass
-        ...     run.stop()
-        ...     was_over, reached = run.wait(), run.latest
-        >>> with relaqs.connect("data", threads=1) as db:
-        ...     run = db.resume("counted.run")
-        ...     run.latest >= reached > 0
-        True
-        """
-        self._check_open()
-        run: TrainingRun | FunctionRun | SearchRun = resumed(path, self)
-        return run
 
     def search(
         self,

@@ -45,7 +45,13 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
-from relaqs.jobs.checkpoint import DamagedCheckpointError, Pace, checked_path, read_content, write_content
+from relaqs.jobs.checkpoint import (
+    DamagedCheckpointError,
+    StatePace,
+    checked_path,
+    read_content,
+    write_content,
+)
 from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress import ResultDelta, cells_of
 from relaqs.queries.options import QueryOptions
@@ -369,7 +375,7 @@ class Checkpoint:
     def __init__(self, path: Path, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._identity = identity
-        self._pace = Pace(SECONDS_BETWEEN, clock)
+        self._pace = StatePace(SECONDS_BETWEEN, clock)
 
     def load(self) -> Resumed | None:
         """Return what was kept; None where nothing was, or it is of another query, data or version.

@@ -93,9 +93,9 @@ class Rows:
 
     def picked(self, places: IntArray) -> Rows:
         """Return the rows at some places, copied together, with nothing stored beside them."""
-        target = None if self.target is None else self.target[places]
+        target = None if self.target is None else self.target.take(places)
         others = None if self.others is None else self.others.take(places)
-        return Rows(self.features[places], target, others=others)
+        return Rows(self.features.take(places, axis=0), target, others=others)
 
     @staticmethod
     def joined(parts: Sequence[Rows]) -> Rows:

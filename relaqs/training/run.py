@@ -29,7 +29,7 @@ from relaqs.arguments import (
     is_number,
     refusal,
 )
-from relaqs.jobs.checkpoint import SECONDS_BETWEEN, Keeper
+from relaqs.jobs.checkpoint import SECONDS_BETWEEN, RunKeeper
 from relaqs.jobs.executor import Executor, Stopwatch
 from relaqs.jobs.handle import Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import Job, JobDescription, StepReport
@@ -445,7 +445,7 @@ class TrainingListener(RunListener[TrainingStep]):
         options: TrainingOptions,
         stopwatch: Stopwatch,
         running: RunningJobs | None,
-        keeper: Keeper | None,
+        keeper: RunKeeper | None,
     ) -> None:
         rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
         super().__init__(job.id, rules, running, keeper)
@@ -554,7 +554,7 @@ class TrainingRun(Handle[TrainingStep]):
         stopwatch: Stopwatch,
         running: RunningJobs | None = None,
         given: GivenModel | None = None,
-        keeper: Keeper | None = None,
+        keeper: RunKeeper | None = None,
     ) -> None:
         """Set the run up.
 

@@ -23,7 +23,7 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.plan import OnlinePlan
 
 from relaqs.arguments import ArgumentError, check_whole
-from relaqs.jobs.checkpoint import Keeper
+from relaqs.jobs.checkpoint import RunKeeper
 from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
@@ -62,7 +62,7 @@ def training_run(
     options: TrainingOptions,
     running: RunningJobs,
     given: GivenModel | None = None,
-    keeper: Keeper | None = None,
+    keeper: RunKeeper | None = None,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
@@ -99,7 +99,7 @@ class TrainingRecipe:
     options: TrainingOptions
     given: GivenModel | None = None
 
-    def begun(self, session: Any, keeper: Keeper) -> TrainingRun:
+    def begun(self, session: Any, keeper: RunKeeper) -> TrainingRun:
         run: TrainingRun = session._training_run(self.job, self.options, self.given, keeper)
         run.start()
         return run

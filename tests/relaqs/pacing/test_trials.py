@@ -142,7 +142,7 @@ def test_a_look_reads_each_loss_once() -> None:
     begun = _Begun({}, Run(), since)
     assert begun.loss == 2.0
     losses += [5.0, 1.0]
-    assert (begun.losses, begun.loss) == ([3.0, 2.0, 5.0, 1.0], 1.0)
+    assert (list(begun.losses), begun.loss) == ([3.0, 2.0, 5.0, 1.0], 1.0)
     assert asked == [3, 2, 0]
 
 
