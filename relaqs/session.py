@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from relaqs.queries.tables import LayoutProgress
     from relaqs.training.estimators import Until
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
-    from relaqs.training.run import Batch, GivenModel, TrainArguments, TrainingOptions, TrainingRun
-    from relaqs.training.start import TrainingRecipe
+    from relaqs.training.run import Batch, GivenModel, TrainingOptions, TrainingRun
+    from relaqs.training.start import TrainArguments, TrainingRecipe
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -685,8 +685,7 @@ class Session(RunsOwnCode):
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.run import asked_of_train
-        from relaqs.training.start import TrainingRecipe
+        from relaqs.training.start import TrainingRecipe, asked_of_train
 
         options = asked_of_train(asked)
         keeping = Keeping(options.checkpoint, options.checkpoint_seconds)

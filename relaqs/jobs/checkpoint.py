@@ -40,10 +40,6 @@ _BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the content, in the fi
 _RUN = b"relaqs run 1\n"  # the content of a run begins with it
 
 
-class DamagedCheckpointError(RelaqsError):
-    """A file is no checkpoint, or not all of one."""
-
-
 class StatePace:
     """Says when a state is to be kept: every few seconds, or rarer where keeping one takes long.
 
@@ -79,13 +75,13 @@ class StatePace:
 
 
 def read_content(path: Path) -> bytes | None:
-    """Return what a file keeps, None where there is no file. Raises DamagedCheckpointError."""
+    """Return what a file keeps, None where there is no file. Raises RelaqsError where it is damaged."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
     if content[:_BEGIN] != _MAGIC + hashlib.sha256(content[_BEGIN:]).digest():
-        raise DamagedCheckpointError(f"{path} is a damaged checkpoint, or none")
+        raise RelaqsError(f"{path} is a damaged checkpoint, or none")
     return content[_BEGIN:]
 
 

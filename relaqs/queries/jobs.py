@@ -46,7 +46,6 @@ from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.checkpoint import (
-    DamagedCheckpointError,
     StatePace,
     checked_path,
     read_content,
@@ -384,7 +383,7 @@ class Checkpoint:
         """
         try:
             content = read_content(self._path)
-        except DamagedCheckpointError:
+        except RelaqsError:
             if not self._path.read_bytes().startswith(_ARROW):  # format 1 had no checksum
                 warnings.warn(f"{self._path} is a damaged checkpoint; the query begins anew", stacklevel=2)
             return None

@@ -15,8 +15,10 @@ Each room of these is imported when a job needs it: a run on threads loads nothi
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeGuard, get_args
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
@@ -42,6 +44,7 @@ from relaqs.training.run import (
     GivenModel,
     ModelJob,
     ParametersWord,
+    StopWord,
     TrainingGoals,
     TrainingOptions,
     TrainingRun,
@@ -49,8 +52,71 @@ from relaqs.training.run import (
 
 if TYPE_CHECKING:
     from relaqs.training.elastic.course import BatchRule
+    from relaqs.training.parted.placing import ModelParts
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
+
+
+class TrainArguments(TypedDict, total=False):
+    """The arguments of `Session.train` beside the job, all by name. `Session.fit` has fewer.
+
+    Attributes:
+        batch: how many rows a step of an algorithm by mini-batches has: a number; "elastic" for few at first
+            and more once that pays; or a journal of an earlier run to follow. By default it is the job's own
+            `start_rows`. Other algorithms look at all rows in each step, and take none.
+        parameters: where those of `SoftmaxRegression` and `Lasso` are between passes: in this process
+            ("client"), in shards on the workers of a Dask cluster ("sharded"), or wherever that is faster
+            ("auto"). `run.explain()` says where, and why.
+        priority: its weight beside queries and other jobs.
+        target_loss: stop when the loss is this small.
+        timeout: stop after this many seconds.
+        max_steps: stop after this many passes over the data.
+        chart_pixels: the height of a chart of losses. Training stops when the last three passes made no
+            visible change in it.
+        deadline: the seconds in which the accuracy, the target or the end is wanted. Policies see it, and
+            `deadlines` serves by it. The run goes on then; `timeout` would end it.
+        accuracy: the share of held-out rows that a classifier must tell rightly, such as 0.95.
+        urgency: how much its deadline counts beside those of others, from 1 to 10.
+        stop: when it stops by itself: "iterations", "best" when no better accuracy is to be expected, or
+            "required" at `accuracy`.
+        may_stop: which of "best" and "required" the policy `load_control` may choose for it when there are
+            too few cores.
+        held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
+            pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
+        parts: cuts the layers of a `TorchModule` into so many stages, or as a `ModelParts` says. On a cluster
+            each part is on a worker. They change no bit of the model.
+        checkpoint: a file that is not there yet. The state of the run is kept in it, for `Session.resume`.
+        checkpoint_seconds: between two states that are kept, at least. Default: 10.
+    """
+
+    batch: Batch
+    parameters: ParametersWord
+    priority: float
+    target_loss: float | None
+    timeout: float | None
+    max_steps: int | None
+    chart_pixels: int | None
+    deadline: float | None
+    accuracy: float | None
+    urgency: float
+    stop: StopWord
+    may_stop: Sequence[StopWord]
+    held_out: float | None
+    parts: int | ModelParts | None
+    checkpoint: str | Path | None
+    checkpoint_seconds: float
+
+
+def asked_of_train(asked: TrainArguments) -> TrainingOptions:
+    """Return the options of a run. Raises ArgumentError for a name or a value that is not accepted."""
+    known = TrainArguments.__annotations__
+    for name in asked:
+        if name not in known:
+            raise ArgumentError(f"train takes no {name!r}; it takes {', '.join(known)}")
+    goals = {each.name for each in fields(TrainingGoals)}
+    others: dict[str, Any] = {name: value for name, value in asked.items() if name not in goals}
+    own: dict[str, Any] = {name: value for name, value in asked.items() if name in goals}
+    return TrainingOptions(**others, goals=TrainingGoals(**own))
 
 
 def training_run(
