@@ -426,7 +426,8 @@ class TrainingListener(RunListener[TrainingStep]):
             )
             self.steps.append(step)
             self.feed.publish(step)
-        self.keeper.keep_if_due(self.saved)
+        if not report.is_final and self.stop_reason is None:  # else it would go on behind its end
+            self.keeper.keep_if_due(self.saved)
         return replace(report, accuracy=self._accuracy.so_far)
 
     @property
