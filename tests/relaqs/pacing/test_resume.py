@@ -17,6 +17,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 
 from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
+from relaqs.jobs import checkpoint
 from relaqs.pacing import Context
 from relaqs.pacing.function_run import Saved
 from relaqs.pacing.trials import PRUNERS, Losses
@@ -76,6 +77,20 @@ def test_a_run_that_was_stopped_goes_on(db: Session, tmp_path: Path) -> None:
     assert third.wait(timeout=60)
     assert len(third.losses) >= len(before) + 2
     assert third.latest.get_params() == {**model.get_params(), "random_state": 0}
+
+
+def test_a_run_that_was_over_ends_again_as_it_did(
+    db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No state is kept behind the end, from where it would make one more pass."""
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", 1e9)
+    model = SGDClassifier(loss="log_loss", max_iter=3, tol=None)
+    path = tmp_path / "over.run"
+    run = db.fit(model, SQL, target="late", checkpoint=path, checkpoint_seconds=1e-9)
+    coefficients = run.result(timeout=60).coef_.tolist()
+    again = db.resume(path)
+    assert again.result(timeout=60).coef_.tolist() == coefficients
+    assert (again.losses, again.stop_reason) == (run.losses, run.stop_reason)
 
 
 def test_a_search_goes_on_with_its_finished_trials(db: Session, tmp_path: Path) -> None:
