@@ -237,7 +237,7 @@ pyarrow.parquet.write_table(table, folder / "p.parquet")
 relaqs.shuffle(table, folder / "warehouse" / "t", partitions=9)
 files = set()
 def note(frame, event, argument):
-    if event == "call" and frame.f_code.co_flags & 1:  # CO_OPTIMIZED: a function, not a module or a class
+    if event == "call":
         files.add(frame.f_code.co_filename)
 def walk(db):
     if sys.argv[1] == "train":

@@ -125,6 +125,10 @@ class Keeping:
             checked_path(self.path)
 
 
+class UnkeepableError(Exception):
+    """A state is too large to be kept, for the reason given."""
+
+
 class RunRecipe(Protocol):
     """All that it takes to begin a run but for its state. Picklable."""
 
@@ -158,8 +162,12 @@ class RunKeeper:
         """Keep what `saved` returns now. None is not kept."""
         with self._lock, self._pace.spending():
             if (state := saved()) is not None:
-                self.state = packed(state, "the state of the run")
-                self._write()
+                try:
+                    self.state = packed(state, "the state of the run")
+                except UnkeepableError as error:
+                    self._cannot_write(error)
+                else:
+                    self._write()
 
     def restored(self) -> Any:
         """Return the state that the run goes on from; None at its beginning."""
@@ -167,6 +175,9 @@ class RunKeeper:
 
     def _write(self) -> None:
         """Put the newest state where it outlives this process."""
+
+    def _cannot_write(self, error: Exception) -> None:
+        """Say that the run goes on without: it is not to fail because it cannot be saved."""
 
 
 class NoKeeper(RunKeeper):
@@ -206,14 +217,17 @@ class FileKeeper(RunKeeper):
     def _write(self) -> None:
         try:
             write_content(self._path, self._content)
-        except OSError as error:  # a run is not to fail because it cannot be saved
-            if not self._has_warned:
-                warnings.warn(
-                    f"the checkpoint {self._path} cannot be written ({error}); the run goes on without",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            self._has_warned = True
+        except OSError as error:
+            self._cannot_write(error)
+
+    def _cannot_write(self, error: Exception) -> None:
+        if not self._has_warned:
+            warnings.warn(
+                f"the checkpoint {self._path} cannot be written ({error}); the run goes on without",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._has_warned = True
 
 
 def begun(recipe: RunRecipe, session: Any, keeping: Keeping) -> Any:

@@ -71,6 +71,10 @@ _Event: TypeAlias = _Wanted | _Accepted | _Ended
 _Answer: TypeAlias = tuple[float, FloatArray] | None
 
 
+MOST_TOLD_BYTES = 256 << 20
+"""Of the gradients that a `Descent` keeps for another process."""
+
+
 class _ClosedError(Exception):
     """Ends the optimiser's thread: no more losses will come."""
 
@@ -95,6 +99,7 @@ class Descent:
         self.wanted: FloatArray | None = None
         self._begin = start, gradient_tolerance, least_decrease
         self._told: list[tuple[float, FloatArray]] = []
+        self._is_told_whole = True
         self._events: SimpleQueue[_Event] = SimpleQueue()
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
         threading.Thread(
@@ -110,12 +115,29 @@ class Descent:
         """Say what the loss and its gradient are at `wanted`."""
         if self.loss == np.inf:  # the start itself is a point accepted
             self.loss = loss
-        self._told.append((loss, gradient))
+        self._note(loss, gradient)
         self._answers.put((loss, gradient))
         self._advance()
 
+    def _note(self, loss: float, gradient: FloatArray) -> None:
+        """Keep what was told, as long as all of it is not too much."""
+        if self._is_told_whole:
+            self._told.append((loss, gradient))
+            if len(self._told) * gradient.nbytes > MOST_TOLD_BYTES:
+                self._told, self._is_told_whole = [], False
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """The optimiser does not show its state, so another process tells it all again: to the same bits."""
+        """The optimiser does not show its state, so another process tells it all again: to the same bits.
+
+        Raises UnkeepableError where that was too much to be kept.
+        """
+        if not self._is_told_whole:
+            from relaqs.jobs.checkpoint import UnkeepableError
+
+            raise UnkeepableError(
+                f"the gradients of all passes of a model of {self.best.size:,} parameters take more than "
+                f"{MOST_TOLD_BYTES >> 20} MiB"
+            )
         return _told_again, (*self._begin, self._told)
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ from relaqs.pacing.function_run import Saved
 from relaqs.pacing.trials import PRUNERS, Losses
 from relaqs.progress import StopReason
 from relaqs.queries.jobs import Checkpoint, SavedState
+from relaqs.training import LogisticRegression as ByGradients
+from relaqs.training.algorithms import linear
 from tests.made_once import made_once
 
 SQL = "SELECT * FROM points"
@@ -45,6 +47,7 @@ def db(warehouse: Path) -> Iterator[Session]:
         yield session
 
 
+@pytest.mark.slow  # a process for each kill
 @pytest.mark.parametrize("kind", ["fit", "trees", "elastic", "function", "search"])
 def test_a_run_that_is_killed_gives_what_it_would_have_given(kind: str) -> None:
     """Four kills of each, in another process each time, after a drawn number of states."""
@@ -91,6 +94,21 @@ def test_a_run_that_was_over_ends_again_as_it_did(
     again = db.resume(path)
     assert again.result(timeout=60).coef_.tolist() == coefficients
     assert (again.losses, again.stop_reason) == (run.losses, run.stop_reason)
+
+
+def test_a_state_that_is_too_large_does_not_end_the_run(
+    db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "MOST_TOLD_BYTES", 64)  # three gradients of two weights and an intercept
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", 1e9)
+    path = tmp_path / "large.run"
+    job = ByGradients("SELECT x, z, late FROM points", target="late")
+    run = db.train(job, checkpoint=path, checkpoint_seconds=1e-9)
+    with pytest.warns(RuntimeWarning, match="gradients of all passes .* the run goes on without"):
+        model = run.result(timeout=60)
+    with pytest.warns(RuntimeWarning, match="the run goes on without"):
+        again = db.resume(path).result(timeout=60)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
 def test_a_search_goes_on_with_its_finished_trials(db: Session, tmp_path: Path) -> None:
