@@ -18,13 +18,13 @@ from relaqs_engine.sql.read import Effort, read_statements
 _FLOAT_TEXT = (
     "CASE WHEN isnan(t) THEN 'NaN' WHEN isinf(t) THEN if(t > 0, 'Infinity', '-Infinity') "
     "WHEN abs(t) >= {least} AND abs(t) < 1e16 THEN "
-    "list_transform([split(CAST(abs(t) AS VARCHAR), '.')], lambda __p : "
+    "list_transform([split(CAST(abs(t) AS VARCHAR), '.')], lambda relaqs_part : "
     "if(t < 0, '-', '') || "
-    "regexp_replace(regexp_replace(__p[1] || __p[2], '0+$', ''), '^(.)(.+)$', '\\1.\\2') "
-    "|| 'e+' || lpad(CAST(len(__p[1]) - 1 AS VARCHAR), 2, '0'))[1] "
+    "regexp_replace(regexp_replace(relaqs_part[1] || relaqs_part[2], '0+$', ''), '^(.)(.+)$', '\\1.\\2') "
+    "|| 'e+' || lpad(CAST(len(relaqs_part[1]) - 1 AS VARCHAR), 2, '0'))[1] "
     "ELSE regexp_replace(CAST(t AS VARCHAR), '\\.0$', '') END"
 )
-_BOOL_TEXT = "CASE __e WHEN true THEN 't' WHEN false THEN 'f' END"
+_BOOL_TEXT = "CASE relaqs_each WHEN true THEN 't' WHEN false THEN 'f' END"
 # 1 year 2 mons, -1 mons +3 days: a sign that changes is written, and only 1 is one.
 _INTERVAL_TEXT = (
     "regexp_replace(regexp_replace(replace(CAST(t AS VARCHAR), 'month', 'mon'), "
@@ -109,8 +109,8 @@ def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
         named = [column for column in found.find_all(exp.Column) if column.name == name]
         if len(named) > 1 and _is_long(value):
             for column in named:
-                column.replace(exp.column(f"__{name}"))
-            found = _read(f"list_transform([{name}], lambda __{name} : {found.sql(DIALECT)})[1]")
+                column.replace(exp.column(f"relaqs_{name}"))
+            found = _read(f"list_transform([{name}], lambda relaqs_{name} : {found.sql(DIALECT)})[1]")
     for column in list(found.find_all(exp.Column)):
         if column.name in values:
             column.replace(exp.paren(values[column.name].copy(), copy=False))
@@ -142,7 +142,7 @@ def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
 
 def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
     """Return an array as Postgres writes it: {1,NULL,"a b"}."""
-    each = exp.column("__e")
+    each = exp.column("relaqs_each")
     text = _BOOL_TEXT
     if element != "bool":
         text = (as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
@@ -151,7 +151,7 @@ def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
             f"CASE WHEN regexp_matches({text}, '[\\s{{}}\",\\\\]') OR {text} = '' OR upper({text}) = 'NULL' "
             f"THEN '\"' || replace(replace({text}, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE {text} END"
         )
-    items = f"list_transform(l, lambda __e : coalesce({text}, 'NULL'))"
+    items = f"list_transform(l, lambda relaqs_each : coalesce({text}, 'NULL'))"
     return filled(
         f"CASE WHEN l IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END", {"l": value}
     )
@@ -317,14 +317,14 @@ def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) ->
     if len(given) not in (2, 3):
         raise SqlError("array_to_string takes an array, a separator, and what stands for NULL")
     element = (kinds.of(given[0]) or "")[:-2]
-    each = exp.column("__e")
+    each = exp.column("relaqs_each")
     text = _BOOL_TEXT if element == "bool" else None
     if text is None:
         text = (as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
     other = f"coalesce({text}, w)" if len(given) == 3 else text
     return filled(
-        f"coalesce(array_to_string(list_filter(list_transform(l, lambda __e : {other}), "
-        "lambda __e : __e IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
+        f"coalesce(array_to_string(list_filter(list_transform(l, lambda relaqs_each : {other}), "
+        "lambda relaqs_each : relaqs_each IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
         dict(zip("lvw", given, strict=False)),
     )
 
@@ -335,7 +335,7 @@ def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) ->
     empty = "CASE WHEN l = '' THEN CAST([] AS VARCHAR[]) WHEN v = '' THEN [l]"
     text = f"{empty} ELSE string_split(l, coalesce(v, '')) END"  # NULL parts it into characters
     if len(given) == 3:
-        text = f"list_transform({text}, lambda __e : nullif(__e, w))"
+        text = f"list_transform({text}, lambda relaqs_each : nullif(relaqs_each, w))"
     return filled(text, dict(zip("lvw", given, strict=False)))
 
 
@@ -365,8 +365,10 @@ ARRAY_CALLS: dict[str, WriteCall] = {
     "array_append": _of_array("list_append(l, v)"),
     "array_prepend": _of_array("list_prepend(l, v)"),
     "array_cat": _of_array("list_concat(l, v)"),
-    "array_remove": _of_array("list_filter(l, lambda __e : __e IS DISTINCT FROM v)"),
-    "array_replace": _of_array("list_transform(l, lambda __e : if(__e IS NOT DISTINCT FROM v, w, __e))"),
+    "array_remove": _of_array("list_filter(l, lambda relaqs_each : relaqs_each IS DISTINCT FROM v)"),
+    "array_replace": _of_array(
+        "list_transform(l, lambda relaqs_each : if(relaqs_each IS NOT DISTINCT FROM v, w, relaqs_each))"
+    ),
     "array_position": _of_array("CAST(nullif(list_position(l, v), 0) AS INTEGER)"),
     "array_to_string": _array_to_string,
     "string_to_array": _string_to_array,

@@ -93,6 +93,7 @@ _RESULTS = {
     **_each("json", "jsonb_build_object json_build_array jsonb_build_array json_object_agg jsonb_object_agg"),
     **_each("int4", "array_upper array_lower array_ndims"),
     **_each("numeric", "extract div"),
+    **_each("other", "decode unhex from_base64 from_hex from_binary unbin"),  # bytes
     **_each(
         "int4",
         "year month day hour minute quarter week dayofweek dayofyear datediff date_diff width_bucket",
@@ -364,6 +365,9 @@ class Kinds:
         if not given:
             return None
         first = self.of(given[0])
+        if name == "sha256":
+            is_written = isinstance(given[0].unnest(), exp.Literal)
+            return "other" if first == "other" or is_written else "text" if first == "text" else None
         if name in _ARRAYS_OF:
             return first and (first if is_array(first) else f"{first}[]")
         if name == "unnest":

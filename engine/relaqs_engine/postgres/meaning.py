@@ -71,6 +71,8 @@ _OTHER_NAMES = {
 }
 _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
 _WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b", re.IGNORECASE)
+_BYTE = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")
+_BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?!\\|[0-3][0-7]{2})")
 _TEXTS_HERE = {"NAME", "CITEXT"}
 
 
@@ -276,6 +278,8 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         return exp.cast(exp.cast(value.copy(), "TIMESTAMP"), "TIME")
     if name == "JSONB":
         return exp.cast(value.copy(), "JSON")
+    if name == "BLOB" and isinstance(value, exp.Literal) and re.search(r"[^\x00-\x7f]|\\", value.name):
+        return _bytes_of(value.name)
     if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
         return exp.Cast(this=array_of(literal.name), to=to.copy())
     if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
@@ -486,7 +490,8 @@ def _concat(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr
 def _width_bucket(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     """Buckets may go downward, from a high end to a low one, or begin at the elements of a sorted array."""
     if len(given) == 2:
-        text = "CASE WHEN v IS NOT NULL THEN CAST(len(list_filter(bounds, lambda b : b <= v)) AS INTEGER) END"
+        below = "list_filter(bounds, lambda relaqs_bound : relaqs_bound <= v)"
+        text = f"CASE WHEN v IS NOT NULL THEN CAST(len({below}) AS INTEGER) END"
         return filled(text, dict(zip(("v", "bounds"), given, strict=True)))
     if len(given) != 4:
         raise SqlError("width_bucket takes a value, a low and a high end, and a number of buckets")
@@ -552,20 +557,52 @@ def _encode(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr
     """Bytes as a text, and back."""
     form = given[1].name.lower() if len(given) == 2 and isinstance(given[1], exp.Literal) else ""
     text = {
-        ("encode", "hex"): "lower(hex(CAST(t AS BLOB)))",
-        ("encode", "base64"): "to_base64(CAST(t AS BLOB))",
+        ("encode", "hex"): "lower(hex(t))",
+        ("encode", "base64"): "to_base64(unhex(hex(t)))",  # hex takes texts and bytes
         ("decode", "hex"): "unhex(t)",
         ("decode", "base64"): "from_base64(t)",
     }.get((name_of(node), form))
     if text is None:
         raise UnsupportedError(f"{name_of(node)} takes a value, and 'hex' or 'base64' here")
-    return filled(text, {"t": given[0]})
+    is_written = name_of(node) == "encode" and isinstance(given[0], exp.Literal) and given[0].is_string
+    return filled(text, {"t": _bytes_of(given[0].name) if is_written else given[0]})
+
+
+def _bytes_of(text: str) -> exp.Expr:
+    """Return the bytes that a text is in Postgres: hexadecimal behind \\x, else with escapes as \\000.
+
+    Raises:
+        ExpressionError: it is none.
+    """
+    try:
+        if text.startswith("\\x"):
+            found = bytes.fromhex(text[2:])
+        elif _BAD_ESCAPE.search(text) is not None:
+            raise ValueError("a backslash without a number")
+        else:
+            found = _BYTE.sub(lambda each: bytes([int(each[1], 8)]) if each[1] else b"\\", text.encode())
+    except ValueError:
+        raise ExpressionError(f"Could not convert string '{text[:60]}' to bytes; write '\\\\x00ff'") from None
+    return called("unhex", exp.Literal.string(found.hex()))
 
 
 def _octet_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
-    if len(given) != 1 or kinds.of(given[0]) not in ("text", None):
+    """Of what may be bytes or a text, only DuckDB knows which it is."""
+    if len(given) != 1 or (kind := kinds.of(given[0])) not in ("text", None):
         return None
-    return exp.cast(called("strlen", exp.cast(given[0].copy(), "VARCHAR")), "INTEGER")
+    text = "CAST(strlen(CAST(t AS VARCHAR)) AS INTEGER)"
+    if kind is None and not (isinstance(given[0], exp.Literal) and given[0].is_string):
+        of_bytes = "CAST(octet_length(CAST(t AS BLOB)) AS INTEGER)"
+        text = f"CASE WHEN typeof(t) = 'BLOB' THEN {of_bytes} ELSE {text} END"
+    return filled(text, {"t": given[0]})
+
+
+def _sha256(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """Of bytes it is bytes. Of a text, which Postgres refuses, it stays DuckDB's."""
+    if len(given) != 1 or kinds.of(node) != "other":
+        return None
+    value = given[0].unnest()
+    return called("unhex", called("sha256", _bytes_of(value.name) if value.is_string else value.copy()))
 
 
 def _initcap(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -597,6 +634,7 @@ _CALLS: dict[str, WriteCall] = {
     "substring": _substring,
     **dict.fromkeys(("encode", "decode"), _encode),
     "octet_length": _octet_length,
+    "sha256": _sha256,
     **dict.fromkeys(
         ("regexp_matches", "regexp_match"),
         _refused(

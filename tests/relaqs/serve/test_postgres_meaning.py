@@ -69,6 +69,30 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         [("616263", b"abc", 2)],
     ),
     (
+        "SELECT width_bucket(b, ARRAY[1, 2, 3]), array_remove(ARRAY[1, 2], __e), "
+        "array_replace(ARRAY[1, 2], __e, b) FROM (SELECT 0 AS b, 1 AS __e) t",
+        ("width_bucket", "array_remove", "array_replace"),
+        [(0, [2], [0, 2])],
+    ),
+    (
+        "SELECT octet_length(decode(s, 'hex')), octet_length(sha256(decode(s, 'hex'))), octet_length(s) "
+        "FROM (SELECT '00ff41' AS s) t",
+        ("octet_length",) * 3,
+        [(3, 32, 6)],
+    ),
+    (
+        "SELECT octet_length(b), octet_length(from_base64('AP9B')), octet_length('é' || 'é') "
+        "FROM (SELECT decode(s, 'hex') AS b FROM (SELECT '00ff41' AS s) t) t",
+        ("octet_length",) * 3,
+        [(3, 3, 4)],
+    ),
+    (
+        "SELECT encode('é', 'hex'), encode('é'::bytea, 'base64'), encode('\\000\\\\é', 'hex'), "
+        "encode('\\x00ff', 'hex'), encode(sha256('é'), 'hex') LIKE '4a99557e%'",
+        ("encode",) * 4 + ("?column?",),
+        [("c3a9", "w6k=", "005cc3a9", "00ff", True)],
+    ),
+    (
         'SELECT Foo, 2 AS "Bar", count(*) AS N FROM (SELECT 1 AS Foo) Q GROUP BY 1',
         ("foo", "Bar", "n"),
         [(1, 2, 1)],
