@@ -16,6 +16,7 @@ _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
 _OF_OTHER_FORM = " if it is not written as 2024-01-31"  # where a cast gives NULL, and DuckDB reads no time
+_OF_DECIMAL_COMMAS = ", or duckdb.read_csv(…, decimal=',', thousands='.') if a file has it as 1.234,56"
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
 _NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
 _IN_TIME = {  # what is never equal to a number, and how one is written
@@ -94,8 +95,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         place: line and column of the expression in it, where they are known.
 
     >>> said = "No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'."
-    >>> about_types(said, "SELECT name+1 FROM trips", (1, 12))
-    '+ does not take name (VARCHAR) with 1 (INTEGER); try a cast, as in TRY_CAST(name AS DOUBLE)'
+    >>> about_types(said, "SELECT name+1 FROM trips", (1, 12))  # doctest: +ELLIPSIS
+    "+ does not take name (VARCHAR) with 1 (INTEGER); try a cast, as in TRY_CAST(name AS DOUBLE), or ..."
     >>> said = "No function matches the given name and argument types 'sum(INTERVAL)'. sum(DOUBLE) -> DOUBLE"
     >>> about_types(said, "SELECT sum(b - a) FROM trips", (1, 8))
     'sum does not take b - a (INTERVAL); try its seconds, as in epoch(b - a)'
@@ -128,6 +129,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     attempt = f"a cast, as in TRY_CAST({column} AS {target})"
     if target == "TIMESTAMP" and "VARCHAR" in types:
         attempt += f", or strptime({column}, '%d.%m.%Y'){_OF_OTHER_FORM}"
+    if target == "DOUBLE" and (column, "VARCHAR") in pairs:
+        attempt += _OF_DECIMAL_COMMAS
     if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"

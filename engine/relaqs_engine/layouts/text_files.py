@@ -4,9 +4,6 @@ DuckDB looks at the first rows for the types of the columns. It then rounds a la
 whole numbers, and drops the time of a later "2020-01-01 10:00" if they had dates. To look at all rows takes
 three times as long as to read them. So such columns are read as texts, and compared with what they become. A
 value that would change is an error.
-
-DuckDB takes "1.234,56" for text. Where fields are not separated by commas, a column of such texts is read as
-numbers.
 """
 
 from __future__ import annotations
@@ -35,10 +32,6 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")
 _LOOKED_AT_BYTES = 1 << 20
 _USUAL_DATES = (None, "", "%Y-%m-%d")
 _NAMED = 3  # of the columns that an error lists
-_FIRST_ROWS = 20_480  # as many as DuckDB's sniffer looks at
-_WITH_COMMA = r"[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?"
-# A comma before three digits alone may separate thousands.
-_IS_DECIMAL_COMMA = r".*,([0-9]{1,2}|[0-9]{4,})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +67,6 @@ def checked_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, descript
     if rows is None:
         return None
     casts = {name: _checked_cast(name, type_text) for name, type_text in lossy.items()}
-    delimiter = None if sniffed is None else sniffed.delimiter
-    for name in _with_decimal_commas(
-        kind, files[0], columns, f"(FROM {rows} LIMIT {_FIRST_ROWS})", cursor, delimiter
-    ):
-        columns = [(each, "DOUBLE" if each == name else type_text) for each, type_text in columns]
-        casts[name] = _checked(
-            name,
-            "numbers with a decimal comma",
-            _is_with_comma(quote_name(name)),
-            _from_comma(quote_name(name)),
-        )
     read = TextRead(columns, _with_casts(columns, casts, rows))
     try:
         is_same = cursor.describe(f"SELECT * FROM {read.sql}") == columns
@@ -104,14 +86,12 @@ class _SniffedCsv:
         begun: what follows FROM, in DuckDB's own words, as far as the columns.
         ended: what follows these.
         date_format: of its dates, None where it has none.
-        delimiter: of its fields.
     """
 
     columns: list[tuple[str, str]]
     begun: str
     ended: str
     date_format: str | None
-    delimiter: str
 
     def with_texts(self, texts: Mapping[str, str]) -> str | None:
         """Return what reads the file with these columns as they are written.
@@ -128,8 +108,8 @@ def _sniffed(file: Path, cursor: Cursor) -> _SniffedCsv | None:
     """Return what DuckDB finds of a CSV file. None where that is nothing, or it would skip some lines."""
     path = quote_text(one_file(str(file)))
     try:
-        ((skipped, columns, date_format, delimiter, prompt),) = cursor.rows(
-            f"SELECT SkipRows, Columns, DateFormat, Delimiter, Prompt FROM sniff_csv({path})"
+        ((skipped, columns, date_format, prompt),) = cursor.rows(
+            f"SELECT SkipRows, Columns, DateFormat, Prompt FROM sniff_csv({path})"
         )
     except (DataError, SqlError):
         return None
@@ -139,7 +119,7 @@ def _sniffed(file: Path, cursor: Cursor) -> _SniffedCsv | None:
     begun, _, ended = prompt.removeprefix("FROM ").removesuffix(";").partition(_struct(found))
     if skipped or not ended or not begun.startswith(f"read_csv({path}, auto_detect=false, "):
         return None
-    return _SniffedCsv(found, begun, ended, date_format, delimiter)
+    return _SniffedCsv(found, begun, ended, date_format)
 
 
 def _struct(columns: Sequence[tuple[str, str]]) -> str:
@@ -157,58 +137,7 @@ def whole_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, descriptio
     # DuckDB reads whole numbers of JSON as HUGEINT where one of them is below zero.
     huge = [name for name, type_text in columns if type_text == "HUGEINT"]
     casts = {name: f"{quote_name(name)}::BIGINT AS {quote_name(name)}" for name in huge}
-    for name in _with_decimal_commas(kind, files[0], columns, rows, cursor):
-        columns = [(each, "DOUBLE" if each == name else type_text) for each, type_text in columns]
-        casts[name] = f"{_from_comma(quote_name(name))} AS {quote_name(name)}"
     return TextRead(columns, _with_casts(columns, casts, rows))
-
-
-def _with_decimal_commas(
-    kind: FileKind,
-    file: Path,
-    columns: Sequence[tuple[str, str]],
-    rows: str,
-    cursor: Cursor,
-    delimiter: str | None = None,
-) -> list[str]:
-    """Return the columns of text that are numbers with a decimal comma, as "1.234,56" is in much of Europe.
-
-    Args:
-        kind, file: one of the files.
-        columns: pairs (name, DuckDB type).
-        rows: those to look at, as after FROM. Columns of text are text in it.
-        cursor: reads them.
-        delimiter: of the fields, None where it is not known yet.
-    """
-    texts = [quote_name(name) for name, type_text in columns if type_text == "VARCHAR"]
-    if kind is not FileKind.CSV or not texts:
-        return []
-    if delimiter is None:
-        path = quote_text(one_file(str(file)))
-        ((delimiter,),) = cursor.rows(f"SELECT Delimiter FROM sniff_csv({path}, skip = 0)")
-    if delimiter == ",":
-        return []
-    tests = (
-        f"bool_and({_is_with_comma(text)}) AND bool_or(regexp_full_match({text}, '{_IS_DECIMAL_COMMA}'))"
-        for text in texts
-    )
-    try:
-        ((*found,),) = cursor.rows(f"SELECT {', '.join(tests)} FROM {rows}")
-    except DataError:  # which is told by whoever asks for the rows
-        return []
-    return [
-        name
-        for (name, _), is_so in zip((each for each in columns if each[1] == "VARCHAR"), found, strict=True)
-        if is_so
-    ]
-
-
-def _is_with_comma(text: str) -> str:
-    return f"regexp_full_match(trim({text}), '{_WITH_COMMA}')"
-
-
-def _from_comma(text: str) -> str:
-    return f"replace(replace(trim({text}), '.', ''), ',', '.')::DOUBLE"
 
 
 def _with_casts(columns: Sequence[tuple[str, str]], casts: Mapping[str, str], rows: str) -> str:
@@ -363,14 +292,9 @@ def _read(kind: FileKind, files: Sequence[Path], more: Mapping[str, str]) -> str
 def _checked_cast(name: str, type_text: str) -> str:
     text = quote_name(name)
     value = f"TRY_CAST({text} AS {type_text})"
-    return _checked(name, type_text, _IS_KEPT[type_text].format(text=text, value=value), value)
-
-
-def _checked(name: str, described: str, is_kept: str, value: str) -> str:
-    """Return SQL for a column of text as a value, and an error where a text is not as the first ones are."""
-    text = quote_name(name)
+    is_kept = _IS_KEPT[type_text].format(text=text, value=value)
     complaint = quote_text(
-        f"the first values of column {name!r} are {described}, and a later one is not; lay the table out "
+        f"the first values of column {name!r} are {type_text}, and a later one is not; lay the table out "
         "(`relaqs shuffle`, or lay_out of a session), which takes the type from all rows. The value is "
     )
     return (
