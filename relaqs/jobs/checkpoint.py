@@ -15,15 +15,16 @@ that takes a second to write is written every 20 seconds.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import pickle
+import re
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +39,7 @@ LARGEST_SHARE = 0.05  # of the time, that may go into keeping states
 _MAGIC = b"relaqs checkpoint 2\n"
 _BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the content, in the file
 _RUN = b"relaqs run 1\n"  # the content of a run begins with it
+_WRITER = f"relaqs {version('relaqs')} on Python {sys.version_info[0]}.{sys.version_info[1]}"
 
 
 class StatePace:
@@ -91,9 +93,58 @@ def write_content(path: Path, content: bytes | memoryview) -> None:
     try:
         with draft.open("wb") as file:
             file.writelines((_MAGIC, hashlib.sha256(content).digest(), content))
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_is_of_no_run(path: Path) -> None:
+    """Raise RelaqsError where a file is the checkpoint of a run, damaged or not: no query may replace it."""
+    try:
+        with path.open("rb") as file:
+            is_of_run = file.read(_BEGIN + len(_RUN))[_BEGIN:] == _RUN
+    except OSError:
+        return
+    if is_of_run:
+        raise RelaqsError(
+            f"{path} is the checkpoint of a run; go on from it by db.resume({str(path)!r}), or give the "
+            "query another path"
+        )
+
+
+def check_same_rows(kept: str, found: str) -> None:
+    """Raise RelaqsError where the digest of the rows that were read is not that of those found now."""
+    if kept != found:
+        raise RelaqsError(
+            "the rows of the SELECT are not those that the checkpoint was written for; begin anew, or "
+            "restore the table"
+        )
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove what processes have left that were killed while they wrote."""
+    for draft in path.parent.iterdir():
+        found = re.fullmatch(rf"\.{re.escape(path.name)}-(\d+)", draft.name)
+        if found is None or _is_alive(int(found[1])):
+            continue
+        with suppress(OSError):
+            with draft.open("rb") as file:
+                is_draft = _MAGIC.startswith(file.read(len(_MAGIC)))
+            if is_draft:
+                draft.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    """Return whether a process of this machine goes on; also where that cannot be told."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def checked_path(path: str | Path) -> Path:
@@ -161,17 +212,18 @@ class RunKeeper:
     def keep(self, saved: Callable[[], Any]) -> None:
         """Keep what `saved` returns now. None is not kept."""
         with self._lock, self._pace.spending():
-            if (state := saved()) is not None:
-                try:
-                    self.state = packed(state, "the state of the run")
-                except UnkeepableError as error:
-                    self._cannot_write(error)
-                else:
-                    self._write()
+            try:
+                if (state := saved()) is None:
+                    return
+                self.state = packed(state, "the state of the run")
+            except Exception as error:  # also of a pickled object's own methods
+                self._cannot_write(error)
+            else:
+                self._write()
 
     def restored(self) -> Any:
         """Return the state that the run goes on from; None at its beginning."""
-        return None if self.state is None else pickle.loads(self.state)
+        return None if self.state is None else unpacked(self.state)
 
     def _write(self) -> None:
         """Put the newest state where it outlives this process."""
@@ -207,11 +259,11 @@ class FileKeeper(RunKeeper):
         try:
             write_content(path, self._content)
         except OSError as error:
-            raise RelaqsError(f"the checkpoint {path} cannot be written ({error})") from error
+            raise _not_written(path, error) from error
 
     @property
     def _content(self) -> bytes:
-        kept = (version("relaqs"), self.seconds, self._recipe, self.state)
+        kept = (_WRITER, self.seconds, self._recipe, self.state)
         return _RUN + pickle.dumps(kept)
 
     def _write(self) -> None:
@@ -230,6 +282,10 @@ class FileKeeper(RunKeeper):
         self._has_warned = True
 
 
+def _not_written(path: Path, error: OSError) -> RelaqsError:
+    return RelaqsError(f"the checkpoint {path} cannot be written ({error})")
+
+
 def begun(recipe: RunRecipe, session: Any, keeping: Keeping) -> Any:
     """Return the run of a recipe, which has started. It keeps its state where that is asked for.
 
@@ -238,12 +294,21 @@ def begun(recipe: RunRecipe, session: Any, keeping: Keeping) -> Any:
     if keeping.path is None:
         return recipe.begun(session, NoKeeper())
     path = checked_path(keeping.path)
-    if path.exists():
+    kept = packed(recipe, "the run")
+    try:
+        path.open("xb").close()
+    except FileExistsError:
         raise ArgumentError(
             f"checkpoint is {str(path)!r}, which is there already; go on from it by "
             f"db.resume({str(path)!r}), or remove it"
-        )
-    return recipe.begun(session, FileKeeper(path, keeping.seconds, packed(recipe, "the run")))
+        ) from None
+    except OSError as error:
+        raise _not_written(path, error) from error
+    try:
+        return recipe.begun(session, FileKeeper(path, keeping.seconds, kept))
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def resumed(path: str | Path, session: Any) -> Any:
@@ -260,14 +325,25 @@ def resumed(path: str | Path, session: Any) -> Any:
             f"db.start(db.plan(sql), options, checkpoint={str(chosen)!r})"
         )
     written_by, seconds, recipe, state = pickle.loads(content[len(_RUN) :])
-    if written_by != version("relaqs"):
+    if written_by != _WRITER:
         raise RelaqsError(
-            f"{chosen} was written by relaqs {written_by}, and this is {version('relaqs')}; begin anew, or "
-            "go on with that version"
+            f"{chosen} was written by {written_by}, and this is {_WRITER}; begin anew, or go on with that "
+            "version"
         )
-    for draft in chosen.parent.glob(f".{glob.escape(chosen.name)}-*"):
-        draft.unlink(missing_ok=True)  # of a process that was killed while it wrote
-    return pickle.loads(recipe).begun(session, FileKeeper(chosen, seconds, recipe, state))
+    begins: RunRecipe = unpacked(recipe)
+    _remove_drafts(chosen)
+    return begins.begun(session, FileKeeper(chosen, seconds, recipe, state))
+
+
+def unpacked(kept: bytes) -> Any:
+    """Return what was pickled. Raises RelaqsError where this process lacks what it is made of."""
+    try:
+        return pickle.loads(kept)
+    except Exception as error:
+        raise RelaqsError(
+            f"the checkpoint needs what this process does not have ({type(error).__name__}: {error}); make "
+            "the modules importable that the run was begun with, in the same versions, and resume it again"
+        ) from error
 
 
 def packed(value: Any, what: str) -> bytes:

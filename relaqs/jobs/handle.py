@@ -266,10 +266,12 @@ class RunListener(Listener, Generic[AnyReport]):
         try:
             if state is RunState.STOPPED and self.stop_reason in _GOES_ON_LATER:
                 self.keeper.keep(self.saved)
-            self._release()
         finally:
-            if self._running is not None:
-                self._running.forget(self._job_id)
+            try:
+                self._release()
+            finally:
+                if self._running is not None:
+                    self._running.forget(self._job_id)
 
     def _release(self) -> None:
         """Give back what the job holds. Called once, at its end."""

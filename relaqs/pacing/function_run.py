@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, SupportsFloat, get_args
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole
-from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, packed
+from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, check_same_rows, packed
 from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted
 from relaqs.jobs.handle import Feed, Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import JobDescription, Step, StepReport, TaskResult, Work
@@ -55,6 +55,11 @@ Form = Literal["numpy", "arrow", "pandas"]
 
 class ReadsRows(Protocol):
     """The rows of a SELECT, read partition by partition. Picklable, so that workers can read them."""
+
+    @property
+    def digest(self) -> str:
+        """Of all that the rows follow from: equal ones have equal rows."""
+        ...
 
     def batches(self, rows: int, seed: int, form: Form, owner: str) -> Iterator[Any]:
         """Yield all rows, so many at a time. owner: the name by which a read can be interrupted."""
@@ -111,11 +116,34 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A SELECT that a function reads, and the column that it predicts."""
+
+    sql: str
+    target: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a loop is.
+
+    Attributes:
+        wanted: what it reads.
+        digest: of the rows.
+        batches: how many it has had.
+    """
+
+    wanted: Wanted
+    digest: str
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
-    """What a function has kept. state: pickled. places: how many batches each loop in hand has had."""
+    """What a function has kept. state: pickled. places: of the loops in hand."""
 
     state: bytes
-    places: Mapping[str, int]
+    places: Mapping[str, Place]
 
 
 class Seat(Protocol):
@@ -134,14 +162,6 @@ class Seat(Protocol):
 
 class TurnOver(BaseException):
     """The function is left here, and called again in its next turn. No `except Exception` catches it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A SELECT that a function reads, and the column that it predicts."""
-
-    sql: str
-    target: str | None
 
 
 class Context:
@@ -165,7 +185,7 @@ class Context:
         self._state = None if saved is None else saved.state
         self._to_skip = {} if saved is None else dict(saved.places)
         self._has_read = False
-        self._places: dict[str, int] = {}
+        self._places: dict[str, Place] = {}
 
     def batches(
         self,
@@ -188,6 +208,7 @@ class Context:
 
         Raises:
             ArgumentError: a column is no number where arrays are asked for.
+            RelaqsError: the function goes on in the middle of other rows than these.
             SqlError: the SELECT is wrong.
         """
         check_whole("rows", rows)
@@ -195,11 +216,15 @@ class Context:
             raise ArgumentError(f"form is {form!r}; it must be {', '.join(map(repr, get_args(Form)))}")
         readable = self._seat.readable(sql, target)
         key = self._key(repr((sql, rows, target, seed, form)))
-        self._places[key] = self._to_skip.pop(key, 0)
+        here = Place(Wanted(sql, target), readable.digest)
+        kept = self._to_skip.pop(key, here)
+        check_same_rows(kept.digest, here.digest)
+        self._places[key] = kept
         self._has_read = True
         try:
-            for batch in islice(readable.batches(rows, seed, form, self._name), self._places[key], None):
-                self._places[key] += 1
+            to_come = islice(readable.batches(rows, seed, form, self._name), kept.batches, None)
+            for had, batch in enumerate(to_come, kept.batches + 1):
+                self._places[key] = replace(here, batches=had)
                 yield batch
         finally:  # also where the loop is left: what it has had is no place to go on from
             del self._places[key]
@@ -373,7 +398,9 @@ class FunctionJob(PacedJob):
         )
 
     def restore(self, kept: KeptFunction) -> None:
-        """Go on from there. Only at the beginning."""
+        """Go on from there. Only at the beginning. Raises RelaqsError where a loop has had other rows."""
+        for place in kept.saved.places.values():
+            check_same_rows(place.digest, self._readable(place.wanted.sql, place.wanted.target).digest)
         self.losses.extend(kept.losses)
         self.mark = kept.saved, len(kept.losses)
         self.stopwatch.earlier_seconds = self._earlier_seconds = kept.elapsed_seconds

@@ -21,7 +21,6 @@ Golovin et al. 2017, Google Vizier (median stopping).
 from __future__ import annotations
 
 import math
-import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +40,7 @@ from relaqs.arguments import (
     check_whole,
     refusal,
 )
-from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, packed
+from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, check_same_rows, packed, unpacked
 from relaqs.jobs.executor import (
     Stopwatch,
     background_thread,
@@ -333,10 +332,17 @@ class KeptTrial:
 
 @dataclass(frozen=True, slots=True)
 class KeptSearch:
-    """What a search goes on from in another process. trials: those that have begun."""
+    """What a search goes on from in another process.
+
+    Attributes:
+        trials: those that have begun.
+        elapsed_seconds: that it had run.
+        digest: of the rows that models are fitted to; empty for a function, of which each trial has its own.
+    """
 
     trials: tuple[KeptTrial, ...]
     elapsed_seconds: float
+    digest: str
 
 
 class _Begun:
@@ -429,7 +435,12 @@ class SearchRecipe:
                 return self._begun_function(session, parameters, keeper)
             return self._begun_fit(session, parameters, keeper)
 
-        search = SearchRun(begin, self.parameters, self.goals, keeper)
+        digest = ""
+        if self.sql is not None and not isinstance(keeper, NoKeeper):
+            digest = session._readable(self.sql, None).digest
+            if (kept := keeper.restored()) is not None:
+                check_same_rows(kept.digest, digest)
+        search = SearchRun(begin, self.parameters, self.goals, keeper, digest)
         search.start()
         return search
 
@@ -474,7 +485,12 @@ class SearchRun:
     """
 
     def __init__(
-        self, begin: Begin, parameters: Sequence[Mapping[str, Any]], goals: SearchGoals, keeper: RunKeeper
+        self,
+        begin: Begin,
+        parameters: Sequence[Mapping[str, Any]],
+        goals: SearchGoals,
+        keeper: RunKeeper,
+        digest: str = "",
     ) -> None:
         """Set it up.
 
@@ -483,8 +499,9 @@ class SearchRun:
             parameters: of each trial.
             goals: what is wanted of it.
             keeper: keeps the states of its trials, and has those that it goes on from.
+            digest: of the rows that its models are fitted to.
         """
-        self._begin, self._goals, self._keeper = begin, goals, keeper
+        self._begin, self._goals, self._keeper, self._digest = begin, goals, keeper, digest
         self._waiting = list(parameters)
         self._begun: list[_Begun] = []
         self._prune = None if goals.stop is None else PRUNERS[goals.stop]
@@ -597,7 +614,7 @@ class SearchRun:
     def _kept(self) -> KeptSearch:
         """Return what another process goes on from."""
         kept = tuple(each.kept() for each in self._begun)
-        return KeptSearch(kept, self._stopwatch.seconds())
+        return KeptSearch(kept, self._stopwatch.seconds(), self._digest)
 
     def _go_on_from(self, kept: KeptSearch | None) -> None:
         """Begin the trials of another process again, each from its state."""
@@ -610,7 +627,7 @@ class SearchRun:
                 if each.pruned:
                     begun.run.stop()
             else:
-                ended: EndedTrial = pickle.loads(each.ended)
+                ended: EndedTrial = unpacked(each.ended)
                 begun = _Begun(self._waiting.pop(0), ended, ended.losses_from)
             begun.pruned = each.pruned
             self._begun.append(begun)

@@ -47,6 +47,7 @@ from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.checkpoint import (
     StatePace,
+    check_is_of_no_run,
     checked_path,
     read_content,
     write_content,
@@ -434,9 +435,13 @@ class Keeper:
     def of(
         cls, job: Job, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, path: str | Path | None
     ) -> Keeper:
-        """Return the keeper of a job's state. Raises RelaqsError if the file's folder is not there."""
+        """Return the keeper of a job's state.
+
+        Raises RelaqsError if the file's folder is not there, or the file is that of a run.
+        """
         if path is None:
             return cls(None, None)
+        check_is_of_no_run(Path(path))
         if not isinstance(job, ResumableJob):
             return cls(None, None)
         identity = query_identity(plan, catalog, options.seed, options.batches)

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.errors import DataError, RelaqsError
+from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
+from relaqs.jobs.checkpoint import check_same_rows
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress import LossDelta
 from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
@@ -161,6 +162,11 @@ class ReadableRows:
 
     data: TrainingSet
     budget_bytes: int
+
+    @property
+    def digest(self) -> str:
+        """Of all that the rows follow from."""
+        return self.data.digest
 
     def batches(self, rows: int, seed: int, form: str, owner: str) -> Iterator[Any]:
         """Yield all rows, so many at a time: "numpy", "pandas" or "arrow".
@@ -487,11 +493,7 @@ class SavedJob:
 
     def checked(self, data: TrainingSet) -> Any:
         """Return the state. Raises RelaqsError where it is of other rows."""
-        if self.data != data.digest:
-            raise RelaqsError(
-                "the rows of the SELECT are not those that the checkpoint was written for; begin anew, or "
-                "restore the table"
-            )
+        check_same_rows(self.data, data.digest)
         return self.state
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import subprocess
 import sys
 import threading
@@ -16,12 +18,15 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 
-from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
+from relaqs import ArgumentError, RelaqsError, Session, SqlError, connect, shuffle
 from relaqs.jobs import checkpoint
+from relaqs.jobs.checkpoint import FileKeeper, RunKeeper, _remove_drafts
+from relaqs.jobs.handle import RunListener
+from relaqs.jobs.runner import RunState
 from relaqs.pacing import Context
 from relaqs.pacing.function_run import Saved
 from relaqs.pacing.trials import PRUNERS, Losses
-from relaqs.progress import StopReason
+from relaqs.progress import StopReason, StopRules
 from relaqs.queries.jobs import Checkpoint, SavedState
 from relaqs.training import LogisticRegression as ByGradients
 from relaqs.training.algorithms import linear
@@ -179,10 +184,120 @@ def test_other_rows_of_the_same_name_are_not_gone_on_with(tmp_path: Path) -> Non
         model = SGDRegressor(max_iter=300, tol=None, eta0=1e-9)
         run = session.fit(model, "SELECT x, y FROM lines", target="y", batch=64, checkpoint=path)
         stopped_on_the_way(run, 1)
+        function = session.run(read_slowly, checkpoint=tmp_path / "function.run")
+        search = session.search(
+            model, {"alpha": [1e-4]}, "SELECT x, y FROM lines", target="y", checkpoint=tmp_path / "search.run"
+        )
+        stopped_on_the_way(function, 3)
+        while not search.trials or not search.trials[0].losses:
+            time.sleep(0.001)
+        search.stop()
+        assert search.wait(timeout=60)
     lay_out(3)
-    refused = pytest.raises(RelaqsError, match="rows of the SELECT are not those")
-    with connect(tmp_path / "data", threads=1) as session, refused:
-        session.resume(path)
+    with connect(tmp_path / "data", threads=1) as session:
+        for kind in ("fit", "function", "search"):
+            with pytest.raises(RelaqsError, match="rows of the SELECT are not those"):
+                session.resume(tmp_path / f"{kind}.run")
+
+
+def read_slowly(ctx: Context) -> int:
+    for batch in ctx.batches("SELECT x, y FROM lines", rows=10):
+        ctx.save(len(batch))
+        if not ctx.report(1.0):
+            break
+        time.sleep(0.01)
+    return 1
+
+
+def test_a_run_that_cannot_begin_leaves_no_file(db: Session, tmp_path: Path) -> None:
+    path = tmp_path / "fit.run"
+    with pytest.raises(SqlError):
+        db.train(ByGradients("SELECT nope, late FROM points", target="late"), checkpoint=path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SqlError):
+        db.search(
+            SGDClassifier(),
+            {"alpha": [1e-4]},
+            "SELECT nope, late FROM points",
+            target="late",
+            checkpoint=path,
+        )
+    db.train(ByGradients(SQL, target="late"), checkpoint=path).result(timeout=60)
+
+
+def test_going_on_removes_drafts_of_processes_that_are_gone_alone(db: Session, tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+    db.run(lambda ctx: 1, checkpoint=path).result(timeout=60)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    draft, empty = tmp_path / f".a.run-{gone.pid}", tmp_path / f".a.run-{2**22 + 1}"
+    draft.write_bytes(b"relaqs checkpoint 2\nhalf of it")
+    empty.touch()
+    own = tmp_path / f".a.run-{os.getpid()}"
+    kept = [tmp_path / ".a.run-notes", tmp_path / f".b.run-{gone.pid}", tmp_path / f".a.run-{2**22 + 2}"]
+    for each in kept:
+        each.write_text("mine")
+    (tmp_path / f".a.run-{2**22 + 3}").mkdir()
+    (tmp_path / ".a.run-folder").mkdir()
+    assert db.resume(path).result(timeout=60) == 1
+    assert not draft.exists()
+    assert not empty.exists()
+    assert all(each.read_text() == "mine" for each in kept)
+    own.write_bytes(b"relaqs checkpoint 2\n")
+    _remove_drafts(path)
+    assert own.exists()
+
+
+def test_a_run_whose_module_is_missing_says_so(
+    db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_the_run.py").write_text("def constant(ctx):\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a.run"
+    db.run(importlib.import_module("of_the_run").constant, checkpoint=path).result(timeout=60)
+    monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, "of_the_run")
+    with pytest.raises(RelaqsError, match=r"No module named 'of_the_run'.*importable"):
+        db.resume(path)
+
+
+def test_another_python_does_not_go_on(db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.run"
+    db.run(lambda ctx: 1, checkpoint=path).result(timeout=60)
+    monkeypatch.setattr(checkpoint, "_WRITER", "relaqs 1 on Python 3.99")
+    with pytest.raises(RelaqsError, match=r"was written by relaqs .* on Python 3\..*, and this is"):
+        db.resume(path)
+
+
+class Holding(RunListener[float]):
+    """The listener of a job that holds something, and has a state that cannot be pickled."""
+
+    is_released = False
+
+    def saved(self) -> Any:
+        return threading.Lock()
+
+    def _release(self) -> None:
+        self.is_released = True
+
+
+class Failing(RunKeeper):
+    def keep(self, saved: Any) -> None:
+        raise OSError("no keeper is to fail, and this one does")
+
+
+def test_a_state_that_cannot_be_pickled_does_not_end_the_run(tmp_path: Path) -> None:
+    keeper = FileKeeper(tmp_path / "a.run", 1.0, b"")
+    before = (tmp_path / "a.run").read_bytes()
+    listener = Holding("a", StopRules(None), keeper=keeper)
+    with pytest.warns(RuntimeWarning, match="cannot pickle .*; the run goes on without"):
+        listener.ended(RunState.STOPPED, None)
+    assert listener.is_released
+    assert (tmp_path / "a.run").read_bytes() == before
+    listener = Holding("a", StopRules(None), keeper=Failing())
+    with pytest.raises(OSError, match="this one does"):
+        listener.ended(RunState.STOPPED, None)
+    assert listener.is_released
 
 
 def test_what_cannot_be_pickled_runs_without_a_checkpoint(db: Session) -> None:
@@ -226,9 +341,12 @@ class Kept:
 
     def __init__(self) -> None:
         self.saved: Saved | None = None
+        self.digest = "those rows"
 
     def readable(self, sql: str, target: str | None) -> Any:
         class Rows:
+            digest = self.digest
+
             def batches(self, rows: int, seed: int, form: str, owner: str) -> Iterator[Any]:
                 yield from np.arange(5.0)
 
@@ -250,13 +368,26 @@ def test_a_loop_that_a_later_life_leaves_out_begins_anew() -> None:
     second = Context(seat, "f", seat.saved)
     second.save("before it reads, it may still go on")
     assert seat.saved is not None
-    assert list(seat.saved.places.values()) == [2]
+    assert [place.batches for place in seat.saved.places.values()] == [2]
     for _ in second.batches("b"):
         second.save("b in the place of a")
     assert seat.saved.places
     assert all("'a'" not in place for place in seat.saved.places)
     third = Context(seat, "f", seat.saved)
     assert list(third.batches("a")) == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_loop_goes_on_over_the_rows_that_it_was_in_alone() -> None:
+    seat = Kept()
+    first = Context(seat, "f")
+    next(first.batches("a"))
+    reading = first.batches("a")
+    next(reading)
+    first.save("in the middle of a")
+    seat.digest = "other rows"
+    with pytest.raises(RelaqsError, match="rows of the SELECT are not those"):
+        next(Context(seat, "f", seat.saved).batches("a"))
+    assert next(Context(seat, "f", seat.saved).batches("b")) == 0.0
 
 
 def test_pruners_need_not_read_what_they_have_seen() -> None:

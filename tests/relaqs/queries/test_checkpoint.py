@@ -242,6 +242,20 @@ def test_a_file_of_an_older_version_is_as_none(db: Session, tmp_path: Path) -> N
     assert start(db, FLAGS, path).result().is_exact
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("resume", [True, False])
+def test_the_checkpoint_of_a_run_is_not_replaced(
+    db: Session, tmp_path: Path, resume: bool, is_damaged: bool
+) -> None:
+    path = tmp_path / "a.run"
+    db.run(lambda ctx: 1, checkpoint=path).result(timeout=60)
+    content = path.read_bytes()[: -1 if is_damaged else None]
+    path.write_bytes(content)
+    with pytest.raises(RelaqsError, match=r"checkpoint of a run; go on from it by db\.resume"):
+        start(db, FLAGS, path, resume=resume)
+    assert path.read_bytes() == content
+
+
 def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
     path, draws = tmp_path / "kept.arrow", random.Random(7)
     checkpoint = Checkpoint(path, "q")
