@@ -4,7 +4,7 @@
 
 Each TREE is a checkout of this project; without one, this checkout is measured. Nearly all figures are read
 from syntax trees, and nothing of the measured tree is imported. One is measured by running a query: the files
-in which a function is called between `online_sql` and the first snapshot.
+in which code runs between `online_sql` and the first snapshot, modules that are loaded on the way included.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ print(len(ours))
 
 
 def walked_files(kind: str) -> Callable[[Tree], int]:
-    """Return what counts the files in which a function is called on one thread, not counting imports.
+    """Return what counts the files in which code runs, modules loaded on the way included.
 
     kind: "query" from SQL to the first snapshot, "plain" from SQL over a plain file to its answer, or "train"
     from a training job to its model.

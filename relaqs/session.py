@@ -265,9 +265,6 @@ class Session(RunsOwnCode):
         >>> db = relaqs.connect(tables={"rates": pa.table({"rate": [0.1, 0.2]})}, threads=1)
         >>> db.add_table(pa.table({"name": ["low", "high"]}), "names").row_count
         2
-        >>> db.remove_table("names")
-        >>> list(db.tables)
-        ['rates']
         """
         with naming("opening the table"):
             self._planner.check_open()
@@ -280,6 +277,10 @@ class Session(RunsOwnCode):
 
         Raises:
             SqlError: there is no such table.
+
+        >>> db.remove_table("points")
+        >>> list(db.tables)
+        ['numbers']
         """
         with naming("removing the table"):
             self._planner.check_open()

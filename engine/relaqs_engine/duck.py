@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,9 +47,6 @@ BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of 
 
 ROW_GROUP_PROTOCOL = "rowgroup"
 """What the names of single row groups begin with, see `layouts/footers.py`."""
-
-# What `Cursor.small_table` does on purpose.
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, rf"{__name__}$")
 
 _CHANGED_BY_ARROW = re.compile(r"(?<![\w\"'])(BIT|BIGNUM|VARIANT|TIME WITH TIME ZONE)(?![\w\"'])")
 
@@ -304,20 +300,17 @@ class Cursor:
             self._connection.execute(f"SET disable_parquet_prefetching = {not prefetches}")
             self._prefetches = prefetches
 
-    def table(self, sql: str) -> pa.Table:
-        """Return the statement's result as an Arrow table. Raises DataError if it is over the limit."""
+    def table(self, sql: str, values: Sequence[float] = ()) -> pa.Table:
+        """Return the statement's result as an Arrow table. Raises DataError if it is over the limit.
+
+        values: of its parameters.
+        """
         with translated_errors(sql):
             self._prepare(sql)
-            relation = self._relation(sql)
+            relation = self._connection.sql(sql, params=list(values)) if values else self._relation(sql)
             if self._result_limit_bytes is None:
                 return relation.to_arrow_table()
             return _bounded(relation.to_arrow_reader(BATCH_ROWS), self._result_limit_bytes)
-
-    def small_table(self, sql: str, values: Sequence[float] = ()) -> pa.Table:
-        """Return the result of a statement with few rows, which is copied. It is bound once, not twice."""
-        with translated_errors(sql):
-            self._prepare(sql)
-            return self._connection.execute(sql, list(values)).to_arrow_table()
 
     def _relation(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Return the relation over a SELECT, the kept one where there is one.

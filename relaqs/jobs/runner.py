@@ -129,7 +129,7 @@ class JobRunner:
         # A SimpleQueue may be put to from anywhere, also from a finalizer that interrupts its own get.
         self._mailbox: SimpleQueue[TaskResult | None] = SimpleQueue()
         self._in_flight: deque[_StepInFlight] = deque()
-        self._has_started = False
+        self._has_started = self._has_entered = False
         self._is_paused = False
         self._is_stopping = False
         self._over: RunState | None = None
@@ -145,6 +145,9 @@ class JobRunner:
         if self._timer is not None:
             self._timer.daemon = True
             self._timer.start()
+        with suppress(Exception):  # its thread tries again, and fails the job by what is raised then
+            self._enter()
+            self._has_entered = True
         run_in_background(self._run, f"relaqs-job-{self._job.id}")
 
     @property
@@ -251,7 +254,9 @@ class JobRunner:
 
     def _drive(self) -> RunState:
         """Return how the job ended. Raises whatever a task, a fold or a callback raised."""
-        self._enter()
+        if not self._has_entered:
+            self._enter()
+        self._has_entered = False  # what takes its place when it fails enters anew
         while True:
             if (over := self._advance()) is not None:
                 return over

@@ -15,9 +15,12 @@ from benchmarks.throughput import DUCKDB, Door, differences, measured, questions
 
 
 def test_questions_are_new_each_time() -> None:
-    draw = random.Random(1)
-    asked = [sql for _ in range(50) for sql in questions(draw)]
-    assert len(set(asked)) > 0.95 * len(asked)
+    asked: list[str] = []
+    door = Door("noted", lambda: asked.append, [])
+    for clients, goal in ((1, "5%"), (4, "5%"), (4, "1%")):
+        measured(door, goal, clients, seconds=0.3, seed=1)
+    few = asked[:: max(1, len(asked) // 2000)]
+    assert len(set(few)) > 0.95 * len(few)
 
 
 def test_what_an_answer_raises_ends_the_measurement() -> None:
@@ -32,8 +35,10 @@ def test_an_answer_that_is_not_duckdbs_is_told() -> None:
     truth = pa.table({"n": [7]})
     wrong = Door("wrong", lambda: lambda _: [(8,)], [])
     right = Door("right", lambda: lambda _: truth, [])
-    found = list(differences([right, wrong], lambda _: truth, seed=1))
-    assert len(found) == len(questions(random.Random(1)))
+    kinds = len(questions(random.Random(1)))
+    assert list(differences(right, lambda _: truth, seed=1)) == []
+    found = list(differences(wrong, lambda _: truth, seed=1))
+    assert len(found) == kinds
     assert all(each.startswith("wrong: ") for each in found)
 
 
@@ -53,10 +58,11 @@ def test_it_measures_all_doors(
         ("embedded", "5%"),
         ("serve", "5%"),
         ("cluster", "5%"),
-        (DUCKDB, "exact"),
+        (DUCKDB, "5%"),
         ("embedded", "exact"),
         ("serve", "exact"),
         ("cluster", "exact"),
+        (DUCKDB, "exact"),
     ]
     assert all(each["answers_per_second"] > 0 and each["core_seconds"] > 0 for each in figures)
     assert "× DuckDB" in capsys.readouterr().out

@@ -385,11 +385,11 @@ class Estimator:
             given += [1.0 if scale == 1.0 else 1.0 / Scan.of(self._state, self._leading).least_fraction]
         if name not in self._prepared:
             self._prepared[name] = False
-            return self._cursor.small_table(sql, given)
+            return self._cursor.table(sql, given)
         if not self._prepared[name]:
             self._cursor.run(f"PREPARE {name} AS {sql}")
             self._prepared[name] = True
-        return self._cursor.small_table(f"EXECUTE {name}({', '.join(map(repr, given))})")
+        return self._cursor.table(f"EXECUTE {name}({', '.join(map(repr, given))})")
 
     def _intervals_at(
         self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool

@@ -511,7 +511,7 @@ def test_a_query_that_is_submitted_after_its_timeout_is_stopped(
     def submitted_late(*given: Any, **named: Any) -> Any:
         assert is_over.wait(30)
         query = submit(*given, **named)
-        until(lambda: inside.jobs() == 1)  # its thread enters it
+        assert inside.jobs() == 1
         is_submitted.set()
         return query
 
