@@ -378,9 +378,9 @@ def _is_module(model: Any) -> bool:
     )
 
 
-def _parameters(model: Any) -> dict[str, Any]:
-    """Return an estimator's own parameters by name."""
-    found = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+def _parameters(model: Any, *, deep: bool = False) -> dict[str, Any]:
+    """Return an estimator's parameters by name. deep: also those of estimators in it, and these."""
+    found = model.get_params(deep=deep) if hasattr(model, "get_params") else {}
     return cast("dict[str, Any]", found)
 
 
@@ -672,13 +672,20 @@ _BY_NAME = frozenset({"ColumnTransformer", "FunctionTransformer"})
 
 
 def _asks_for_names(model: Any) -> bool:
-    """Return whether a model may look at the names of columns: all but scikit-learn's own may."""
+    """Return whether a model may look at the names of columns: all but scikit-learn's own may.
+
+    So may estimators in others, and what gives data frames.
+    """
+    from sklearn import get_config
+
+    if get_config().get("transform_output", "default") != "default":
+        return True
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     return not all(
         type(step).__module__.split(".")[0] == "sklearn"
         and type(step).__name__ not in _BY_NAME
         and not hasattr(step, "_sklearn_output_config")
-        and not any(hasattr(each, "get_params") for each in _parameters(step).values())
+        and not any(hasattr(each, "get_params") for each in _parameters(step, deep=True).values())
         for step in steps
     )
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.compose import make_column_transformer
@@ -19,13 +20,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, SGDClassifier, SGDRegressor
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from relaqs import ArgumentError, DataError, Session, connect, shuffle
 from relaqs.progress import StopReason
 from relaqs.training import LogisticRegression as OurRegression
+from relaqs.training.estimators import _asks_for_names
 from tests.made_once import made_once
 from tests.relaqs.training.conftest import Data
 
@@ -76,6 +78,21 @@ def people_db(warehouse: Path) -> Iterator[Session]:
 
 
 NUMBERS = "SELECT income, w, rich FROM people"
+
+
+@pytest.mark.parametrize("within", [make_pipeline, make_union])
+def test_columns_are_known_by_name_at_any_depth(people_db: Session, within: Any) -> None:
+    front = within(make_column_transformer((StandardScaler(), ["income"])))
+    model = make_pipeline(front, SGDClassifier(loss="log_loss"))
+    fitted = people_db.fit(model, NUMBERS, target="rich", passes=2).result(timeout=60)
+    assert fitted[-1].coef_.shape == (1, 1)
+
+
+def test_frames_are_given_where_transformers_give_frames() -> None:
+    model = make_pipeline(StandardScaler(), SGDClassifier())
+    assert not _asks_for_names(model)
+    with config_context(transform_output="pandas"):
+        assert _asks_for_names(model)
 
 
 @pytest.mark.parametrize("strength", [0.05, 1.0, 20.0])
