@@ -4,7 +4,8 @@
 
 Both learn by `partial_fit` from the same rows in batches of the same size, in one process on one thread, and
 take each batch's loss before they learn from it. The loop has all rows in memory as one array. The CPU time
-is that of the process, without reading and laying out: a run is timed from its second pass on. Runs of both
+is that of the process, without laying out and the first pass, which reads: from that of a whole run the one
+of a run of a single pass is taken. The loop draws its rows anew for each pass, as the run does. Runs of both
 follow each other in pairs, and what is printed is the median of the pairs' ratios.
 """
 
@@ -39,12 +40,13 @@ MODELS = {
 
 def fitted_seconds(db: relaqs.Session, model: Any, batch: int, passes: int) -> float:
     """Return the CPU seconds of the passes after the first, by `db.fit`."""
-    run = db.fit(model, "SELECT * FROM points", target="y", batch=batch, passes=passes + 1)
-    for _ in run:
-        break
-    started, done = time.process_time(), len(run.steps)
-    run.result()
-    return (time.process_time() - started) * passes / (passes + 1 - done)
+
+    def seconds(passes: int) -> float:
+        started = time.process_time()
+        db.fit(model, "SELECT * FROM points", target="y", batch=batch, passes=passes).result()
+        return time.process_time() - started
+
+    return seconds(passes + 1) - seconds(1)
 
 
 def looped_seconds(model: Any, features: Any, target: Any, batch: int, passes: int) -> float:
@@ -56,9 +58,10 @@ def looped_seconds(model: Any, features: Any, target: Any, batch: int, passes: i
     classes = {"classes": np.unique(target)} if is_class else {}
     started = time.process_time()
     for each in range(passes):
-        order = np.random.default_rng(each).permutation(len(target) // batch)
-        for first in order * batch:
-            seen, wanted = features[first : first + batch], target[first : first + batch]
+        order = np.random.default_rng(each).permutation(len(target))
+        for first in range(0, len(target), batch):
+            drawn = order[first : first + batch]
+            seen, wanted = features[drawn], target[drawn]
             seen = seen if front is None else front.transform(seen)
             if hasattr(last, "coef_") or hasattr(last, "theta_"):
                 if is_class:

@@ -4,7 +4,8 @@
 
 Each run is killed by SIGKILL up to four times, after a drawn number of states and milliseconds, and gone on
 with by `db.resume` in another process. At its end all its losses and its model, or what its function
-returned, must be those of the run that was never killed, to the last bit.
+returned, must be those of the run that was never killed, to the last bit. It exits with 1 where any differ,
+or where a kind of run is over too soon to be killed that often.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from relaqs.training import BoostedClassifier, MiniBatchPerceptron
 SQL = "SELECT x, z, late FROM points"
 ROWS = 8_000
 EVERY_SECONDS = 0.001  # between two states that are kept: but for the share of time that this may take
-LIVES_SECONDS = 120.0  # of one process, at most
+LIVES_SECONDS = 120.0  # of one process, at most, until it has kept the states that are waited for
+RUNS_PER_KILL = 5  # at most, of a kind that is over before it is killed
 
 
 def descended(ctx: Any, passes: int) -> bytes:
@@ -167,10 +169,19 @@ class Killed:
             os._exit(code)
 
     def _is_over_before(self, process: int, states: int, seconds: float) -> bool:
-        """Wait for new states and then for some time more. Return whether the process ended before."""
+        """Wait for new states and then for some time more. Return whether the process ended before.
+
+        Raises AssertionError, and ends the process, where it keeps no more states.
+        """
         seen: set[int] = set()
         end_seconds = time.monotonic() + LIVES_SECONDS
-        while len(seen) <= states and time.monotonic() < end_seconds:
+        while len(seen) <= states:
+            if time.monotonic() >= end_seconds:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                raise AssertionError(
+                    f"the run {self.kind!r} has kept {len(seen)} states in {LIVES_SECONDS:g} s, and goes on"
+                )
             if self._given.exists():
                 return True
             if self.path.exists():
@@ -187,22 +198,24 @@ class Killed:
             raise AssertionError(f"a process of the run {self.kind!r} failed; see what it has printed")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="of each kind of run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--lives", type=int, default=4, help="the most kills of one run")
-    asked = parser.parse_args()
+    asked, failed = parser.parse_args(arguments), 0
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", LAY_OUT, folder], check=True)  # this process has no threads
         for kind in asked.kinds.split(","):
             run = Killed(kind, Path(folder) / "data", Path(folder) / f"{kind}.run", random.Random(asked.seed))
             wanted, runs, differ = run.uninterrupted(), 0, 0
-            while run.kills < asked.kills:
+            while run.kills < asked.kills and runs < RUNS_PER_KILL * asked.kills:
                 runs, differ = runs + 1, differ + (run.gone_on_with(asked.lives) != wanted)
             print(f"{kind}: {runs} runs, {run.kills} kills, {differ} differ from the uninterrupted run")
+            failed += differ > 0 or run.kills < asked.kills
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
