@@ -249,15 +249,16 @@ class Session(RunsOwnCode):
             self._planner.check_open()
             return self._open_tables.append(table, source, batch)
 
-    def add_table(self, source: TableSource, table: str) -> Table:
+    def add_table(self, source: TableSource, table: str, *, replace: bool = False) -> Table:
         """Read one more table in the queries to come, and return it. Queries that run go on without it.
 
         Args:
             source: as the `tables` of `relaqs.connect` take it.
             table: its name.
+            replace: whether a table of this name gives way to it, once it is open.
 
         Raises:
-            LayoutError: the table cannot be used, or there is one of this name.
+            LayoutError: the table cannot be used, or a table or a view has this name.
             DataError: it cannot be read.
             UnsupportedError: the session runs on a cluster, whose workers would have to be given it.
 
@@ -270,7 +271,7 @@ class Session(RunsOwnCode):
             self._planner.check_open()
             if not isinstance(self._executor, ThreadExecutor):
                 raise UnsupportedError("a session on a cluster gets its tables when it is opened: tables={…}")
-            return self._open_tables.add(table, source)
+            return self._open_tables.add(table, source, self._views, replaces=replace)
 
     def remove_table(self, table: str) -> None:
         """Know a table no more in the queries to come. Its files stay, and queries that run go on.

@@ -105,6 +105,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
 
     con: Session
     _written: dict[str, str]  # small memtables as SELECTs, by name
+    _files_read: set[str]  # names in lower case of the tables that files were read as
 
     def do_connect(self, database: TableSource | None = None, **opening: Any) -> None:
         """Open a session.
@@ -115,6 +116,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         """
         self.con = relaqs.connect(database, **opening)
         self._written = {}
+        self._files_read = set()
 
     @classmethod
     def from_connection(cls, session: Session, /) -> Backend:
@@ -123,6 +125,7 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
         backend._can_reconnect = False
         backend.con = session
         backend._written = {}
+        backend._files_read = set()
         return backend
 
     def disconnect(self) -> None:
@@ -197,9 +200,8 @@ class Backend(SQLBackend, UrlFromPath, HasCurrentCatalog, HasCurrentDatabase):  
             )
         name = name or ibis.util.gen_name(f"ibis_{kind}")
         paths = [str(each) for each in path] if isinstance(path, list | tuple) else str(path)
-        if name.lower() in {each.lower() for each in self.con.tables}:
-            self.con.remove_table(name)
-        self.con.add_table(paths, name)
+        self.con.add_table(paths, name, replace=name.lower() in self._files_read)
+        self._files_read.add(name.lower())
         return self.table(name)
 
     def get_schema(

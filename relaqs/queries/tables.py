@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import BrokenDatabaseError, LayoutError, named
 from relaqs_engine.layouts.cache import CacheUse, LayingOut, Opening, lay_out, opened_table, reopened_table
 from relaqs_engine.layouts.folder import settle
-from relaqs_engine.layouts.manifest import FirstPart, Layout, Table
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, Table
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.sources import TableSource
 
@@ -298,26 +298,53 @@ class OpenTables:
         self.refresh(name)
         return self.catalog.layout(name)
 
-    def add(self, name: str, source: TableSource) -> Table:
+    def add(self, name: str, source: TableSource, views: Collection[str], *, replaces: bool) -> Table:
         """Return a further table, of what is read where it is.
 
+        Args:
+            name: the table's.
+            source: what it is read from.
+            views: names that are taken as well.
+            replaces: whether a table of this name gives way to it, once it is open.
+
         Raises:
-            LayoutError: there is one of this name already.
+            LayoutError: the name is taken, or is none of a table.
         """
-        if known := {each.table.lower(): each.table for each in self.catalog.layouts}.get(name.lower()):
-            raise LayoutError(f"there is a table {known} already; take another name, or remove it before")
+        self._check_free(name, views, replaces=replaces)
         opening = Opening(self._use, announce, reading=ReadingDatabase(self._civil_time))
-        with closing(opening.reading):
-            opened = opened_table(name, source, opening)
-        with self._changing:
-            self._read(replace(self.catalog, layouts=(*self.catalog.layouts, opened)))
+        before = self._use.source_of(name)
+        try:
+            with closing(opening.reading):
+                opened = opened_table(name, source, opening)
+            with self._changing:
+                self._check_free(name, views, replaces=replaces)
+                others = (each for each in self.catalog.layouts if _name_of(each) != name.lower())
+                self._read(replace(self.catalog, layouts=(*others, opened)))
+        except BaseException:
+            self._use.names(name, before)
+            raise
         return self.catalog.table(name)
+
+    def _check_free(self, name: str, views: Collection[str], *, replaces: bool) -> None:
+        if LAYOUT_MARK in name:
+            raise LayoutError(
+                f"{name!r} cannot name a table: what is behind {LAYOUT_MARK} names one of its layouts; "
+                f"choose a name without {LAYOUT_MARK}"
+            )
+        if known := {each.lower(): each for each in views}.get(name.lower()):
+            raise LayoutError(f"there is a view {known} already; take another name")
+        tables = {_name_of(each): each.table for each in reversed(self.catalog.layouts)}
+        if (known := tables.get(name.lower())) and not replaces:
+            raise LayoutError(f"there is a table {known} already; take another name, or remove it before")
 
     def remove(self, name: str) -> None:
         """Forget a table with all its layouts."""
-        forgotten = set(map(_opening_of, self.catalog.all_of(name)))
         with self._changing:
-            left = tuple(each for each in self.catalog.layouts if _opening_of(each) not in forgotten)
+            forgotten = _name_of(self.catalog.table(name))
+            left = tuple(each for each in self.catalog.layouts if _name_of(each) != forgotten)
+            for each in self.catalog.layouts:
+                if each not in left:
+                    self._use.names(each.table, None)
             self._read(replace(self.catalog, layouts=left))
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
@@ -367,6 +394,11 @@ class OpenTables:
         with self._changing:
             others = tuple(each for each in self.catalog.left_out if each[0] != table)
             self._read(Catalog((*self.catalog.layouts, opened), left_out=others))
+
+
+def _name_of(layout: Table) -> str:
+    """Return the name of the table that it is a layout of, as names are compared."""
+    return layout.table.partition(LAYOUT_MARK)[0].lower()
 
 
 def _opening_of(table: Table) -> int:

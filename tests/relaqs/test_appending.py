@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,3 +220,47 @@ def test_a_session_gets_a_table_more_and_forgets_it(
         running.resume()
         assert rows_of(running.result().estimate) == close_to(oracle(SUM, FIRST))
         assert list(db.tables) == ["trips"]
+
+
+def test_a_name_that_is_taken_is_refused_whatever_its_case(warehouse: Path) -> None:
+    few = pa.table({"zone": [100]})
+    with relaqs.connect(warehouse, views={"first_zones": "SELECT zone FROM trips"}, threads=1) as db:
+        with pytest.raises(LayoutError, match="there is a view first_zones already"):
+            db.add_table(few, "First_Zones")
+        for name in ("trips@few", "other@few"):
+            with pytest.raises(LayoutError, match="names one of its layouts"):
+                db.add_table(few, name)
+        with pytest.raises(LayoutError, match="there is a table trips already"):
+            db.add_table(few, "TRIPS")
+        assert list(db.tables) == ["trips"]
+
+
+def test_of_tables_of_one_name_that_are_added_at_once_one_is_there(warehouse: Path) -> None:
+    refused: list[str] = []
+
+    def add(value: int) -> None:
+        try:
+            db.add_table(pa.table({"x": [value]}), "same")
+        except LayoutError as error:
+            refused.append(str(error))
+
+    with relaqs.connect(warehouse, threads=1) as db:
+        adding = [threading.Thread(target=add, args=(value,)) for value in range(6)]
+        for each in adding:
+            each.start()
+        for each in adding:
+            each.join()
+        assert len(refused) == 5
+        assert all("there is a table same already" in each for each in refused)
+        assert db.sql("SELECT count(*) AS n FROM same").fetchall() == [(1,)]
+
+
+def test_a_table_gives_way_once_the_other_is_open(warehouse: Path, tmp_path: Path) -> None:
+    with relaqs.connect(warehouse, threads=1) as db:
+        db.add_table(pa.table({"x": [1]}), "few")
+        with pytest.raises(LayoutError, match=r"none\.parquet"):
+            db.add_table(tmp_path / "none.parquet", "few", replace=True)
+        assert db.sql("SELECT max(x) AS x FROM few").fetchall() == [(1,)]
+        db.add_table(pa.table({"x": [2], "y": [3]}), "Few", replace=True)
+        assert db.sql("SELECT max(x) AS x, max(y) AS y FROM few").fetchall() == [(2, 3)]
+        assert list(db.tables) == ["trips", "Few"]

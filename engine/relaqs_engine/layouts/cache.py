@@ -435,9 +435,12 @@ class CacheUse:
     def __del__(self) -> None:
         self.release()
 
-    def names(self, table: str, source: object) -> None:
-        """Note what the user named as a table."""
-        self._named[table] = source
+    def names(self, table: str, source: object | None) -> None:
+        """Note what the user named as a table. None: nothing any more."""
+        if source is None:
+            self._named.pop(table, None)
+        else:
+            self._named[table] = source
 
     def source_of(self, table: str) -> object | None:
         """Return what the user named as a table, None for a table of a warehouse."""

@@ -177,6 +177,21 @@ def test_frames_and_files_join_the_tables_of_a_session(
     own.disconnect()
 
 
+def test_a_file_takes_the_place_of_one_that_was_read_and_of_no_other_table(con: Any, tmp_path: Path) -> None:
+    file = tmp_path / "few.csv"
+    file.write_text("x\n1\n")
+    assert con.read_csv(file, table_name="few_read").count().execute() == 1
+    for name, error in (("airlines", "there is a table airlines already"), ("few_read", "there is no file")):
+        with pytest.raises(relaqs.RelaqsError, match=error):
+            con.read_csv(tmp_path / "none.csv" if name == "few_read" else file, table_name=name)
+    assert con.table("airlines").count().execute() == 16
+    assert con.table("few_read").x.max().execute() == 1
+    other = tmp_path / "other.csv"
+    other.write_text("x\n2\n3\n")
+    assert con.read_csv(other, table_name="few_read").x.max().execute() == 3
+    con.con.remove_table("few_read")
+
+
 def test_lists_keep_their_nulls_and_rows_become_json(con: Any, tmp_path: Path) -> None:
     lists = con.sql("SELECT [1, NULL, 3] AS xs, carrier FROM airlines ORDER BY carrier LIMIT 1")
     assert lists.execute().values.tolist() == [[[1, None, 3], "9E"]]
