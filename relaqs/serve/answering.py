@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
-_OPEN = {0, UNKNOWN.oid}
+OPEN_TYPES = {0, UNKNOWN.oid}
 _TEXTS_KEPT = 256  # whose meaning is known, and the types of parameters: clients ask one text again and again
 SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
 _FEW_ROWS = 10_000  # that are made ready in some milliseconds
@@ -172,7 +172,7 @@ class Answering:
         """
         count = await self.parameter_count(select, asker)
         oids = [*given[:count], *(0,) * (count - len(given))]
-        if all(oid not in _OPEN for oid in oids):
+        if all(oid not in OPEN_TYPES for oid in oids):
             return tuple(oids)
         found = self._parameter_types.get(select.sql)
         if found is None:
@@ -182,7 +182,7 @@ class Answering:
             while len(self._parameter_types) > _TEXTS_KEPT:
                 del self._parameter_types[next(iter(self._parameter_types))]
         return tuple(
-            parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
+            parameter_oid(found.get(place)) if oid in OPEN_TYPES else oid for place, oid in enumerate(oids, 1)
         )
 
     async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[ReplyColumn, ...]:

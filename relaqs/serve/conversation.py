@@ -7,6 +7,7 @@ connection, and when the client has gone. After an error in the extended protoco
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -43,11 +44,12 @@ from pygwire.messages import (
 )
 from relaqs_engine.errors import ExpressionError, SqlError
 
-from relaqs.serve.answering import SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
+from relaqs.serve.answering import OPEN_TYPES, SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, FLOAT8, INT4, NUMERIC, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import (
+    BAD_TEXT,
     CANCELED,
     FULL,
     IN_FAILED_TRANSACTION,
@@ -55,6 +57,7 @@ from relaqs.serve.failures import (
     PROTOCOL_VIOLATION,
     SYNTAX_ERROR,
     TOO_LONG,
+    UNKNOWN_FUNCTION,
     UNKNOWN_PORTAL,
     UNKNOWN_STATEMENT,
     RefusedError,
@@ -288,7 +291,8 @@ class Conversation:
             select = request if isinstance(request, Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
         elif isinstance(request, Sleep) and request.seconds is None:
-            oids = (FLOAT8.oid,)
+            declared = message.param_types[0] if message.param_types else 0
+            oids = (FLOAT8.oid if declared in OPEN_TYPES else declared,)
         holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
         self._prepared[message.statement] = Prepared(request, oids, holding=holding)
         self._stream.send(ParseComplete())
@@ -420,7 +424,7 @@ class Conversation:
             case StopOther():
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
             case Sleep():
-                await asyncio.sleep(float(bound[0] or 0) if request.seconds is None else request.seconds)
+                await asyncio.sleep(_seconds(bound[0]) if request.seconds is None else request.seconds)
                 return _SLEPT
             case Set():
                 return self._set(request)
@@ -589,6 +593,21 @@ class Conversation:
         if name not in self._portals:
             raise RefusedError(UNKNOWN_PORTAL, f"there is no portal {name!r}")
         return self._portals[name]
+
+
+def _seconds(value: Any) -> float:
+    """Return for how long pg_sleep sleeps: not at all for what is no number, and for ever for infinity."""
+    if value is None:
+        return 0.0
+    if not isinstance(value, int | float | Decimal | str) or isinstance(value, bool):
+        raise RefusedError(UNKNOWN_FUNCTION, f"pg_sleep takes seconds, and {value!r} is none; write 1.5")
+    try:
+        seconds = float(value)
+    except ValueError:
+        raise RefusedError(BAD_TEXT, f"pg_sleep takes seconds, and {value!r} is no number") from None
+    except OverflowError:
+        return math.inf
+    return 0.0 if math.isnan(seconds) else seconds  # asyncio refuses NaN
 
 
 _SLEPT = Reply((ReplyColumn("pg_sleep", VOID),), pa.table({"pg_sleep": [""]}))

@@ -154,6 +154,7 @@ def test_asyncpg_looks_up_arrays_and_sends_them(server: Running) -> None:
         ("SELECT round(2.345::numeric(6, 3), $1)", 2, Decimal("2.35")),
         ("SELECT $1::regclass::text", "trips", "trips"),
         ("SELECT pg_sleep($1)", 0.01, None),
+        ("SELECT pg_sleep($1)", float("nan"), None),
     ],
 )
 def test_asyncpg_is_told_one_type_before_and_after_values(
@@ -167,6 +168,29 @@ def test_asyncpg_is_told_one_type_before_and_after_values(
             await connection.close()
 
     assert asyncio.run(ask()) == answer
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name", "code"),
+    [(1, "int4", None), (1, "int2", None), ("0.01", "text", None), ("much", "text", "22P02")],
+)
+def test_how_long_to_sleep_has_the_type_that_is_declared(
+    server: Running, value: Any, type_name: str, code: str | None
+) -> None:
+    kind = psycopg.postgres.types[type_name].oid
+    form = psycopg.pq.Format.BINARY
+    raw = value.encode() if isinstance(value, str) else value.to_bytes(int(type_name[-1]), "big")
+    with psycopg.connect(server.address()) as connection:
+        answer = connection.pgconn.exec_params(b"SELECT pg_sleep($1)", [raw], [kind], [form])
+        state = answer.error_field(psycopg.pq.DiagnosticField.SQLSTATE)
+        assert (state and state.decode()) == code
+
+
+def test_a_sleep_without_an_end_can_be_stopped(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        connection.execute("SET statement_timeout = 200")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("SELECT pg_sleep(%s)", [float("inf")])
 
 
 @pytest.mark.parametrize("placeholder", ["%t", "%b"])
