@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -198,7 +198,8 @@ _FIXED = (
         "SELECT id, x::int FROM t ORDER BY x, id LIMIT 50",
     ),
 )
-_READ_BY_TOOLS = {"42601", "42703", "42P01", "42883", "22P02", "22012"}
+_DIVIDED_BY_ZERO = "22012"
+_READ_BY_TOOLS = {"42601", "42703", "42P01", "42883", "22P02", _DIVIDED_BY_ZERO}
 
 
 class Statements:
@@ -709,12 +710,16 @@ class Statements:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a server says: rows and the names of their columns, or an error."""
+    """What a server says: rows and the names of their columns, or an error.
+
+    planning_code: of the error that already planning the statement has.
+    """
 
     names: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     error: str = ""
     code: str = ""
+    planning_code: str = ""
 
 
 def ask(connection: psycopg.Connection[Any], sql: str) -> Said:
@@ -726,17 +731,25 @@ def ask(connection: psycopg.Connection[Any], sql: str) -> Said:
         return Said(error=str(error).splitlines()[0], code=error.sqlstate or "?")
 
 
+def ask_postgres(connection: psycopg.Connection[Any], sql: str) -> Said:
+    """Return the answer of Postgres, and whether it divides by zero before it reads a row."""
+    said = ask(connection, sql)
+    if said.code != _DIVIDED_BY_ZERO:
+        return said
+    return replace(said, planning_code=ask(connection, f"EXPLAIN {sql}").code)
+
+
 def verdict(theirs: Said, ours: Said, sql: str) -> str:
     """Return what two answers to one statement are to each other.
 
     Postgres computes the columns of rows that a LIMIT leaves out, or not, as it plans, and what has no column
-    before it knows whether there is a row. Only it divides by zero then.
+    while it plans. Only it divides by zero then.
     """
     if theirs.error and ours.error:
         return "differs" if theirs.code in _READ_BY_TOOLS and theirs.code != ours.code else "both refuse"
     if theirs.error:
-        is_computed = "LIMIT" not in sql and bool(ours.rows)
-        return "differs" if theirs.code == "22012" and is_computed else "only Postgres refuses"
+        is_by_rows = theirs.code == _DIVIDED_BY_ZERO != theirs.planning_code
+        return "differs" if is_by_rows and "LIMIT" not in sql else "only Postgres refuses"
     if ours.error:
         return "refused"
     if theirs.names != ours.names:
@@ -800,7 +813,7 @@ def compare(
                         for connection in (real, own):
                             connection.execute(f"SET TimeZone = '{zone}'".encode())
                     sql = draw.next()
-                    theirs, ours = ask(real, sql), ask(own, sql)
+                    theirs, ours = ask_postgres(real, sql), ask(own, sql)
                     said = verdict(theirs, ours, sql)
                     tally[said] += 1
                     if said != "same":

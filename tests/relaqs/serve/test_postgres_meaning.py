@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from relaqs_engine.postgres.meaning import meaning_of
 
-from benchmarks.postgres import compare, installed, verdict
+from benchmarks.postgres import Said, ask_postgres, compare, installed, postgres, verdict
 from benchmarks.server_process import Running
 
 FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
@@ -225,6 +225,32 @@ def test_no_drawn_statement_differs_from_a_real_postgres() -> None:
     said = [(each.sql, verdict(each.theirs, each.ours, each.sql)) for each in different]
     assert not [sql for sql, verdict_ in said if verdict_ == "differs"]
     assert tally["same"] > 200
+
+
+@pytest.mark.parametrize(
+    ("sql", "planning_code", "said"),
+    [
+        ("SELECT 1 / 0 FROM t WHERE a > 9", "22012", "only Postgres refuses"),
+        ("SELECT 1 / (a - 1) FROM t WHERE a > 0", "", "differs"),  # also where we have no rows
+    ],
+)
+def test_where_postgres_divides_by_zero_reading_rows_we_do_too(
+    sql: str, planning_code: str, said: str
+) -> None:
+    theirs = Said(error="division by zero", code="22012", planning_code=planning_code)
+    assert verdict(theirs, Said(("?column?",)), sql) == said
+
+
+@pytest.mark.skipif(installed() is None, reason="no Postgres server is installed")
+def test_postgres_says_whether_it_divides_by_zero_while_it_plans() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        postgres(Path(folder)) as address,
+        psycopg.connect(address, autocommit=True) as connection,
+    ):
+        asked = ("SELECT 1 / 0 WHERE false", "SELECT 1 / (a - 1) FROM generate_series(1, 2) AS t(a)")
+        said = [ask_postgres(connection, sql) for sql in asked]
+    assert [(each.code, each.planning_code) for each in said] == [("22012", "22012"), ("22012", "")]
 
 
 def test_an_error_is_placed_in_what_was_written(connection: psycopg.Connection[Any]) -> None:
