@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import CivilTime
+from relaqs_engine.duck import CivilTime, Lent
 from relaqs_engine.errors import UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
@@ -104,10 +104,13 @@ class Session(RunsOwnCode):
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
-    def _open(self, catalog: Catalog) -> None:
-        """Plan over these tables from now on. What was planned before can still read its files."""
+    def _open(self, catalog: Catalog, taken_back: Collection[Lent] = ()) -> None:
+        """Plan over these tables from now on. What was planned before can still read its files.
+
+        taken_back: data in memory that are freed once no query reads them.
+        """
         databases = self._databases
-        databases.read(catalog)
+        databases.read(catalog, taken_back)
         self._catalog = catalog  # the planner is changed last: others plan now
         cores = databases.whole.threads
         self._planner = Planner(

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import DatabaseConfig, FileState, Interrupted, ReadingDatabase
+from relaqs_engine.duck import DatabaseConfig, FileState, Interrupted, Lent, ReadingDatabase
 from relaqs_engine.errors import LayoutError, RelaqsError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.folder import layout_folders, settle
@@ -223,13 +223,17 @@ class Catalog:
 
     def readable_by(self, config: DatabaseConfig) -> DatabaseConfig:
         """Return how a database is opened that may read these tables, and the files that it could read."""
-        lent = (each for layout in self.layouts for each in layout.lent)
         return replace(
             config,
             readable=self.readable_directories,
             files=tuple(dict.fromkeys((*config.files, *self.readable_files))),
-            lent=tuple(dict.fromkeys((*config.lent, *lent))),
+            lent=tuple(dict.fromkeys((*config.lent, *self.lent))),
         )
+
+    @property
+    def lent(self) -> tuple[Lent, ...]:
+        """Return the data in memory and the DuckDB files that these tables are read from."""
+        return tuple(dict.fromkeys(each for layout in self.layouts for each in layout.lent))
 
     def all_of(self, table: str) -> tuple[Table, ...]:
         """Return all layouts of a table. Raises SqlError with candidates if there is none with that name."""

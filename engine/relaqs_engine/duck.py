@@ -163,6 +163,11 @@ class DatabaseConfig:
         if self.memory_limit_bytes < _SMALLEST_BYTES:
             raise ValueError(f"memory_limit_bytes is {self.memory_limit_bytes}; at least 64 MiB is needed")
 
+    @property
+    def lent_names(self) -> set[str]:
+        """Return the names of the data in memory and of the DuckDB files that may be read."""
+        return {each.name for each in self.lent}
+
 
 class Database:
     """An in-memory DuckDB, closed to all but its `readable` folders and `files`.

@@ -674,6 +674,14 @@ class Runtime:
             if database is not None and not database.uses:
                 self._open.pop(config).close()
 
+    def close_databases_with(self, lent_names: Collection[str]) -> None:
+        """Free the databases that read what has one of these names, unless a task uses them now."""
+        with self._lock:
+            idle = [config for config, database in self._open.items() if not database.uses]
+            for config in idle:
+                if not config.lent_names.isdisjoint(lent_names):
+                    self._open.pop(config).close()
+
     @contextmanager
     def _using(self, config: DatabaseConfig) -> Iterator[OpenDatabase]:
         config = _in_any_time(config)
@@ -767,6 +775,11 @@ def interrupt(*owners: str) -> bool:
 def release(owner: str) -> None:
     """Forget that an owner was interrupted, once nothing of it can start here any more."""
     _RUNTIME.statements.release(owner)
+
+
+def close_databases_with(lent_names: Collection[str]) -> None:
+    """Free the databases of this process that read what has one of these names, unless a task uses them."""
+    _RUNTIME.close_databases_with(lent_names)
 
 
 def close_database(config: DatabaseConfig) -> None:

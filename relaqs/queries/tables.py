@@ -35,6 +35,8 @@ from relaqs_engine.duck import (
     DatabaseConfig,
     FileState,
     Interrupted,
+    Lent,
+    LentData,
     ReadingDatabase,
 )
 from relaqs_engine.errors import BrokenDatabaseError, LayoutError, named
@@ -139,6 +141,7 @@ class Databases:
         )
         self.states = StateDatabase(closed_config(self.state_bytes, result_limit_bytes))
         self._opened: set[DatabaseConfig] = set()
+        self._taken_back: set[str] = set()  # names of data in memory
         self._catalog: Catalog | None = None
         self._changing = threading.Lock()
         self._of_users: dict[tuple[str, int], Databases] = {}
@@ -148,6 +151,7 @@ class Databases:
 
         civil_time: by which the query reads and shows moments.
         """
+        self._close_lent()  # those that queries still read when a table of theirs was removed
         own = self._of(asker)
         configs = own.tasks, own._whole_within(asker.cores_most)
         tasks, whole = (replace(config, civil_time=civil_time) for config in configs)
@@ -177,15 +181,29 @@ class Databases:
                 self._of_users[key] = own
             return self._of_users[key]
 
-    def read(self, catalog: Catalog) -> None:
-        """Let them read these tables too. What they could read before stays."""
+    def read(self, catalog: Catalog, taken_back: Collection[Lent] = ()) -> None:
+        """Let them read these tables too. What they could read before stays, but for what is taken back."""
         with self._changing:
             self._catalog = catalog
             of_users = list(self._of_users.values())
         for each in of_users:
-            each.read(catalog)
+            each.read(catalog, taken_back)
+        if taken_back:
+            self.tasks, self.whole = (
+                replace(config, lent=tuple(each for each in config.lent if each not in taken_back))
+                for config in (self.tasks, self.whole)
+            )
         self.tasks, self.whole = catalog.readable_by(self.tasks), catalog.readable_by(self.whole)
+        if taken_back:
+            self._taken_back |= {each.name for each in taken_back if isinstance(each, LentData)}
+            self._opened = {each for each in self._opened if self._taken_back.isdisjoint(each.lent_names)}
+            self._close_lent()
         self._opened |= {self.tasks, self.whole}
+
+    def _close_lent(self) -> None:
+        """Close databases that have what was taken back, unless a task uses them now."""
+        if self._taken_back:
+            worker.close_databases_with(self._taken_back)
 
     def close(self, *, has_states_in_use: bool) -> None:
         """Close what is open of them in this process.
@@ -196,6 +214,7 @@ class Databases:
             each.close(has_states_in_use=has_states_in_use)
         for config in self._opened:
             worker.close_database(config)
+        self._close_lent()
         if not has_states_in_use:
             self.states.close()
 
@@ -215,7 +234,8 @@ class OpenTables:
         catalog: the tables as they were opened.
         use: what they are read from in the cache.
         cores: how many read a plain table whole. None: none is laid out behind the questions.
-        changed: the session's method that is called with a new catalog. The session is not kept by it.
+        changed: the session's method that is called with a new catalog, and what is lent no more. The
+            session is not kept by it.
         civil_time: by which texts are read as moments. None: that of the process.
 
     Attributes:
@@ -227,7 +247,7 @@ class OpenTables:
         catalog: Catalog,
         use: CacheUse,
         cores: int | None,
-        changed: Callable[[Catalog], None],
+        changed: Callable[[Catalog, Collection[Lent]], None],
         civil_time: CivilTime | None = None,
     ) -> None:
         self.catalog = catalog
@@ -318,8 +338,8 @@ class OpenTables:
                 opened = opened_table(name, source, opening)
             with self._changing:
                 self._check_free(name, views, replaces=replaces)
-                others = (each for each in self.catalog.layouts if _name_of(each) != name.lower())
-                self._read(replace(self.catalog, layouts=(*others, opened)))
+                others = self._without(name)
+                self._read(replace(self.catalog, layouts=(*others, opened)), is_taken_back=True)
         except BaseException:
             self._use.names(name, before)
             raise
@@ -340,12 +360,15 @@ class OpenTables:
     def remove(self, name: str) -> None:
         """Forget a table with all its layouts."""
         with self._changing:
-            forgotten = _name_of(self.catalog.table(name))
-            left = tuple(each for each in self.catalog.layouts if _name_of(each) != forgotten)
+            found = self.catalog.table(name)
+            left = self._without(found.table.partition(LAYOUT_MARK)[0])
             for each in self.catalog.layouts:
                 if each not in left:
                     self._use.names(each.table, None)
-            self._read(replace(self.catalog, layouts=left))
+            self._read(replace(self.catalog, layouts=left), is_taken_back=True)
+
+    def _without(self, table: str) -> tuple[Table, ...]:
+        return tuple(each for each in self.catalog.layouts if _name_of(each) != table.lower())
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until no table is being laid out any more; return whether that is so."""
@@ -373,14 +396,18 @@ class OpenTables:
                 now = tuple(place.get(_opening_of(each), each) for each in layouts)
                 self._read(Catalog(now, left_out=self.catalog.left_out))
 
-    def _read(self, catalog: Catalog) -> None:
-        """Let the session read these tables from now on. Only for whoever holds the lock."""
+    def _read(self, catalog: Catalog, *, is_taken_back: bool = False) -> None:
+        """Let the session read these tables from now on. Only for whoever holds the lock.
+
+        is_taken_back: whether data in memory are freed that these tables do not have.
+        """
         if self._is_closed:
             return
+        before = self.catalog.lent if is_taken_back else ()
         with closing(ReadingDatabase(self._civil_time)) as reading:
             self.catalog = catalog.measured(reading)
         if (changed := self._changed()) is not None:
-            changed(self.catalog)
+            changed(self.catalog, [each for each in before if each not in self.catalog.lent])
 
     def _open_left_out(self, name: str) -> None:
         """Open a table that could not be opened before. Nothing happens where it is not such a table."""

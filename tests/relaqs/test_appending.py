@@ -264,3 +264,32 @@ def test_a_table_gives_way_once_the_other_is_open(warehouse: Path, tmp_path: Pat
         db.add_table(pa.table({"x": [2], "y": [3]}), "Few", replace=True)
         assert db.sql("SELECT max(x) AS x, max(y) AS y FROM few").fetchall() == [(2, 3)]
         assert list(db.tables) == ["trips", "Few"]
+
+
+def test_data_in_memory_are_freed_once_no_query_reads_them(warehouse: Path, turnstile: Turnstile) -> None:
+    def add(name: str) -> None:
+        numbers = pa.table({"x": pa.array(range(1_000_000), pa.int64())})
+        db.add_table(numbers, name, replace=True)
+
+    def held_mb() -> float:
+        gc.collect()
+        return (pa.total_allocated_bytes() - before) / 1e6
+
+    with relaqs.connect(warehouse, threads=2) as db:
+        before = pa.total_allocated_bytes()
+        add("numbers")
+        running = paused(db, turnstile)  # in a database that reads the numbers too
+        db.remove_table("numbers")
+        running.resume()
+        assert rows_of(running.result().estimate) == close_to(oracle(SUM, FIRST))
+        del running
+        for name in ("added", "removed", "again", "again"):
+            add(name)
+            assert db.sql(f"SELECT max(x) AS x FROM {name}").fetchall() == [(999_999,)]
+            if name in ("added", "removed"):
+                db.remove_table(name)
+        assert held_mb() < 9  # the one that is there has 8
+        db.remove_table("again")
+        with pytest.raises(relaqs.SqlError, match="no table again"):
+            db.sql("SELECT max(x) AS x FROM again")
+        assert held_mb() < 1
