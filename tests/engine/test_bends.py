@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.plans.plan import OutputKind
@@ -261,3 +262,73 @@ def test_a_number_that_never_changes_stands_beside_values_so_far(shops: World, b
     plan = shops.plan(sql)
     for estimate in shops.estimates(plan, batches=4):
         assert [row["n"] for row in rows(estimate)] == [0]
+
+
+APART = "avg(even) FILTER (WHERE i % 2 = 0) - avg(even) FILTER (WHERE i % 2 = 1)"
+FOLDS = {
+    "abs(avg(even))": True,
+    f"abs({APART})": True,
+    "abs(sum(even)) / count(*)": True,
+    "abs(avg(one) - 1)": True,
+    "sqrt(abs(avg(even)))": False,
+    "sqrt(abs(sum(even))) / sqrt(sum(one))": False,
+    "avg(even) * avg(even)": False,
+    "pow(avg(even), 2)": False,
+    "(avg(one) - 1) * (avg(one) - 1)": True,
+    "greatest(avg(even), 0)": True,
+    "CASE WHEN avg(even) > 0 THEN avg(even) ELSE 0 END": False,
+}
+OF_ANSWERS = {
+    "SELECT v * 2 AS v FROM (SELECT abs(avg(even)) AS v FROM t)": True,
+    "SELECT abs(avg(one) - (SELECT avg(one) FROM t)) AS v FROM t WHERE i % 2 = 0": True,
+    "SELECT abs(avg(even)) AS v FROM t UNION ALL SELECT abs(avg(even)) AS v FROM t WHERE i >= 0": True,
+    "SELECT a / b AS v FROM (SELECT avg(one) AS a, abs(avg(even)) AS b FROM t)": False,
+}
+
+
+@pytest.fixture(scope="module")
+def level(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Return values with averages of 0 and 1 over all rows, over the even ones and over the odd ones."""
+    folder = tmp_path_factory.mktemp("level")
+    draw = np.random.default_rng(3)
+    even, one = draw.normal(0.0, 1.0, (ROWS // 2, 2)), np.abs(draw.normal(0.0, 1.0, (ROWS // 2, 2)))
+    even, one = even - even.mean(axis=0), one / one.mean(axis=0)
+    table = pa.table({"i": np.arange(ROWS), "even": even.ravel(), "one": one.ravel()})
+    pq.write_table(table, folder / "t.parquet")
+    shuffle(table, folder / "warehouse" / "t", partitions=40)
+    with closing(Oracle(folder)) as oracle:
+        yield World.open(folder / "warehouse", oracle)
+
+
+def certified_and_held(world: World, sql: str, names: list[str]) -> dict[str, tuple[int, int]]:
+    """Return in how many of 60 orders the first snapshot certifies each column, and how many of these hold."""
+    truth = dict(zip(names, world.oracle.rows(sql)[0], strict=True))
+    plan, found = world.plan(sql), dict.fromkeys(names, (0, 0))
+    for seed in range(60):
+        row = rows(next(iter(world.estimates(plan, batches=10, seed=seed))))[0]
+        for name in (name for name in names if row[f"{name}_certified"]):
+            certified, held = found[name]
+            low, high = row[f"{name}_low"] - 1e-9, row[f"{name}_high"] + 1e-9
+            found[name] = (certified + 1, held + (low <= truth[name] <= high))
+    return found
+
+
+def holds(certified: int, held: int) -> bool:
+    """Whether as many hold as of intervals of 95 %, but for one such number of a thousand."""
+    return bool(held >= scipy.stats.binom.ppf(0.001, certified, 0.95))
+
+
+def test_what_folds_at_zero_holds_where_its_truth_is_zero(level: World) -> None:
+    names = [f"v{i}" for i in range(len(FOLDS))]
+    items = ", ".join(f"{value} AS {name}" for value, name in zip(FOLDS, names, strict=True))
+    found = certified_and_held(level, f"SELECT {items} FROM t", names)
+    for (value, is_certified), counts in zip(FOLDS.items(), found.values(), strict=True):
+        assert (counts[0] > 0) == is_certified, (value, counts)
+        assert holds(*counts), (value, counts)
+
+
+@pytest.mark.parametrize(("sql", "is_certified"), OF_ANSWERS.items())
+def test_answers_of_what_folds_at_zero_hold(level: World, sql: str, is_certified: bool) -> None:
+    counts = certified_and_held(level, sql, ["v"])["v"]
+    assert (counts[0] > 0) == is_certified
+    assert holds(*counts), counts

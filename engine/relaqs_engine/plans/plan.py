@@ -158,7 +158,7 @@ class OutputColumn:
         moves_in_steps: something inside of it is rounded, so nothing bounds what one row does.
         widest: how wide a certified interval may be, as half of its width relative to the value. It is finite
             for what multiplies errors, as EXP: up to there the interval of a straight line holds.
-        sign: the sides of zero on which its values may lie.
+        sign: the side of zero that its values keep to, EITHER where they may come near zero.
         never_certified: why no interval of it is ever certified before the end, in words. "" where one may
             be. The answer's error leaves such a column out.
         measures: whether it measures its row and does not name it, where `kind` does not say so: a KEY of a

@@ -31,7 +31,7 @@ from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, wit
 from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
 from relaqs_engine.sql.dialect import find_all, find_first
-from relaqs_engine.sql.expressions import Sign, Signs
+from relaqs_engine.sql.expressions import KeptSigns, Sign
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -168,7 +168,7 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
     return OutputColumn(
         *(name, kind, type_, ""),
         rounding=value.step if known else 0.0,
-        sign=Signs(lambda column: _sign_of_column(column, parts))(item),
+        sign=KeptSigns(lambda column: _sign_of_column(column, parts))(item),
         never_certified=value.trust.why_never,
     )
 

@@ -22,8 +22,8 @@ from relaqs_engine.plans.plan import OfDistinct, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import (
+    KeptSigns,
     Sign,
-    Signs,
     moves_in_steps,
     number_of,
     rounded,
@@ -144,8 +144,8 @@ def _averaged_time_in(
     return averaged_time_in(value, times)
 
 
-class _SignsOfState(Signs):
-    """Signs of values over merged state."""
+class _SignsOfState(KeptSigns):
+    """Signs that values over merged state keep."""
 
     def __init__(self, basis: Mapping[str, BasisColumn]) -> None:
         super().__init__(lambda column: sign_of_column(column, basis))

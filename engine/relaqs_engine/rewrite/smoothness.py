@@ -27,10 +27,10 @@ from relaqs_engine.sql.aggregates import Merge, call_of
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     NEIGHBOUR,
+    KeptSigns,
     Motion,
     Question,
     Sign,
-    Signs,
     alternatives,
     asked_in_turn,
     bends,
@@ -82,7 +82,7 @@ class Value:
         is_scaled: whether it depends on an estimate that grows with what was read, before it is scaled.
         step: how far its last value may be rounded at most, which its estimate is not. Infinite: not known.
         type: of a column of an answer, as DuckDB writes it. "" where that is not known.
-        sign: the sides of zero on which it may lie.
+        sign: the side of zero that it keeps to, EITHER where it may come near zero.
         is_chosen: whether comparisons of estimates choose it among values that are known, as a label is.
     """
 
@@ -282,7 +282,7 @@ def is_total_of(node: exp.Expr) -> bool:
 
 def _computed(expression: exp.Expr, names: Names, trust: Trust, is_total: bool, step: float) -> Value:
     trust = trust if isfinite(step) or trust is Trust.KEY else Trust.NONE
-    sign = Signs(lambda column: _known(column, names).sign)(expression)
+    sign = KeptSigns(lambda column: _known(column, names).sign)(expression)
     return Value(trust, is_total, is_scaled=_is_scaled(expression, names), step=step, sign=sign)
 
 

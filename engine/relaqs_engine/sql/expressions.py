@@ -4,7 +4,8 @@ Each question about an expression is answered from its columns up, by an element
 
     Ranges       between which ends do its values lie?         how much can one row add to a sum
     Durations    the same of an INTERVAL, in days
-    Signs        on which side of zero?                        what is an error relative to
+    Signs        on which side of zero?                        may a comparison with 0 change
+    KeptSigns    which side of zero does it keep to?           what is an error relative to
     Vanishing    may an estimate of it come near zero?         may it be a divisor
     Steps        how far does rounding move it at most?        how far is the interval widened
     Totals       is it a sum over rows?                        what may groups change that were not met yet
@@ -197,6 +198,27 @@ class Signs(Question[Sign]):
         return reduce(Sign.__or__, answers, Sign.NONE)
 
 
+class KeptSigns(Signs):
+    """On which side of zero an estimate stays, away from zero: as a sum does of values that are on that side.
+
+    What folds at zero keeps no sign unless its argument does: no value of abs(avg(gain)) is negative, but its
+    truth may be 0, which the relative error of an estimate says nothing of.
+
+    >>> import sqlglot
+    >>> kept = KeptSigns(lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
+    >>> [kept(sqlglot.parse_one(sql)).name for sql in ("abs(gain)", "sqrt(abs(gain - paid))", "sqrt(paid)")]
+    ['EITHER', 'EITHER', 'POSITIVE']
+    """
+
+    def of(self, node: exp.Expr) -> Sign:
+        match node:
+            case exp.Abs() | exp.Sqrt() if self(node.this) is Sign.EITHER:
+                return Sign.EITHER
+            case exp.IntDiv() | exp.Mod():
+                return Sign.EITHER
+        return super().of(node)
+
+
 class Vanishing(Question[bool]):
     """Whether an estimate may be close to zero, however many rows it is made of.
 
@@ -212,7 +234,7 @@ class Vanishing(Question[bool]):
     """
 
     def __init__(self, of_column: SignOfColumn) -> None:
-        self.signs = Signs(of_column)
+        self.signs = KeptSigns(of_column)
 
     def of_column(self, column: exp.Column) -> bool:
         return self.signs(column) is Sign.EITHER
