@@ -11,8 +11,8 @@ three are wrong once in 13 lines, and one cell alone is wrong in one of 20. A li
 within three standard errors of 95 % is in doubt ("unsure"), and more orders tell: where all cells of an order
 go together, many cells say no more than one. By chance, one in 700 lines is farther away.
 
-A line above 98 % is said ("high"), and one of 200 cells above 99.5 % has a reason: intervals of no width,
-whose numbers the layout knows, intervals that end at the truth itself, as those of medians do where many rows
+A line above 98 % is said ("high"), and one of 200 cells above 99.5 % has a reason: intervals of no width
+where the layout knows the number, intervals that end at the truth itself, as those of medians do where many rows
 have one value, or intervals wider than the oracle's.
 
 One group that is always wrong hides among a hundred that are right. Its misses are beyond chance if a cell
@@ -80,8 +80,8 @@ class Judged:
     """What one expression comes to at one fraction.
 
     certified: the number of cells. width: mean half-width of certified cells, each divided by the oracle's;
-    NaN where none is certified or nothing varies. worst: coverage of the group whose misses are least by
-    chance, and how often chance alone has so many. known: certified cells with intervals of no width.
+    NaN where none is certified or nothing varies. worst: coverage of the group with the misses that are
+    least by chance, and how often chance alone has them. known: certified cells with intervals of no width.
     at_end: others that end at the truth.
     """
 
