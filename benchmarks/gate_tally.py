@@ -12,8 +12,8 @@ within three standard errors of 95 % is in doubt ("unsure"), and more orders tel
 go together, many cells say no more than one. By chance, one in 700 lines is farther away.
 
 A line above 98 % is said ("high"), and one of 200 cells above 99.5 % has a reason: intervals of no width
-where the layout knows the number, intervals that end at the truth itself, as those of medians do where many rows
-have one value, or intervals wider than the oracle's.
+where the layout knows the number, intervals that end at the truth itself, as those of medians do where many
+rows have one value, or intervals wider than the oracle's.
 
 One group that is always wrong hides among a hundred that are right. Its misses are beyond chance if a cell
 that holds 90 % of the time had so many once in a million groups. Where one row is a million times larger,

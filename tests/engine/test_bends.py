@@ -301,7 +301,7 @@ def level(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def certified_and_held(world: World, sql: str, names: list[str]) -> dict[str, tuple[int, int]]:
-    """Return in how many of 60 orders the first snapshot certifies each column, and how many of these hold."""
+    """Return in how many of 60 orders the first snapshot certifies each column, and how many hold."""
     truth = dict(zip(names, world.oracle.rows(sql)[0], strict=True))
     plan, found = world.plan(sql), dict.fromkeys(names, (0, 0))
     for seed in range(60):
