@@ -121,8 +121,9 @@ def dashboard(
 
     for user in (*users, *readers):
         check_name("user", user)
+    users = users or ("you",)
     if both := set(users) & set(readers):
-        raise click.UsageError(f"{min(both)} is given as --user and as --viewer; give one of them")
+        raise click.UsageError(f"{min(both)} is a --user (you, if none is given) and a --viewer; give two names")
     bound_process_memory()
     place = state or default_state(data)
     with (
@@ -145,7 +146,7 @@ def dashboard(
             confidence_for=confidence_for,
             readers=readers,
         )
-        names = (*(users or ("you",)), *readers)
+        names = (*users, *readers)
         server = DashboardServer(board, place, host=host, port=port, users=names, address=address)
         for user, start in server.start_addresses.items():
             click.echo(f"{user}: {start}" if len(names) > 1 else f"Open {start}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import logging
 import os
 import re
@@ -27,6 +28,8 @@ DEFAULT_PORT = 8765
 _STOP_SECONDS = 3  # what closing waits for open pages
 _EXIT_SECONDS = 10.0  # what a signal may take to end the process
 _WHOLE_MACHINE = ("0.0.0.0", "::", "")  # which browsers cannot open
+_USUAL_PORTS = {"http": 80, "https": 443}  # which browsers leave out
+_HOST_NAME = re.compile(r"[a-z0-9_.-]+")
 _BACKLOG = 128  # of connections that wait to be accepted
 
 
@@ -158,18 +161,40 @@ def default_state(data: Path) -> Path:
 
 
 def _parts_of(address: str) -> tuple[str, str]:
-    """Return the scheme of an address, and its host with the port where it has one."""
-    parts = urlsplit(address)
+    """Return the scheme of an address, and its host as browsers send it, with a port that is not the usual one.
+
+    >>> _parts_of("https://Charts.example.org:443/")
+    ('https', 'charts.example.org')
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = _host_in_browsers(parts.hostname or ""), parts.port
+    except ValueError:
+        host = ""
     if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
+        not host
+        or parts.scheme not in _USUAL_PORTS
+        or "@" in parts.netloc
         or parts.path not in ("", "/")
         or parts.query
+        or parts.fragment
     ):
         raise RelaqsError(
-            f"the address is {address!r}; it must be http:// or https:// and a host, as https://charts.example.org"
+            f"the address is {address!r}; it must be http:// or https:// and a host, with a port if need be, as "
+            "https://charts.example.org, with signs beyond ASCII as browsers send them: xn--…"
         )
-    return parts.scheme, parts.netloc.lower()
+    return parts.scheme, host if port in (None, _USUAL_PORTS[parts.scheme]) else f"{host}:{port}"
+
+
+def _host_in_browsers(host: str) -> str:
+    """Return a host in the form of a Host header. Raises ValueError for one that has no such form."""
+    if ":" in host:
+        return f"[{ipaddress.IPv6Address(host).compressed}]"
+    name = host.encode("idna").decode().lower()
+    is_kept = host.isascii() or name.encode().decode("idna") == host.lower()  # "ß" would become "ss"
+    if not is_kept or not _HOST_NAME.fullmatch(name):
+        raise ValueError(host)
+    return name
 
 
 def _names_of(host: str) -> list[str]:

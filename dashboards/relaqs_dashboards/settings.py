@@ -146,6 +146,8 @@ class PageSettings:
     def moved(self, id: str, before: str | None) -> PageSettings:
         """Return the page with a panel before another one, or with None at the end."""
         others = self.without_panel(id).panels
+        if id == before:
+            return self
         at = len(others) if before is None else others.index(self.panel(before))
         return replace(self, panels=(*others[:at], self.panel(id), *others[at:]))
 

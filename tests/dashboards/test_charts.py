@@ -359,7 +359,7 @@ def test_a_period_that_the_data_fill_in_part_is_no_fall(page: Page) -> None:
     partial = {"nation": ["2024-03-01"]}
     draw(page, "line", answer(*rows, key="date"), partial=partial)
     expect(page.locator("path.unfinished")).to_have_count(1)
-    expect(page.get_by_text("begin or end within this period")).to_be_visible()
+    expect(page.get_by_text("the data, or the time shown, begin or end within this period")).to_be_visible()
     page.evaluate("document.body.replaceChildren()")
     draw(page, "bars", answer(*rows, key="date"), partial=partial)
     expect(page.locator("rect.solid.partial")).to_have_count(1)

@@ -178,7 +178,41 @@ def test_a_server_for_all_of_the_machine_goes_by_the_machines_own_names(serve: S
 
 
 @pytest.mark.parametrize(
-    "address", ["charts.example.org", "ftp://charts", "https://", "https://a/charts?x=1"]
+    ("address", "opened"),
+    [
+        ("https://Charts.example.org:443/", "https://charts.example.org"),
+        ("http://charts:80", "http://charts"),
+        ("https://charts:80", "https://charts:80"),
+        ("https://exämple.org", "https://xn--exmple-cua.org"),
+        ("https://[2001:DB8:0::1]:8443", "https://[2001:db8::1]:8443"),
+    ],
+)
+def test_an_address_is_taken_in_the_form_in_which_browsers_send_it(
+    serve: Serve, address: str, opened: str
+) -> None:
+    served = serve(panel(MODES), address=address)
+    assert served.server.address == opened
+    path = served.server.start_addresses["you"].removeprefix(opened)
+    assert served.get(path, Host=opened.partition("//")[2]).status == 303
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "charts.example.org",
+        "ftp://charts",
+        "https://",
+        "https://a/charts?x=1",
+        "https://[bad",
+        "https://[bad]",
+        "https://ada:word@charts",
+        "https://@charts",
+        "https://charts:99999",
+        "https://charts#x",
+        "https://bad host",
+        "https://a..b",
+        "https://straße.de",  # which browsers do not send as strasse.de
+    ],
 )
 def test_an_address_that_browsers_cannot_open_is_refused(serve: Serve, address: str) -> None:
     with pytest.raises(RelaqsError, match="must be http:// or https:// and a host"):

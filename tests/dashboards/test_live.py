@@ -345,8 +345,10 @@ def test_a_panel_is_moved_for_everybody(serve: Serve) -> None:
         other.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p2", "p1", "p3"])
         other.say("move", panel="p2", before=None)
         one.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p1", "p3", "p2"])
+        one.say("move", panel="p1", before="p1")  # which changes nothing
         one.say("move", panel="p1", before="p9")
         one.until(lambda page: any("there is no panel 'p9'" in notice for notice in page.notices))
+        assert [each["id"] for each in one.page["panels"]] == ["p1", "p3", "p2"]
 
 
 @pytest.mark.parametrize(

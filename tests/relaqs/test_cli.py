@@ -290,3 +290,14 @@ def test_the_doctor_measures(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     assert "the last estimate equals DuckDB's answer" in told.output
     assert re.search(r"estimate: +[\d.]+ s to ± [\d.]+ %, .*to exact", told.output), told.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"), [(("--user", "ada", "--viewer", "ada"), "ada"), (("--viewer", "you"), "you")]
+)
+def test_nobody_is_a_user_and_a_viewer_of_one_dashboard(
+    tmp_path: Path, arguments: tuple[str, ...], name: str
+) -> None:
+    told = CliRunner().invoke(program, ["dashboard", "--data", str(tmp_path), *arguments])
+    assert told.exit_code == 2
+    assert f"{name} is a --user (you, if none is given) and a --viewer" in " ".join(told.output.split())
