@@ -123,7 +123,9 @@ def dashboard(
         check_name("user", user)
     users = users or ("you",)
     if both := set(users) & set(readers):
-        raise click.UsageError(f"{min(both)} is a --user (you, if none is given) and a --viewer; give two names")
+        raise click.UsageError(
+            f"{min(both)} is a --user (you, if none is given) and a --viewer; give two names"
+        )
     bound_process_memory()
     place = state or default_state(data)
     with (

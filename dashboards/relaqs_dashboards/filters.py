@@ -76,10 +76,12 @@ class Reading:
     """What a SELECT reads, and what can be selected in its answer, by the column's position.
 
     tables: the names after FROM, in lower case: of tables, and of its own WITH.
+    columns: of these tables, in lower case.
     """
 
     tables: frozenset[str]
     brushes: Mapping[int, Brush]
+    columns: frozenset[str] = frozenset()
 
 
 def reading_of(sql: str, tables: Tables) -> Reading:
@@ -94,7 +96,8 @@ def reading_of(sql: str, tables: Tables) -> Reading:
     if tree is None:
         return Reading(frozenset(), {})
     names = frozenset(_base(node.name) for node in tree.find_all(exp.Table))
-    return Reading(names, _brushes(tree, tables) if isinstance(tree, exp.Select) else {})
+    columns = frozenset(column for name in names for column in tables.get(name, ()))
+    return Reading(names, _brushes(tree, tables) if isinstance(tree, exp.Select) else {}, columns)
 
 
 _UNITS = {"year", "quarter", "month", "week", "day", "hour", "minute"}
@@ -332,41 +335,77 @@ def ends_within(ends: tuple[object, object], period: Filter) -> tuple[object, ob
     )
 
 
-_CUTS = ("DATE_TRUNC", "DATETRUNC")
+_OF_ANSWER = ("expressions", "group", "having", "qualify", "order")  # parts of a SELECT
 
 
 def by_unit(settings: PanelSettings, reading: Reading | None, unit: str) -> PanelSettings:
     """Return a panel with its time cut by another unit; as it is where no key of it is a period.
 
-    The unit changes in the SQL, in the column's name, and in the title.
+    The unit changes in the key, where the SELECT groups or sorts by it, in the title, and in the name of the
+    key. That name stays where a table or another key has a column called like one of the units. The panel
+    stays as it is where its WHERE or an aggregate reads the key by its name.
 
     >>> sql = "SELECT date_trunc('week', at) AS week, count(*) FROM trips GROUP BY week"
     >>> reading = reading_of(sql, {"trips": ["at"]})
     >>> print(by_unit(PanelSettings("p", "By week", sql, x="week"), reading, "day").sql)
     SELECT date_trunc('day', at) AS day, count(*) FROM trips GROUP BY day
     """
-    periods = {period_of(brush) for brush in (reading.brushes.values() if reading is not None else ())}
+    brushes = reading.brushes if reading is not None else {}
+    periods = {_period_in_lower_case(brush.expression) for brush in brushes.values()} - {None}
     before = {period[1] for period in periods if period is not None} - {unit}
-    if len(before) != 1:
+    tree = parsed(settings.sql)
+    if reading is None or len(before) != 1 or not isinstance(tree, exp.Select):
         return settings
     (old,) = before
     tokens = sqlglot.tokenize(settings.sql, read=DIALECT)
-    names = [token.text.upper() for token in tokens]
-    is_alias = {i for i in range(2, len(tokens)) if names[i] == old.upper() and names[i - 1] == "AS"}
+    first = {token.start: i for i, token in enumerate(tokens)}
+    spans = []
+    for node in tree.find_all(exp.DateTrunc, exp.TimestampTrunc):
+        period = _period_in_lower_case(node.sql(DIALECT))
+        if period in periods and period is not None and period[1] == old and _is_of_answer(node, tree):
+            quoted = tokens[first[node.meta["start"]] + 2]  # after the function's name and its bracket
+            spans.append((quoted.start, quoted.end + 1))
+    names = [each.args["alias"] for each in tree.expressions if each.alias.lower() == old]
+    is_other = {old, unit} & reading.columns or any(
+        each.alias_or_name.lower() == unit for each in tree.expressions
+    )
+    is_named = len(names) == 1 and not is_other
+    uses = [
+        column
+        for column in tree.find_all(exp.Column)
+        if names and column.name.lower() == old and not column.table and column.parent_select is tree
+    ]
+    if old not in reading.columns and not all(_is_of_answer(column, tree) for column in uses):
+        return settings
+    if is_named:
+        written = [*names, *(column.this for column in uses)]
+        spans += [(each.meta["start"], each.meta["end"] + 1) for each in written]
     text = settings.sql
-    for i in reversed(range(len(tokens))):
-        token, calls = tokens[i], i + 1 < len(tokens) and names[i + 1] == "("
-        is_unit = i > 1 and names[i - 1] == "(" and names[i - 2] in _CUTS and token.text.lower() == old
-        is_name = bool(is_alias) and names[i] == old.upper() and not calls and "INTERVAL" not in names
-        if is_unit or is_name:
-            written = text[token.start : token.end + 1]
-            new = re.sub(re.escape(old), unit, written, flags=re.IGNORECASE)
-            text = text[: token.start] + new + text[token.end + 1 :]
+    for begin, end in sorted(spans, reverse=True):
+        new = re.sub(re.escape(old), unit, text[begin:end], flags=re.IGNORECASE)
+        text = text[:begin] + new + text[end:]
     title = re.sub(rf"\b{old}\b", unit, settings.title)
     entries: dict[str, Any] = {
-        name: unit for name in ("x", "y", "series") if is_alias and getattr(settings, name) == old
+        name: unit
+        for name in ("x", "y", "series")
+        if is_named and (getattr(settings, name) or "").lower() == old
     }
     return replace(settings, sql=text, title=title, **entries)
+
+
+def _period_in_lower_case(expression: str) -> tuple[str, str] | None:
+    period = period_of(Brush("", expression, has_totals=False))
+    return None if period is None else (period[0].lower(), period[1])
+
+
+def _is_of_answer(node: exp.Expr, tree: exp.Select) -> bool:
+    """Whether part of a SELECT says what its rows are, and not which rows it reads or what it aggregates."""
+    above: exp.Expr | None = node
+    while above is not None and above.parent is not tree:
+        if isinstance(above, exp.AggFunc | exp.Query):
+            return False
+        above = above.parent
+    return above is not None and not isinstance(above, exp.AggFunc) and above.arg_key in _OF_ANSWER
 
 
 MOST_VALUES = 200

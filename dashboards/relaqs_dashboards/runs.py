@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import hashlib
 import time
 from collections import defaultdict
@@ -18,13 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot, Table
 from relaqs.jobs.executor import background_thread
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
 from relaqs_dashboards.answers import answer_of
-from relaqs_dashboards.pages import TIMES, day_of
+from relaqs_dashboards.pages import TIMES, Column, day_of
 from relaqs_dashboards.settings import Params
 from relaqs_dashboards.wire import Failure, TimeColumn, encoded
 
@@ -219,7 +222,7 @@ class Runs:
         for name, layout in self.measured.items():
             if name.lower() == table:
                 known = [each for each in layout.columns if each.name.lower() == column.lower()]
-                ends = [(each.minimum, each.maximum) for each in known if each.minimum is not None]
+                ends = [self._shown_ends(each) for each in known if each.minimum is not None]
                 return ends[0] if ends else None
         return None
 
@@ -231,9 +234,22 @@ class Runs:
             if name.lower() in tables
             for column in layout.columns
             if TIMES.fullmatch(column.type)
-            and (first := day_of(column.minimum))
-            and (last := day_of(column.maximum))
+            and (ends := self._shown_ends(column))
+            and (first := day_of(ends[0]))
+            and (last := day_of(ends[1]))
         )
+
+    def _shown_ends(self, column: Column) -> tuple[object, object]:
+        """Return the least and the greatest value; moments with a zone as the session's clocks show them."""
+        ends = column.minimum, column.maximum
+        if "ZONE" not in column.type:
+            return ends
+        try:
+            zone = pa.lib.string_to_tzinfo(self.session.timezone)
+            first, last = (dt.datetime.fromisoformat(str(end)).astimezone(zone) for end in ends)
+        except (pa.ArrowException, ValueError, OverflowError):  # such as infinity
+            return ends
+        return str(first.replace(tzinfo=None)), str(last.replace(tzinfo=None))
 
     def type_of_time(self, table: str, column: str) -> str | None:
         """Return the type of a column of dates or moments, None where it is no such column."""

@@ -161,7 +161,7 @@ def default_state(data: Path) -> Path:
 
 
 def _parts_of(address: str) -> tuple[str, str]:
-    """Return the scheme of an address, and its host as browsers send it, with a port that is not the usual one.
+    """Return the scheme of an address, and its host as browsers send it, with a port that is not usual.
 
     >>> _parts_of("https://Charts.example.org:443/")
     ('https', 'charts.example.org')
@@ -180,8 +180,8 @@ def _parts_of(address: str) -> tuple[str, str]:
         or parts.fragment
     ):
         raise RelaqsError(
-            f"the address is {address!r}; it must be http:// or https:// and a host, with a port if need be, as "
-            "https://charts.example.org, with signs beyond ASCII as browsers send them: xn--…"
+            f"the address is {address!r}; it must be http:// or https:// and a host, with a port if need be, "
+            "as https://charts.example.org, with signs beyond ASCII as browsers send them: xn--…"
         )
     return parts.scheme, host if port in (None, _USUAL_PORTS[parts.scheme]) else f"{host}:{port}"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
+from relaqs_dashboards.access import Limits
 from relaqs_dashboards.filters import (
     Brush,
     Filter,
@@ -22,8 +25,10 @@ from relaqs_dashboards.filters import (
     period_of,
     reading_of,
 )
+from relaqs_dashboards.runs import Runs
 from relaqs_dashboards.settings import PanelSettings
 
+import relaqs
 from tests.dashboards.conftest import Page, Serve, panel
 from tests.turnstile import Turnstile
 
@@ -377,7 +382,46 @@ def test_what_is_no_period_is_refused(serve: Serve, entries: dict[str, Any], sai
         (
             "day', at) AS day FROM trips WHERE at > now() - INTERVAL 3 day",
             "hour",
-            "hour', at) AS day FROM trips WHERE at > now() - INTERVAL 3 day",
+            "hour', at) AS hour FROM trips WHERE at > now() - INTERVAL 3 day",
+        ),
+        (
+            "month', at) AS month FROM trips WHERE zone = 'month' AND extract(month FROM at) IN (1, 2)",
+            "day",
+            "day', at) AS day FROM trips WHERE zone = 'month' AND extract(month FROM at) IN (1, 2)",
+        ),
+        (
+            "month', at) AS month, 'month' AS é FROM trips t GROUP BY month, t.month "
+            "ORDER BY extract(month FROM month)",
+            "day",
+            "day', at) AS day, 'month' AS é FROM trips t GROUP BY day, t.month "
+            "ORDER BY extract(month FROM day)",
+        ),
+        (
+            "month', at) AS m, count(*) FROM trips WHERE date_trunc('month', at) = DATE '2024-01-01' "
+            "GROUP BY DATE_TRUNC('month', trips.at) ORDER BY date_trunc('month', AT)",
+            "day",
+            "day', at) AS m, count(*) FROM trips WHERE date_trunc('month', at) = DATE '2024-01-01' "
+            "GROUP BY DATE_TRUNC('day', trips.at) ORDER BY date_trunc('day', AT)",
+        ),
+        (
+            "month', at) AS month, count(DISTINCT date_trunc('month', at)) FROM trips GROUP BY 1",
+            "week",
+            "week', at) AS week, count(DISTINCT date_trunc('month', at)) FROM trips GROUP BY 1",
+        ),
+        (
+            "month', at) AS month, sum(count(*)) OVER (ORDER BY month) FROM trips GROUP BY 1",
+            "week",
+            "week', at) AS week, sum(count(*)) OVER (ORDER BY week) FROM trips GROUP BY 1",
+        ),
+        (
+            "month', at) AS month, n AS day FROM trips ORDER BY month",
+            "day",
+            "day', at) AS month, n AS day FROM trips ORDER BY month",
+        ),
+        (
+            "month', at) AS month, n FROM trips WHERE month > DATE '2024-01-01'",
+            "day",
+            "month', at) AS month, n FROM trips WHERE month > DATE '2024-01-01'",
         ),
     ],
 )
@@ -388,6 +432,27 @@ def test_the_unit_changes_in_the_text_and_nothing_else_does(sql: str, unit: str,
     assert by_unit(other, reading_of(other.sql, TABLES), unit) == other
 
 
+@pytest.mark.parametrize("column", ["month", "day"])
+@pytest.mark.parametrize("condition", ["flights.month > 6", "month IN (1, 2)", "day = 1", "kind = 'month'"])
+def test_a_key_keeps_its_name_where_a_table_has_a_column_called_like_a_unit(
+    column: str, condition: str
+) -> None:
+    sql = f"SELECT date_trunc('month', at) AS month, count(*) FROM flights WHERE {condition} GROUP BY 1"
+    before = PanelSettings("p", "By month", sql, x="month")
+    after = by_unit(before, reading_of(sql, {"flights": ["at", "kind", column]}), "day")
+    if column == "day" and condition.startswith("month"):  # which is the key, by its name
+        assert after == before
+    else:
+        assert after == replace(before, title="By day", sql=sql.replace("'month', at", "'day', at"))
+
+
+def test_the_name_of_a_key_is_compared_as_duckdb_compares_names() -> None:
+    sql = """SELECT date_trunc('month', at) AS "Month", count(*) FROM trips GROUP BY MONTH"""
+    after = by_unit(PanelSettings("p", "A", sql, x="Month", y="n"), reading_of(sql, TABLES), "day")
+    assert after.sql == """SELECT date_trunc('day', at) AS "day", count(*) FROM trips GROUP BY day"""
+    assert (after.x, after.y) == ("day", "n")
+
+
 @pytest.mark.parametrize("type_text", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_NS"])
 def test_a_period_has_the_whole_of_its_last_day(type_text: str) -> None:
     moments = ["2024-01-01 00:00:00", "2024-01-31 23:59:59", "2024-02-01 00:00:00", "2023-12-31 23:59:59"]
@@ -396,6 +461,37 @@ def test_a_period_has_the_whole_of_its_last_day(type_text: str) -> None:
         values = ", ".join(f"('{moment}'::{type_text})" for moment in moments)
         counted = connection.execute(f'SELECT count(*) FROM (VALUES {values}) t("a ""b""") WHERE {condition}')
         assert counted.fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
+def test_a_period_from_the_first_to_the_last_day_that_is_offered_has_all_rows(
+    tmp_path: Path, zone: str
+) -> None:
+    """Ends of a column of moments with a zone are known in UTC, and a period is of days of the session's."""
+    moments = duckdb.sql(
+        "SELECT TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_hours(i::INT) AS seen FROM range(743) t(i)"
+    )
+    relaqs.shuffle(moments, tmp_path / "data" / "visits", partitions=2)
+    with relaqs.connect(tmp_path / "data", threads=1, timezone=zone) as session:
+        runs = Runs(session, tmp_path / "state", Limits())
+        runs.measured = session.tables
+        (found,) = runs.times_of({"visits"})
+        shown = session.sql(
+            "SELECT min(seen)::DATE::VARCHAR, max(seen)::DATE::VARCHAR FROM visits"
+        ).fetchall()
+        assert [(found.first, found.last)] == shown
+        condition = in_period("visits", "seen", "TIMESTAMPTZ", (found.first, found.last)).condition
+        assert session.sql(f"SELECT count(*) FROM visits WHERE {condition}").fetchall() == [(743,)]
+        ends = runs.ends_of("visits", "seen")
+    assert ends is not None
+    assert (
+        partial_periods("day", *ends)
+        == {
+            "UTC": ("2024-01-31",),
+            "Asia/Tokyo": ("2024-01-01", "2024-02-01"),
+            "America/New_York": ("2023-12-31", "2024-01-31"),
+        }[zone]
+    )
 
 
 def test_ends_of_moments_are_those_of_the_period_where_it_is_shorter() -> None:
