@@ -274,7 +274,9 @@ FOLDS = {
     "sqrt(abs(sum(even))) / sqrt(sum(one))": False,
     "avg(even) * avg(even)": False,
     "pow(avg(even), 2)": False,
-    "(avg(one) - 1) * (avg(one) - 1)": True,
+    "(avg(one) - 1) * (avg(one) - 1)": False,
+    "1 / (avg(one) - 0.999)": False,
+    "ln(abs(avg(one) - 1.001))": False,
     "greatest(avg(even), 0)": True,
     "CASE WHEN avg(even) > 0 THEN avg(even) ELSE 0 END": False,
 }

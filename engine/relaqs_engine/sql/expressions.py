@@ -222,14 +222,14 @@ class KeptSigns(Signs):
 class Vanishing(Question[bool]):
     """Whether an estimate may be close to zero, however many rows it is made of.
 
-    Sums of values with either sign may be, and so may differences, but for that of a count and 3 at most, as
+    Sums of values with either sign may be, and so may differences, but for that of a total and 3 at most, as
     in a variance. A total of values that are never negative is not, once some of its rows were read.
 
     >>> import sqlglot
     >>> vanishes = Vanishing(lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
     >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("nullif(sum(paid), 0)", "n - 1")]
     [False, False]
-    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("sum(gain)", "paid - given")]
+    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("sum(gain)", "paid / n - 1")]
     [True, True]
     """
 
@@ -425,6 +425,7 @@ _WRITTEN_OUT = (exp.Literal, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
 _FEW = 3.0
+_TOTALS = (exp.Cast, exp.Count, exp.Sum)
 
 
 def _number(value: object) -> float | None:
@@ -630,8 +631,13 @@ def _sign_of_aggregate(node: exp.Expr, ask: Signs) -> Sign:
 
 
 def _vanishing_difference(node: exp.Expr, ask: Vanishing) -> bool:
+    """Whether a difference may vanish. That of a total and a small number does not, as an average's does."""
     few = number_of(node.expression)
-    return few is None or few > _FEW or ask(node.this)
+    if few is None or few > _FEW or ask(node.this):
+        return True
+    return any(
+        isinstance(each, exp.Div | exp.Func) and not isinstance(each, _TOTALS) for each in node.this.walk()
+    )
 
 
 def _bends_near_zero(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
