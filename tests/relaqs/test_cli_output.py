@@ -48,6 +48,7 @@ KEYS = {
         "version",
         "not_judged",
         "reasons",
+        "measures",
         "calls",
         "cost",
     ),

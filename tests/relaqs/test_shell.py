@@ -65,7 +65,7 @@ def test_a_select_of_several_lines_is_answered_at_its_semicolon(session: relaqs.
         session, "SELECT zone,", ENTER, " count(*) AS n FROM trips", ENTER, "GROUP BY 1;", ENTER, CTRL_D
     )
     assert shown.count("Exact") == 1
-    assert shown.count("1000") == 3
+    assert shown.count("1,000") == 3
 
 
 def test_several_selects_of_one_entry_are_answered_in_turn(session: relaqs.Session) -> None:

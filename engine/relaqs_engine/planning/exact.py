@@ -260,8 +260,8 @@ def costly_calls(sql: str) -> int:
 
 def samples_the_cache_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
     """Whether all layouts that a plan samples are such as the cache made of the user's files."""
-    sampled = [catalog.layout(stream.table) for stream in plan.streams]
-    return bool(sampled) and all(layout.is_cached for layout in sampled)
+    sampled = [catalog.table(stream.table) for stream in plan.streams]
+    return bool(sampled) and all(table.is_cached for table in sampled)
 
 
 def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:
