@@ -191,7 +191,8 @@ def differences(door: Door, truth: Ask, seed: int) -> Iterator[str]:
         right, answer = truth(sql), door.opened()(sql)
         assert isinstance(right, pa.Table)
         if isinstance(answer, list):
-            columns = zip(zip(*answer, strict=True), right.schema.types, strict=True)
+            listed = list(zip(*answer, strict=True)) if answer else [()] * right.num_columns
+            columns = zip(listed, right.schema.types, strict=True)
             arrays = [pa.array(values, kind) for values, kind in columns]
             answer = pa.Table.from_arrays(arrays, right.column_names)
         assert isinstance(answer, pa.Table)

@@ -112,10 +112,10 @@ def _add_rule(copy: Path) -> None:
     insert(
         copy,
         rules,
-        "from relaqs_engine.rewrite.having_and_limit",
+        "from relaqs_engine.rewrite.method",
         "from relaqs_engine.rewrite.exists_order import read_no_order_of_exists\n",
     )
-    insert(copy, rules, ", check_shape)", ", read_no_order_of_exists")
+    insert(copy, rules, "    check_shape,\n", "    read_no_order_of_exists,\n")
     (case,) = [each for each in blocks_of(DOCS / "howto" / "add-a-rule.md") if "-- shows:" in each.code]
     (copy / CASE).write_text(case.code, encoding="utf-8")
 

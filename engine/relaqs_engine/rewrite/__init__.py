@@ -128,7 +128,11 @@ def _heavy_groups() -> Rule:
 
 
 # What the query says, whatever layout of a table is read: they look at names and types alone.
-READING: tuple[Rule, ...] = (flatten, Of(_asks_exists, _outputs_of_exists), check_shape)
+READING: tuple[Rule, ...] = (
+    flatten,
+    Of(_asks_exists, _outputs_of_exists),
+    check_shape,
+)
 # What is sampled, with one choice of layouts.
 SAMPLING: tuple[Rule, ...] = (
     choose_streams,
