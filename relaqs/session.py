@@ -711,8 +711,6 @@ class Session(RunsOwnCode):
         Raises:
             RelaqsError: it is not there, damaged, of a query, of another version or of other rows.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> def count_up(ctx, end):
         ...     for step in range(ctx.load(0), end):
         ...         if not ctx.report(end - step):

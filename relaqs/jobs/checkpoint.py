@@ -137,7 +137,9 @@ def _remove_drafts(path: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Return whether a process of this machine goes on; also where that cannot be told."""
+    """Return whether a process of this machine goes on; also where that cannot be told, as on Windows."""
+    if os.name == "nt":  # where signal 0 is ctrl-C
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -2,9 +2,6 @@
 
 Between two reports a loop holds a core, as a task of a query does.
 
->>> import duckdb, relaqs
->>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
->>> db = relaqs.connect("data", threads=1)
 >>> with db.pace(target_loss=0.3) as pacer:
 ...     step = 1
 ...     while relaqs.report(1 / step):

@@ -167,8 +167,6 @@ class TurnOver(BaseException):
 class Context:
     """What a function is given that `Session.run` runs: rows, and somebody to report to.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> def halved(ctx):
     ...     loss = ctx.load(1.0)
     ...     while ctx.report(loss):
@@ -550,9 +548,6 @@ class FunctionRun(Handle[float]):
     A `for` over it gets the newest loss each time round; all of them are in `losses`. It is steered as a
     query is: `pause`, `priority`, `stop`.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> run = db.run(lambda ctx: ctx.report(0.5), until=0.5)
     >>> run.result(), run.losses, run.stop_reason.value
     (False, (0.5,), 'target reached')

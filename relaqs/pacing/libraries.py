@@ -31,9 +31,6 @@ def report_fits(estimator: Estimator, loss: Callable[[Estimator], SupportsFloat]
     Raises:
         ArgumentError: it has no such method; or, at the first fit, it keeps no loss.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> from sklearn.cluster import MiniBatchKMeans
     >>> with db.pace() as pacer:
     ...     model = report_fits(MiniBatchKMeans(2, n_init=1, random_state=0))

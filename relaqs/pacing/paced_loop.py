@@ -327,9 +327,6 @@ class Pacer(PacedLoop):
 
     Other threads may iterate over it: each time round they get the newest report.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> with db.pace(priority=2.0) as pacer:
     ...     for step in range(1, 4):
     ...         goes_on = pacer.report(1 / step)
@@ -388,9 +385,6 @@ class QueryPacer(PacedLoop):
 
     `Session.pace_query` makes one.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> with db.pace_query(["late"]) as pacer:
     ...     pacer.report_result({"airport": ["JFK", "LGA"], "late": [12.1, 10.2]}, 0.1)
     ...     pacer.report_result({"airport": ["JFK", "LGA"], "late": [11.8, 10.4]}, 0.2)

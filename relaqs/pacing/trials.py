@@ -471,8 +471,6 @@ class SearchRecipe:
 class SearchRun:
     """A search that goes on. `Session.search` makes one.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> def approach(ctx, goal):
     ...     for step in range(1, 30):
     ...         if not ctx.report(abs(goal - 3) + 1 / step):

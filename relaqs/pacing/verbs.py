@@ -68,9 +68,6 @@ class RunsOwnCode:
             ArgumentError: an argument is not accepted, or the function cannot be pickled.
             RelaqsError: the checkpoint cannot be written.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> def mean(ctx, start):
         ...     total = count = 0
         ...     for x in ctx.batches("SELECT x FROM numbers", rows=100):
@@ -173,9 +170,6 @@ class RunsOwnCode:
         Raises:
             UnsupportedError: on a cluster, whose cores a loop of this process does not use.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> with db.pace(target_loss=0.3) as pacer:
         ...     step = 1
         ...     while pacer.report(1 / step):
@@ -208,9 +202,6 @@ class RunsOwnCode:
         Raises:
             UnsupportedError: on a cluster, as `pace` does.
 
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
         >>> with db.pace_query(["late"], target="5%") as pacer:
         ...     pacer.report_result({"airport": ["JFK"], "late": [12.1]}, 0.1, error=0.2)
         True

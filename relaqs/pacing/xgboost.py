@@ -14,9 +14,6 @@ class Report(TrainingCallback):
 
     The metric must be one that falls, such as `logloss` or `rmse`.
 
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> db = relaqs.connect("data", threads=1)
     >>> import numpy, xgboost
     >>> data = xgboost.DMatrix(numpy.arange(100.0)[:, None], numpy.arange(100.0))
     >>> with db.pace() as pacer:

@@ -30,26 +30,9 @@ from relaqs.progress import StopReason, StopRules
 from relaqs.queries.jobs import Checkpoint, SavedState
 from relaqs.training import LogisticRegression as ByGradients
 from relaqs.training.algorithms import linear
-from tests.made_once import made_once
 
 SQL = "SELECT * FROM points"
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(folder: Path) -> None:
-        x, z, noise = (f"hash(i * {k}) % 1000 / 1000" for k in (1, 7, 13))
-        rows = f"SELECT {x} AS x, {z} AS z, {x} + {z} + {noise} / 2 > 1.2 AS late FROM range(6000) AS r(i)"
-        shuffle(duckdb.sql(rows), folder / "points", partitions=10)
-
-    return made_once(tmp_path_factory, "resumed", make)
-
-
-@pytest.fixture(scope="module")
-def db(warehouse: Path) -> Iterator[Session]:
-    with connect(warehouse, threads=2) as session:
-        yield session
 
 
 @pytest.mark.slow  # a process for each kill

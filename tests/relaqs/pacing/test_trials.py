@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import duckdb
 import pytest
 from distributed import Client, LocalCluster
 from scipy.stats import loguniform
 from sklearn.linear_model import Lasso, LogisticRegression, SGDClassifier
 
-from relaqs import ArgumentError, RelaqsError, Session, connect, shuffle
+from relaqs import ArgumentError, RelaqsError, Session, connect
 from relaqs.pacing import Context
 from relaqs.pacing.trials import PRUNERS, Losses, _Begun, drawn_parameters, forecasts
-from tests.made_once import made_once
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -34,22 +31,6 @@ def approach(ctx: Context, floor: float, steps: int = 60, nap: float = 0.01) -> 
         if not goes_on:
             break
     return floor
-
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(folder: Path) -> None:
-        x, z, noise = (f"hash(i * {k}) % 1000 / 1000" for k in (1, 7, 13))
-        rows = f"SELECT {x} AS x, {z} AS z, {x} + {z} + {noise} / 2 > 1.2 AS late FROM range(6000) AS r(i)"
-        shuffle(duckdb.sql(rows), folder / "points", partitions=10)
-
-    return made_once(tmp_path_factory, "trials", make)
-
-
-@pytest.fixture(scope="module")
-def db(warehouse: Path) -> Iterator[Session]:
-    with connect(warehouse, threads=2) as session:
-        yield session
 
 
 def test_forecasts_are_where_the_losses_go() -> None:
