@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from relaqs_engine import file_locks
+from relaqs_engine import shared_files
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -24,7 +24,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
         run = run.parent  # of the folders of the run's processes
     folder, lock, done = (run / f"shared-{name}{end}" for end in ("", ".lock", ".done"))
     lock.touch()
-    held = file_locks.lock(lock)
+    held = shared_files.lock(lock)
     try:
         if not done.exists():
             folder.mkdir()

@@ -99,6 +99,7 @@ MAY_IMPORT = {
     },
     "relaqs_dashboards": {
         "relaqs",
+        "relaqs_engine",
         "starlette",
         "uvicorn",
         "tomli_w",
@@ -119,7 +120,7 @@ NOT_IN_PURE = {"asyncio", "concurrent", "multiprocessing", "random", "sched", "t
 ONLY_IN = {
     "duckdb": PACKAGES["relaqs_engine"] / "duck.py",
     "obstore": PACKAGES["relaqs_engine"] / "stores" / "folder.py",
-    "portalocker": PACKAGES["relaqs_engine"] / "file_locks.py",
+    "portalocker": PACKAGES["relaqs_engine"] / "shared_files.py",
     "psutil": PACKAGES["relaqs"] / "memory.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",

@@ -48,7 +48,7 @@ FLOORS = {
         {"report"},
     ),
     "relaqs_engine": (
-        {"arrow_arrays", "duck_words", "errors", "file_locks", "first_use"},
+        {"arrow_arrays", "duck_words", "errors", "first_use", "shared_files"},
         {"stores"},
         {"duck"},
         {"layouts"},

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,8 @@ from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from relaqs_engine.shared_files import replace_content
 
 from relaqs_dashboards.settings import (
     LONGEST_NAME,
@@ -103,17 +104,10 @@ def page_text(page: PageSettings) -> str:
 
 def write_page(page: PageSettings, path: Path) -> None:
     """Write the page, in one step. Raises PageError if the place cannot be written."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(page_text(page))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        replace_content(path, page_text(page).encode())
     except OSError as error:
         raise PageError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 TARGET = 0.02

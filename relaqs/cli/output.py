@@ -9,19 +9,20 @@ import csv
 import datetime
 import json
 import math
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from decimal import Decimal
+from io import TextIOWrapper
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import pyarrow as pa
 from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.shared_files import replacing
 
 from relaqs.arguments import ArgumentError
 from relaqs.cli.reading import QUIET_SECONDS, Doing, shown_until_first
@@ -52,8 +53,12 @@ def text_into(path: str | None) -> Iterator[TextIO]:
     if path is None or path == STANDARD_OUTPUT:
         yield sys.stdout
         return
-    with _finished(Path(path)) as draft, draft.open("w", encoding="utf-8", newline="") as file:
-        yield file
+    with _finished(Path(path)) as raw:
+        file = TextIOWrapper(raw, encoding="utf-8", newline="")
+        try:
+            yield file
+        finally:
+            file.detach()
 
 
 @contextmanager
@@ -62,27 +67,23 @@ def bytes_into(path: str | None) -> Iterator[BinaryIO]:
     if path is None or path == STANDARD_OUTPUT:
         yield sys.stdout.buffer
         return
-    with _finished(Path(path)) as draft, draft.open("wb") as file:
+    with _finished(Path(path)) as file:
         yield file
 
 
 @contextmanager
-def _finished(path: Path) -> Iterator[Path]:
-    """Yield a draft that takes the file's place when the block ends well, and is removed when it does not."""
-    path = path.resolve()
+def _finished(path: Path) -> Iterator[BinaryIO]:
+    """Yield what takes the file's place when the block ends well, and leaves nothing when it does not."""
     if path.exists() and not path.is_file():  # a device or a pipe is written as it is
-        yield path
+        with path.open("wb") as file:
+            yield file
         return
     if not path.parent.is_dir():
         raise ArgumentError(
             f"there is no folder {path.parent} to write {path.name} into; make it, or name another"
         )
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        yield draft
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(path) as file:
+        yield file
 
 
 LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else

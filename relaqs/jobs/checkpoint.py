@@ -1,7 +1,6 @@
 """Checkpoints: the state of a job in a file, so that another process goes on from there.
 
-A file has one state, the newest. It is written whole beside the file and then takes its place, so that
-whoever is killed while writing leaves the state before. A checksum tells a damaged file.
+A file has one state, the newest, which replaces the one before in one step. A checksum tells a damaged file.
 
     b"relaqs checkpoint 2\\n" | SHA-256 of the content | content
 
@@ -18,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import re
 import sys
 import threading
 import time
@@ -31,6 +29,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from relaqs_engine.errors import RelaqsError
+from relaqs_engine.shared_files import drafts_of, replacing
 
 from relaqs.arguments import ArgumentError, check_seconds
 from relaqs.plugins import require
@@ -89,15 +88,8 @@ def read_content(path: Path) -> bytes | None:
 
 def write_content(path: Path, content: bytes | memoryview) -> None:
     """Replace what a file keeps. Raises OSError where the disk does not take it: then it is as before."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.writelines((_MAGIC, hashlib.sha256(content).digest(), content))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.writelines((_MAGIC, hashlib.sha256(content).digest(), content))
 
 
 def check_is_of_no_run(path: Path) -> None:
@@ -125,9 +117,8 @@ def check_same_rows(kept: str, found: str) -> None:
 
 def _remove_drafts(path: Path) -> None:
     """Remove what processes have left that were killed while they wrote."""
-    for draft in path.parent.iterdir():
-        found = re.fullmatch(rf"\.{re.escape(path.name)}-(\d+)", draft.name)
-        if found is None or _is_alive(int(found[1])):
+    for draft, process in drafts_of(path):
+        if _is_alive(process):
             continue
         with suppress(OSError):
             with draft.open("rb") as file:

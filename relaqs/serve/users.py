@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import secrets
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from relaqs_engine.shared_files import replace_content
 
 from relaqs.arguments import ArgumentError, check_count, check_priority
 from relaqs.memory import SMALLEST_BYTES, amount_bytes
@@ -104,7 +104,7 @@ def add_user(path: Path, name: str, password: str) -> bool:
     entries = _entries(path) if path.exists() else {}
     is_new = name not in entries
     entries[name] = {**entries.get(name, {}), "password": _verifier(password)}
-    _replace(path, tomli_w.dumps({"users": entries}))
+    replace_content(path, tomli_w.dumps({"users": entries}).encode(), mode=0o600)
     return is_new
 
 
@@ -114,17 +114,6 @@ def _verifier(password: str) -> str:
     salt, stored, server, count = ScramMechanism("SCRAM-SHA-256").make_auth_info(password, ITERATIONS)
     encoded = (base64.b64encode(each).decode() for each in (salt, stored, server))
     return "SCRAM-SHA-256${count}:{}${}:{}".format(*encoded, count=count)
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _entries(path: Path) -> dict[str, dict[str, Any]]:

@@ -46,7 +46,6 @@ from relaqs_engine.duck import (
     open_for_writing,
 )
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.assignment import Spread, in_turn
 from relaqs_engine.layouts.cached_files import (
     CachedFiles,
@@ -68,7 +67,7 @@ from relaqs_engine.layouts.file_kinds import (
     is_duck_file,
     kind_of,
 )
-from relaqs_engine.layouts.folder import locked, write_errors, write_text
+from relaqs_engine.layouts.folder import locked, write_errors
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import Layout, Table
@@ -87,6 +86,7 @@ from relaqs_engine.layouts.sources import (
     parquet_source,
     the_only,
 )
+from relaqs_engine.shared_files import Lock, lock, replace_content
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import (
     are_read,
@@ -283,7 +283,7 @@ class Cache:
             (self.directory / _LIMIT_NAME).unlink(missing_ok=True)
             return ()
         self.directory.mkdir(parents=True, exist_ok=True)
-        write_text(self.directory / _LIMIT_NAME, json.dumps({"limit_bytes": limit_bytes}))
+        replace_content(self.directory / _LIMIT_NAME, json.dumps({"limit_bytes": limit_bytes}).encode())
         entries = self.entries()
         excess = sum(entry.byte_count for entry in entries) - limit_bytes
         return tuple(self._removed_until(excess, entries))

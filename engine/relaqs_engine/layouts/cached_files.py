@@ -25,11 +25,12 @@ from typing import Literal
 from relaqs_engine.duck import FileState, file_state
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.file_kinds import DuckTable
-from relaqs_engine.layouts.folder import locked, sweep, write_text
+from relaqs_engine.layouts.folder import locked, sweep
 from relaqs_engine.layouts.lakes import LakeTable
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, RECORD_NAME
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
+from relaqs_engine.shared_files import replace_content
 from relaqs_engine.stores.address import Address
 
 LAYOUT, STAGED = "layout", "staged"
@@ -151,7 +152,7 @@ class SourceRecord:
             return None
 
     def write(self, home: Path) -> None:
-        write_text(home / RECORD_NAME, json.dumps(asdict(self)))
+        replace_content(home / RECORD_NAME, json.dumps(asdict(self)).encode())
 
     @property
     def state(self) -> SourceState:

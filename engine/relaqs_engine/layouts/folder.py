@@ -44,9 +44,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, MANIFEST_NAME, Layout, Partition
 from relaqs_engine.layouts.manifest_file import read_manifest, read_state, write_manifest
+from relaqs_engine.shared_files import DRAFT_MARK, Lock, lock
 from relaqs_engine.stores.address import Address
 
 RETIRED_NAME = r"\.retired-[0-9a-f]{16}\.json"
@@ -113,7 +113,9 @@ def _release_all(held: Iterable[Lock]) -> None:
 
 
 _WRITING_PREFIX = ".writing-"
-_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+|{RETIRED_NAME}")
+_NEXT = re.compile(r"\.next-([0-9a-f]{16})\.json")
+_DRAFT = rf"\.({re.escape(MANIFEST_NAME)}|{_NEXT.pattern}){DRAFT_MARK}"
+_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|{_DRAFT}|{RETIRED_NAME}")
 _SPARE_BYTES = 16 << 20
 
 
@@ -316,16 +318,6 @@ def _named_by(manifest: Path) -> set[str] | None:
         return None
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file in one step. A reader sees the old one or this one."""
-    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def _remove(path: Path) -> None:
     """Remove what no manifest names. What stays, as it is in use for example, goes with the next write."""
     if path.is_dir():
@@ -364,9 +356,6 @@ def _no_space(directory: Path, what: str) -> LayoutError:
 
 def _megabytes(byte_count: int) -> str:
     return f"{byte_count / 1e6:,.0f} MB"
-
-
-_NEXT = re.compile(r"\.next-([0-9a-f]{16})\.json")
 
 
 def folder_here(table: str | Path) -> Path:

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import chain
@@ -40,6 +39,7 @@ from relaqs_engine.layouts.manifest import (
     UnitBound,
     UnitColumn,
 )
+from relaqs_engine.shared_files import replace_content
 
 MANIFEST_VERSION = 9  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
 # 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values,
@@ -180,38 +180,10 @@ def manifest_text(layout: Layout) -> bytes:
 
 
 def write_manifest(layout: Layout, name: str = MANIFEST_NAME) -> Path:
-    """Write the layout's manifest to disk in one step, and return its path.
-
-    A reader sees the old one or this one.
-    """
-    return replace_manifest(layout.directory, manifest_text(layout), name)
-
-
-def replace_manifest(directory: Path, text: bytes, name: str = MANIFEST_NAME) -> Path:
-    """Write the text of a manifest to a table's folder in one step, and return its path."""
-    path = directory / name
-    draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        _put_in_place(draft, path, text)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+    """Write the layout's manifest to disk in one step, and return its path."""
+    path = layout.directory / name
+    replace_content(path, manifest_text(layout))
     return path
-
-
-def _put_in_place(draft: Path, path: Path, text: bytes) -> None:
-    """Rename a draft. A network file system that lost its own reply says that it failed, and did it."""
-    try:
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            if path.read_bytes() == text:
-                return
-        raise
 
 
 def _entries(made: Any) -> dict[str, Any]:

@@ -35,9 +35,10 @@ from typing import Any
 from relaqs_engine.errors import DataError, LayoutError, StoreError
 from relaqs_engine.layouts.checksums import extents_between
 from relaqs_engine.layouts.file_kinds import is_data, kind_by_name
-from relaqs_engine.layouts.folder import Writing, write_text, writing
+from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
-from relaqs_engine.layouts.manifest_file import manifest_text, parsed_manifest, replace_manifest
+from relaqs_engine.layouts.manifest_file import manifest_text, parsed_manifest
+from relaqs_engine.shared_files import replace_content
 from relaqs_engine.stores.address import WRITABLE, Address
 from relaqs_engine.stores.folder import MissingObjectError, StoredObject, StoreFolder, store_folder
 from relaqs_engine.stores.mirror import (
@@ -130,9 +131,9 @@ def fetch_manifest(directory: Path, address: Address) -> None:
     except LayoutError:
         (directory / MANIFEST_NAME).unlink(missing_ok=True)
         raise
-    replace_manifest(directory, found[0])
+    replace_content(directory / MANIFEST_NAME, found[0])
     if not (record := directory.with_name(_ADDRESS_NAME)).exists():
-        write_text(record, json.dumps({"address": str(address.parent)}))
+        replace_content(record, json.dumps({"address": str(address.parent)}).encode())
 
 
 def address_of_copies(directory: Path) -> list[Address]:

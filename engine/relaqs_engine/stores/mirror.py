@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.file_locks import Lock, lock
+from relaqs_engine.shared_files import Lock, lock
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, endpoint
 

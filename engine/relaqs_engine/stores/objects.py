@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 import xxhash
 
 from relaqs_engine.errors import StoreError
+from relaqs_engine.shared_files import replace_content
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import NoRangesError, StoredObject, endpoint, store_folder
 from relaqs_engine.stores.mirror import Extent, hollow, identity, pieces, write
@@ -146,9 +146,7 @@ def object_copy(address: Address, stored: StoredObject, root: Path) -> ObjectCop
     held = Path(f"{path}{_HELD}")
     if not held.exists():
         first = {"address": str(address), "bytes": byte_count, "mark": mark, "modified_ns": modified_ns}
-        draft = held.with_name(f"{held.name}-{os.getpid()}")
-        draft.write_text(json.dumps(first) + "\n", encoding="ascii")
-        draft.replace(held)
+        replace_content(held, f"{json.dumps(first)}\n".encode(), is_synced=False)
     return ObjectCopy(path, address, byte_count, mark, modified_ns)
 
 

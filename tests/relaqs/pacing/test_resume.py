@@ -213,14 +213,15 @@ def test_going_on_removes_drafts_of_processes_that_are_gone_alone(db: Session, t
     db.run(lambda ctx: 1, checkpoint=path).result(timeout=60)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    draft, empty = tmp_path / f".a.run-{gone.pid}", tmp_path / f".a.run-{2**22 + 1}"
+    draft, empty = tmp_path / f".a.run-{gone.pid}-0a1b2c3d", tmp_path / f".a.run-{2**22 + 1}-{0:08x}"
     draft.write_bytes(b"relaqs checkpoint 2\nhalf of it")
     empty.touch()
-    own = tmp_path / f".a.run-{os.getpid()}"
-    kept = [tmp_path / ".a.run-notes", tmp_path / f".b.run-{gone.pid}", tmp_path / f".a.run-{2**22 + 2}"]
+    own = tmp_path / f".a.run-{os.getpid()}-{0:08x}"
+    others = (".a.run-notes", f".b.run-{gone.pid}-{0:08x}", f".a.run-{2**22 + 2}-{0:08x}")
+    kept = [tmp_path / name for name in others]
     for each in kept:
         each.write_text("mine")
-    (tmp_path / f".a.run-{2**22 + 3}").mkdir()
+    (tmp_path / f".a.run-{2**22 + 3}-{0:08x}").mkdir()
     (tmp_path / ".a.run-folder").mkdir()
     assert db.resume(path).result(timeout=60) == 1
     assert not draft.exists()
