@@ -2,7 +2,8 @@
 
 The first step reads them, and makes units of them (`relaqs/costly/units.py`). Each further step asks half as
 many units again as the one before, and gives an estimate. It stops where the next call is beyond the budget.
-Once all units were asked, the answer is the query itself over the rows with their answers.
+Once all units were asked, the answer is the query itself over the rows with their answers. A query that lists
+rows is done when the rows of its answer are found.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from relaqs.costly.functions import (
     calls_of,
     costly_function,
 )
-from relaqs.costly.units import Units
+from relaqs.costly.units import ListedRows, Units
 from relaqs.executors import Executor
 from relaqs.executors.duck_process import QueryWork
 from relaqs.executors.threads import ThreadExecutor
@@ -99,7 +100,7 @@ class CostlyJob:
         self._most_calls = most_calls
         self._reporter = Reporter(asked.watch, asked.judge)
         self._stop = threading.Event()
-        self._units: Units | None = None
+        self._units: Units | ListedRows | None = None
         self._next = 1
         self._steps = 0
         self._is_waiting = False
@@ -127,7 +128,7 @@ class CostlyJob:
             at = min(at + size, self._units.count)
             size = math.ceil(size * GROWTH)
             found.append(at)
-        return found
+        return found or [at] * (not self._units.is_complete)
 
     def next_step(self) -> Step | None:
         if self._is_waiting:
@@ -155,11 +156,12 @@ class CostlyJob:
         self._is_waiting = False
         self._steps += 1
         if self._units is None:
-            self._units = Units(
+            kind = Units if self._query.rows is None else ListedRows
+            self._units = kind(
                 self._plan, self._functions, self._cursor, arrow_of(results[0]), self._asked.seed
             )
             self._next = self._units.first_count
-            if self._units.count:
+            if not self._units.is_complete:
                 return self._reporter.report_alone(step, results, 0.0)
         else:
             answers = [self._answers_of(result) for result in results]
@@ -183,7 +185,7 @@ class CostlyJob:
 
     def _estimate(self) -> Estimate:
         assert self._units is not None
-        if self._units.asked == self._units.count:
+        if self._units.is_complete:
             return present_exact(self._plan, self._units.exact())
         return self._units.estimate(self._asked.request)
 

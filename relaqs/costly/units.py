@@ -19,7 +19,8 @@ estimate is of the sizes that the strata have in the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -39,11 +40,11 @@ from relaqs_bootstrap.regression import (
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import CellIntervals, Estimate, Reason, present_estimate
-from relaqs_engine.plans.costly import FRAME, ROWS, SUMS, CostlyCall, CostlyPlan
+from relaqs_engine.plans.costly import FRAME, ROWS, SUMS, CostlyCall, CostlyPlan, CostlyQuery
 from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_engine.rewrite.costly_calls import names_one, of_counted, with_answers
 
-from relaqs.costly.functions import Registered
+from relaqs.costly.functions import CostlyFunction, Registered
 
 FIRST_UNITS = 128
 """Units that are asked first, where there are few strata."""
@@ -102,6 +103,11 @@ class Units:
         return int(self._strata.asked.sum())
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the exact answer is known."""
+        return self.asked == self.count
+
+    @property
     def first_count(self) -> int:
         """How many are asked in the first step."""
         return max(FIRST_UNITS, 2 * _FIRST_OF_EACH * len(self._strata.units))
@@ -120,10 +126,7 @@ class Units:
         run(
             f"CREATE TEMP TABLE alike AS SELECT {', '.join(columns)}, count(*) AS m FROM {FRAME} GROUP BY ALL"
         )
-        guesses = [self._guess(i, call) for i, call in enumerate(query.calls)]
-        guessed = "".join(f", {sql} AS g{i}" for i, (sql, _) in enumerate(guesses))
-        joins = " ".join(join for _, join in guesses)
-        run(f"CREATE TEMP TABLE guessed AS SELECT alike.*{guessed} FROM alike {joins}")
+        make_guesses(self._cursor, query, self._functions, "alike")
         each = range(self._width)
         added = "".join(f", {self._most_added(i)} AS d{i}, {self._expected(i)} AS p{i}" for i in each)
         finite = [f"CASE WHEN isfinite(d{i}) THEN d{i} ELSE 0.0 END" for i in each]
@@ -144,30 +147,6 @@ class Units:
         answers = "".join(f", NULL::{each.type} AS f{i}" for i, each in enumerate(self._functions))
         run(f"CREATE TEMP TABLE labelled AS SELECT *{answers} FROM units LIMIT 0")
 
-    def _guess(self, i: int, call: CostlyCall) -> tuple[str, str]:
-        """Return SQL for what is guessed of an answer, and the join that it needs.
-
-        Without a proxy a yes is as likely as a no, and a number is 1. What is expected of a sum is then in
-        proportion to what a unit adds to it, and the slope λ makes that a ratio.
-        """
-        function = self._functions[i]
-        proxy, join = function.proxy, ""
-        if proxy is None:
-            return ("0.5" if function.returns is bool else "1.0"), ""
-        if isinstance(proxy, str):
-            names = dict(zip(function.parameters, call.arguments, strict=False))
-            sql = with_answers(proxy, names)
-        else:
-            rows = self._cursor.table(f"SELECT DISTINCT {', '.join(call.arguments)} FROM alike")
-            guesses = proxy(*(column.combine_chunks() for column in rows.columns))
-            guessed = rows.append_column(f"guess{i}", pa.array([float(g) for g in guesses], pa.float64()))
-            with self._cursor.registered(given=guessed):
-                self._cursor.run(f"CREATE TEMP TABLE proxy{i} AS SELECT * FROM given")
-            sql, join = f"guess{i}", f"JOIN proxy{i} ON {_same('alike', f'proxy{i}', call.arguments)}"
-        sql = f"CAST(({sql}) AS DOUBLE)"
-        sql = f"CASE WHEN isfinite({sql}) THEN {sql} ELSE 0.0 END"
-        return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
-
     def _added(self, i: int, answers: Mapping[str, str]) -> str:
         """Return SQL for what a unit adds to a sum with these answers."""
         if not self._query.sums:
@@ -180,17 +159,7 @@ class Units:
         """Return SQL for what a unit is expected to add to a sum, 0 where nothing is expected."""
         if self._query.asks_for_keys or any(function.returns is str for function in self._functions):
             return "0.0"
-        choices = [
-            [(f"f{j}", "TRUE", f"g{j}"), (f"f{j}", "FALSE", f"(1.0 - g{j})")]
-            if function.returns is bool
-            else [(f"f{j}", f"g{j}", "1.0")]
-            for j, function in enumerate(self._functions)
-        ]
-        return " + ".join(
-            f"({' * '.join(chance for *_, chance in chosen)})"
-            f" * ({self._added(i, {name: value for name, value, _ in chosen})})"
-            for chosen in product(*choices)
-        )
+        return _expected(self._functions, lambda answers: self._added(i, answers))
 
     def _most_added(self, i: int) -> str:
         """Return SQL for the most that the answers of a unit may change a sum, NULL where it is not known."""
@@ -521,6 +490,222 @@ class Units:
                 seen = np.zeros(groups)
                 np.add.at(seen, sample.group, sample.sums[:, output.total])
                 cells.within(column, seen[shown], np.full(len(shown), np.inf))
+
+
+class ListedRows:
+    """The rows that a query may list, and those that were asked.
+
+    Rows are asked in the order of the answer. Where any order is right, those come first that are most likely
+    listed by what is guessed of them. So the first rows that are found are the answer, and the others need no
+    call. Where answers decide about the order, all rows are asked.
+
+    Args: as for `Units`.
+    """
+
+    def __init__(
+        self,
+        plan: CostlyPlan,
+        functions: Mapping[str, Registered],
+        cursor: Cursor,
+        frame: pa.Table,
+        seed: int,
+    ) -> None:
+        assert plan.query.rows is not None
+        self._plan = plan
+        self._query = plan.query
+        self._rows = plan.query.rows
+        self._functions = [functions[call.function].function for call in plan.query.calls]
+        self._cursor = cursor
+        self._batch = min(function.batch for function in self._functions)
+        self.count = frame.num_rows
+        self.asked = 0
+        self._new = [(0, 0) for _ in self._functions]
+        self._is_deciding = [call.answer in self._rows.deciding for call in plan.query.calls]
+        with cursor.registered(given=frame):
+            cursor.run("CREATE TEMP TABLE read AS SELECT * FROM given")
+        make_guesses(cursor, self._query, self._functions, "read")
+        order = self._order(frame.column_names, seed)
+        cursor.run(
+            f"CREATE TEMP TABLE {FRAME} AS SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS r "
+            "FROM guessed"
+        )
+        for i, function in enumerate(self._functions):
+            cursor.run(f"CREATE TEMP TABLE answers{i} (r BIGINT, f{i} {function.type})")
+        self._find()
+
+    def _order(self, columns: Sequence[str], seed: int) -> str:
+        """Return SQL for the order in which rows are asked."""
+        mixed = f"hash(xor(hash({', '.join(columns)}), hash({int(seed)})))"
+        if self._rows.order and not self._rows.is_ordered_by_answers:
+            return f"{self._rows.order}, {mixed}"
+        condition = self._query.condition
+        likely = _expected(
+            self._functions,
+            lambda answers: f"CASE WHEN {with_answers(condition, answers)} THEN 1.0 ELSE 0.0 END",
+        )
+        return f"{likely} DESC, {mixed}"
+
+    @property
+    def _is_decided(self) -> bool:
+        """Whether no more rows need to be asked to know which are listed."""
+        most = self._rows.most
+        if self.asked == self.count or not any(self._is_deciding):
+            return True
+        return most is not None and not self._rows.is_ordered_by_answers and self._found >= most
+
+    @property
+    def first_count(self) -> int:
+        """How many rows are asked in the first step at most."""
+        return FIRST_UNITS
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the exact answer is known."""
+        return self._is_decided and not self._unanswered
+
+    def _find(self) -> None:
+        """Find the rows that are listed by the answers so far, and how many of them lack one of SELECT."""
+        self._unanswered = self._answered = 0
+        order = self._rows.order if self._rows.is_ordered_by_answers else "r"
+        limit = "" if self._rows.most is None else f"LIMIT {self._rows.most}"
+        known = f"SELECT {FRAME}.*{self._answers(deciding=True)}"
+        self._cursor.run(
+            f"CREATE OR REPLACE TEMP TABLE found AS SELECT r FROM ({known}) "
+            f"WHERE {self._query.condition} ORDER BY {order} {limit}"
+        )
+        self._found = int(self._cursor.rows("SELECT count(*) FROM found")[0][0])
+        if not all(self._is_deciding) and (self._is_decided or not self._rows.is_ordered_by_answers):
+            (answered,) = self._cursor.rows(f"SELECT count(*) FROM found JOIN {self._first_other} USING (r)")[
+                0
+            ]
+            self._unanswered = self._found - int(answered)
+
+    @property
+    def _fraction(self) -> float:
+        """The share of the answers that was asked for, if no row more is found."""
+        total = self.count * any(self._is_deciding) + self._found * (not all(self._is_deciding))
+        return (self.asked + self._answered) / max(total, 1)
+
+    @property
+    def _first_other(self) -> str:
+        return f"answers{self._is_deciding.index(False)}"
+
+    def _answers(self, *, deciding: bool) -> str:
+        """Return SQL for the answers, and the rows that have them: those that decide, or all."""
+        chosen = [i for i, decides in enumerate(self._is_deciding) if decides or not deciding]
+        names = "".join(f", answers{i}.f{i}" for i in chosen)
+        return f"{names} FROM {FRAME} " + " ".join(f"JOIN answers{i} USING (r)" for i in chosen)
+
+    def next_questions(self, count: int) -> list[pa.Table]:
+        """Return the arguments of each call: for so many rows more, and for those that are listed."""
+        more = 0 if self._is_decided else min(count, self.count - self.asked, self._likely_enough)
+        others = "SELECT r FROM found LIMIT 0"
+        if self._unanswered:
+            others = f"SELECT r FROM found ANTI JOIN {self._first_other} USING (r) ORDER BY r LIMIT {count}"
+        numbers = f"SELECT r FROM range({self.asked}, {self.asked + more}) AS numbers (r)"
+        for name, rows in (("deciding", numbers), ("others", others)):
+            self._cursor.run(f"CREATE OR REPLACE TEMP TABLE {name} AS {rows}")
+        self.asked += more
+        return [
+            self._cursor.table(
+                f"SELECT {', '.join(call.arguments)} FROM {FRAME} JOIN {self._next(i)} USING (r) ORDER BY r"
+            )
+            for i, call in enumerate(self._query.calls)
+        ]
+
+    @property
+    def _likely_enough(self) -> int:
+        """How many rows more are likely enough, as many as were found of those asked: whole batches."""
+        if self._rows.most is None or self._rows.is_ordered_by_answers:
+            return self.count
+        missing = self._rows.most - self._found
+        rows = missing * (self.asked + 1) / (self._found + 1) if self.asked else missing
+        return int(self._batch * math.ceil(rows / self._batch))
+
+    def _next(self, i: int) -> str:
+        return "deciding" if self._is_deciding[i] else "others"
+
+    def take(self, answers: Sequence[Sequence[object]]) -> None:
+        """Take the answers to the newest questions, one list a call."""
+        for i, (values, function) in enumerate(zip(answers, self._functions, strict=True)):
+            numbers = self._cursor.table(f"SELECT r FROM {self._next(i)} ORDER BY r")
+            given = numbers.append_column(f"f{i}", pa.array(list(values), _ARROW[function.returns]))
+            with self._cursor.registered(given=given):
+                self._cursor.run(f"INSERT INTO answers{i} SELECT * FROM given")
+        self._find()
+
+    def exact(self) -> pa.Table:
+        """Return the query's answer over the rows that were found and have all answers."""
+        self._cursor.run(
+            f"CREATE OR REPLACE TEMP VIEW {ROWS} AS SELECT {FRAME}.*{self._answers(deciding=False)} "
+            f"SEMI JOIN found USING (r)"
+        )
+        return self._cursor.table(self._query.answer_sql)
+
+    def estimate(self, request: IntervalRequest) -> Estimate:
+        """Return the rows found so far. They are certain unless an answer that is not known may move them."""
+        del request
+        found = self.exact()
+        is_certain = not self._rows.is_ordered_by_answers and " OFFSET " not in self._query.answer_sql
+        nothing = np.empty((found.num_rows, 0))
+        return present_estimate(
+            self._plan,
+            found,
+            CellIntervals(nothing, nothing, nothing, nothing.astype(np.int64), nothing),
+            {},
+            fraction=self._fraction,
+            unseen_groups=None,
+            certain_rows=np.full(found.num_rows, is_certain),
+            rows_are_settled=False,
+            warnings=(),
+        )
+
+
+def make_guesses(cursor: Cursor, query: CostlyQuery, functions: Sequence[CostlyFunction], table: str) -> None:
+    """Make the table `guessed` of another one, with a column for what is guessed of each answer."""
+    guesses = [_guess(cursor, functions[i], call, i, table) for i, call in enumerate(query.calls)]
+    guessed = "".join(f", {sql} AS g{i}" for i, (sql, _) in enumerate(guesses))
+    joins = " ".join(join for _, join in guesses)
+    cursor.run(f"CREATE TEMP TABLE guessed AS SELECT {table}.*{guessed} FROM {table} {joins}")
+
+
+def _guess(cursor: Cursor, function: CostlyFunction, call: CostlyCall, i: int, table: str) -> tuple[str, str]:
+    """Return SQL for what is guessed of an answer, and the join that it needs.
+
+    Without a proxy a yes is as likely as a no, and a number is 1. What is expected of a sum is then in
+    proportion to what a unit adds to it, and the slope λ makes that a ratio.
+    """
+    proxy, join = function.proxy, ""
+    if proxy is None:
+        return ("0.5" if function.returns is bool else "1.0"), ""
+    if isinstance(proxy, str):
+        names = dict(zip(function.parameters, call.arguments, strict=False))
+        sql = with_answers(proxy, names)
+    else:
+        rows = cursor.table(f"SELECT DISTINCT {', '.join(call.arguments)} FROM {table}")
+        guesses = proxy(*(column.combine_chunks() for column in rows.columns))
+        guessed = rows.append_column(f"guess{i}", pa.array([float(g) for g in guesses], pa.float64()))
+        with cursor.registered(given=guessed):
+            cursor.run(f"CREATE TEMP TABLE proxy{i} AS SELECT * FROM given")
+        sql, join = f"guess{i}", f"JOIN proxy{i} ON {_same(table, f'proxy{i}', call.arguments)}"
+    sql = f"CAST(({sql}) AS DOUBLE)"
+    sql = f"CASE WHEN isfinite({sql}) THEN {sql} ELSE 0.0 END"
+    return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
+
+
+def _expected(functions: Sequence[CostlyFunction], value: Callable[[Mapping[str, str]], str]) -> str:
+    """Return SQL for what a value is expected to be by the guesses of the answers that it is made of."""
+    choices = [
+        [(f"f{j}", "TRUE", f"g{j}"), (f"f{j}", "FALSE", f"(1.0 - g{j})")]
+        if function.returns is bool
+        else [(f"f{j}", f"g{j}", "1.0")]
+        for j, function in enumerate(functions)
+    ]
+    return " + ".join(
+        f"({' * '.join(chance for *_, chance in chosen)})"
+        f" * ({value({name: value for name, value, _ in chosen})})"
+        for chosen in product(*choices)
+    )
 
 
 def _same(left: str, right: str, names: Sequence[str]) -> str:

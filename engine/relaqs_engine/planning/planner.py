@@ -217,10 +217,11 @@ def plan_costly(
         for output in query.outputs
     )
     called = ", ".join(dict.fromkeys(call.function for call in query.calls))
+    asks = "a sample of its rows is asked" if query.rows is None else "its rows are asked until all are found"
     return CostlyPlan(
         sql=sql,
         outputs=outputs,
-        reasons=(f"it calls {called}, so a sample of its rows is asked",),
+        reasons=(f"it calls {called}, so {asks}",),
         query=query,
         frame=plan_whole(rows, query.frame_sql, catalog, "its rows are those that may count"),
         is_ordered=bool(query.order),

@@ -52,6 +52,26 @@ class CostlyOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class CostlyRows:
+    """Which rows a query lists, where it lists rows and sums nothing.
+
+    Attributes:
+        deciding: the answers that decide whether a row is listed, and where.
+        order: by what, over columns of the frame and answers; "" where any order is right.
+        most: how many of them are needed at most, those that OFFSET leaves out too; None: all.
+    """
+
+    deciding: tuple[str, ...]
+    order: str
+    most: int | None
+
+    @property
+    def is_ordered_by_answers(self) -> bool:
+        """Whether all rows must be asked before one is known to be listed."""
+        return any(answer in self.order for answer in self.deciding)
+
+
+@dataclass(frozen=True, slots=True)
 class CostlyQuery:
     """A query with costly calls, cut at the calls. All SQL but the frame's is over tables named here.
 
@@ -67,6 +87,7 @@ class CostlyQuery:
         having: which groups are shown, over keys and sums.
         order: by what, and which of them are shown.
         answer_sql: the whole query over the rows with their answers.
+        rows: which rows are listed; None where the query groups or sums.
     """
 
     frame_sql: str
@@ -80,6 +101,7 @@ class CostlyQuery:
     having: str
     order: str
     answer_sql: str
+    rows: CostlyRows | None = None
 
     @property
     def asks_for_keys(self) -> bool:
@@ -119,7 +141,7 @@ class CostlyPlan(OnlinePlan):
 
     @property
     def has_one_row(self) -> bool:
-        return not self.query.is_grouped
+        return not self.query.is_grouped and self.query.rows is None
 
     @property
     def shows_every_group(self) -> bool:

@@ -99,14 +99,20 @@ def _explained(plan: OnlinePlan) -> Iterator[str]:
 
 @_explained.register
 def _costly(plan: CostlyPlan) -> Iterator[str]:
-    query = plan.query
-    yield "error bars: from the units that were asked, a random sample of each stratum"
+    query, rows = plan.query, plan.query.rows
+    if rows is None:
+        yield "error bars: from the units that were asked, a random sample of each stratum"
     yield from (
         f"asks: {call.function}({', '.join(call.arguments)}) AS {call.answer}" for call in query.calls
     )
-    yield f"counts where: {query.condition}"
-    yield from (f"sum b{i}: {each}" for i, each in enumerate(query.sums))
-    yield from _columns(plan.outputs, (_KINDS[output.kind] for output in plan.outputs))
+    if rows is None:
+        yield f"counts where: {query.condition}"
+        yield from (f"sum b{i}: {each}" for i, each in enumerate(query.sums))
+        yield from _columns(plan.outputs, (_KINDS[output.kind] for output in plan.outputs))
+    else:
+        yield f"lists where: {query.condition}"
+        first = "by the order of the answer" if rows.order else "the most likely first"
+        yield f"asks in turn: {'all rows' if rows.most is None or rows.is_ordered_by_answers else first}"
     yield from _titled("SQL of the rows that may count:", query.frame_sql)
 
 

@@ -18,6 +18,9 @@ with one are in the sums. Each aggregate is a smooth function of sums over rows,
     sum(x), count_if(x)   a sum, NULL where no x is known
     avg(x)                a sum by a sum
 
+A query that groups and sums nothing lists rows. Then the calls of WHERE and ORDER BY decide which rows
+are listed (`CostlyRows`), and those of SELECT are for these rows alone.
+
 What a sum would be for a given answer of each call is SQL as well (`CostlyQuery.sums` names answers). So
 predictions take the place of answers, and say what is to be expected of rows that are not asked.
 """
@@ -30,7 +33,7 @@ from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError, UnsupportedError
-from relaqs_engine.plans.costly import ROWS, CostlyCall, CostlyOutput, CostlyQuery
+from relaqs_engine.plans.costly import ROWS, CostlyCall, CostlyOutput, CostlyQuery, CostlyRows
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder
@@ -167,6 +170,8 @@ class _Cut:
         order = tree.args.get("order")
         ordered = [self._ordered(each, names) for each in (order.expressions if order else [])]
         condition = " AND ".join(f"({self._over_rows(each)})" for each in asked) or "TRUE"
+        if not group and not any(find_first(item, exp.AggFunc) for item in tree.expressions):
+            return self._listing(cheap, asked, condition, ordered)
         key_sqls = tuple(self._over_rows(key) for key in keys)
         outputs = tuple(
             self._output(item.unalias(), name, type_, keys)
@@ -189,6 +194,40 @@ class _Cut:
             answer_sql=self._answer(asked, keys, ordered),
         )
 
+    def _listing(
+        self,
+        cheap: Sequence[exp.Expr],
+        asked: Sequence[exp.Expr],
+        condition: str,
+        ordered: Sequence[exp.Expr],
+    ) -> CostlyQuery:
+        """Return the query where it lists rows."""
+        order = ", ".join(map(self._over_rows, ordered))
+        deciding = tuple(call.answer for call in self._calls.values())
+        answer = self._answer(asked, (), ordered)
+        return CostlyQuery(
+            frame_sql=self._frame(cheap),
+            columns=tuple(self._columns.values()),
+            calls=tuple(self._calls.values()),
+            condition=condition,
+            keys=(),
+            sums=(),
+            is_grouped=False,
+            outputs=tuple(CostlyOutput(name, type_, "", is_key=True) for name, type_ in self._schema),
+            having="TRUE",
+            order=f"ORDER BY {order}" if order else "",
+            answer_sql=answer,
+            rows=CostlyRows(deciding, order, self._most_rows()),
+        )
+
+    def _most_rows(self) -> int | None:
+        """Return how many rows LIMIT and OFFSET ask for together, None where that is not a number."""
+        limit, offset = self._tree.args.get("limit"), self._tree.args.get("offset")
+        numbers = [node.expression for node in (limit, offset) if node]
+        if limit is None or not all(isinstance(each, exp.Literal) and each.is_int for each in numbers):
+            return None
+        return sum(int(each.name) for each in numbers)
+
     def _check(self, tree: exp.Select) -> None:
         """Refuse what is not estimated from calls, with what to write instead."""
         group = tree.args.get("group")
@@ -208,10 +247,6 @@ class _Cut:
                 )
         if any(True for item in tree.expressions for _ in find_all(item, exp.Window)):
             raise UnsupportedError("window functions cannot be estimated from costly calls; leave them out")
-        if not group and not any(find_first(item, exp.AggFunc) for item in tree.expressions):
-            raise UnsupportedError(
-                "rows cannot be listed by a costly function yet; ask for count, sum or avg of them, by group"
-            )
         joins = tree.args.get("joins") or []
         if any(_marked(node) for join in joins for node in find_all(join, exp.Case)):
             raise UnsupportedError("a costly function decides about a join; call it in WHERE")
@@ -258,8 +293,8 @@ class _Cut:
         frame = self._tree.copy()
         for part in ("group", "having", "order", "limit", "offset"):
             frame.set(part, None)
-        named = {**self._columns, **self._arguments}
-        items = [f"{sql} AS {name}" for sql, name in named.items()] or ["1 AS c0"]
+        named = [*self._columns.items(), *self._arguments.items()]
+        items = [f"{sql} AS {name}" for sql, name in named] or ["1 AS c0"]
         frame.set("expressions", [exp.maybe_parse(item, dialect=DIALECT) for item in items])
         frame.set("where", exp.Where(this=exp.and_(*conditions)) if conditions else None)
         return frame.sql(DIALECT)

@@ -237,11 +237,79 @@ def test_a_stopped_query_asks_no_more(db: relaqs.Session, reviews: pa.Table) -> 
     assert asked.rows == then < ROWS
 
 
+LISTS = [  # what is listed, and at most how many rows of 4,000 are asked
+    ("SELECT id, text FROM reviews WHERE complains(text) ORDER BY id LIMIT 20", 400),
+    ("SELECT id FROM reviews WHERE complains(text) AND stars = 1 ORDER BY amount DESC LIMIT 5 OFFSET 3", 300),
+    ("SELECT id, topic(text) AS topic FROM reviews WHERE complains(text) ORDER BY id DESC LIMIT 5", 300),
+    ("SELECT id, topic(text) AS topic FROM reviews ORDER BY 1 LIMIT 3", 3),
+    ("SELECT topic(text) AS topic, r.id FROM reviews AS r ORDER BY topic DESC, r.id LIMIT 3", ROWS),
+    ("SELECT id, topic(text) AS t FROM reviews ORDER BY complains(text), id LIMIT 3 OFFSET 1", ROWS + 4),
+    ("SELECT * EXCLUDE (amount) FROM reviews WHERE NOT complains(text) ORDER BY ALL", ROWS),
+    ("SELECT id FROM reviews WHERE complains(text) AND id < 0", 0),
+    ("SELECT id FROM reviews WHERE complains(text) LIMIT 0", 0),
+    (
+        "SELECT r.id, p.n FROM reviews AS r "
+        "JOIN (SELECT product, count(*) AS n FROM reviews GROUP BY ALL) AS p "
+        "USING (product) WHERE complains(text) ORDER BY r.id LIMIT 7",
+        300,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "most"), LISTS)
+def test_rows_are_listed_as_duckdb_lists_them(
+    db: relaqs.Session, reviews: pa.Table, asked: Asked, sql: str, most: int
+) -> None:
+    def topic(text: pa.Array) -> list[str]:
+        asked.rows += len(text)
+        return [each[-6:] for each in text.to_pylist()]
+
+    db.function("topic", topic, returns=str, cache=False)
+    snapshots = list(db.online_sql(sql))
+    wanted = exact(reviews, sql.replace("topic(text)", "right(text, 6)"))
+    assert snapshots[-1].is_exact
+    assert snapshots[-1].fetchall() == wanted
+    assert asked.rows == snapshots[-1].calls <= most
+    shares = [each.fraction for each in snapshots]
+    assert shares == sorted(set(shares))
+    if not ("OFFSET" in sql or "topic DESC" in sql):  # what was found is in the answer
+        assert all(row in wanted for each in snapshots for row in each.fetchall())
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_likely_are_asked_first_where_any_rows_will_do(
+    db: relaqs.Session, asked: Asked, order: int
+) -> None:
+    sql = "SELECT id, text FROM reviews WHERE complains(text, guess) LIMIT 50"
+    db.function("complains", asked.complains, cache=False)
+    assert all(text.endswith("bad") for _, text in db.online_sql(sql, seed=order).result().fetchall())
+    without, asked.rows = asked.rows, 0
+    db.function("complains", asked.complains, cache=False, proxy="guess")
+    found = db.online_sql(sql, seed=order).result()
+    assert len(found.fetchall()) == len(set(found.fetchall())) == 50
+    assert asked.rows < without / 2
+
+
+def test_a_budget_ends_a_list_with_the_rows_that_were_found(db: relaqs.Session, asked: Asked) -> None:
+    sql = "SELECT id, text FROM reviews WHERE complains(text)"
+    query = db.online_sql(sql, budget=500)
+    found = query.result()
+    assert (asked.rows, query.stop_reason, found.is_exact) == (500, StopReason.BUDGET, False)
+    assert found.error == math.inf
+    assert all(text.endswith("bad") for _, text in found.fetchall())
+    assert db.online_sql(sql, target="5%").result().is_exact  # no share of a list is within 5 %
+
+
+def test_a_column_is_asked_about_and_shown(db: relaqs.Session, reviews: pa.Table) -> None:
+    sql = "SELECT text, avg(complains(text)::INT) AS share FROM reviews GROUP BY text ORDER BY text"
+    assert db.online_sql(sql).result().fetchall() == exact(reviews, sql)
+
+
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
         ("SELECT median(complains(text)::INT) FROM reviews", "cannot be estimated from costly calls"),
-        ("SELECT id FROM reviews WHERE complains(text)", "rows cannot be listed by a costly function yet"),
+        ("SELECT sum(id) OVER () FROM reviews WHERE complains(text)", "window functions"),
         ("SELECT count(*) FROM reviews WHERE complains()", "needs an argument"),
         ("SELECT count(*) FROM reviews WHERE complains(texts)", "texts"),
         ("SELECT count(*) FROM reviews WHERE complains(text) AND getenv('HOME') = 'x'", "getenv"),
