@@ -1,9 +1,9 @@
 """The job of a query that calls costly functions: the rows that may count are read, then asked step by step.
 
 The first step reads them, and makes units of them (`relaqs/costly/units.py`). Each further step asks half as
-many units again as the one before, and gives an estimate. It stops where the next call is beyond the budget.
-Once all units were asked, the answer is the query itself over the rows with their answers. A query that lists
-rows is done when the rows of its answer are found.
+many units again as the one before, or no more than the target is likely to need, and gives an estimate. It
+stops where the next call is beyond the budget. Once all units were asked, the answer is the query itself over
+the rows with their answers. A query that lists rows is done when the rows of its answer are found.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ from relaqs.queries.start import query_description
 from relaqs.queries.tables import Databases
 
 GROWTH = 1.5  # of a step over the one before
+ROOM = 1.02  # of a step that should reach the target
+LEAST_GROWTH = 0.02  # of what was asked, by a step that nearly reaches it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class CostlyJob:
         cursor: of the job's own, where its rows are kept; closed at the end.
         frame_config: the database that reads the rows.
         most_calls: how many rows may be asked that are in no cache.
+        target: the relative error that is enough, where one is given.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class CostlyJob:
         cursor: Cursor,
         frame_config: DatabaseConfig,
         most_calls: float = math.inf,
+        target: float | None = None,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -98,6 +102,7 @@ class CostlyJob:
         self._cursor = cursor
         self._frame_config = frame_config
         self._most_calls = most_calls
+        self._target = target
         self._reporter = Reporter(asked.watch, asked.judge)
         self._stop = threading.Event()
         self._units: Units | ListedRows | None = None
@@ -150,7 +155,19 @@ class CostlyJob:
         left = self._most_calls - self.spent.calls
         most = self._next if math.isinf(left) else min(self._next, int(left // len(self._query.calls)))
         self._next = math.ceil(self._next * GROWTH)
-        return max(most, 1)
+        return int(max(min(most, self._units_to_target()), 1))
+
+    def _units_to_target(self) -> float:
+        """Return how many units more are likely enough: the error's square falls as 1 / asked − 1 / all."""
+        assert self._units is not None
+        if self._target is None or self.latest is None:
+            return math.inf
+        error = self.latest.relative_error(self._asked.watch, self._asked.judge)
+        if not self._target < error < math.inf:
+            return math.inf
+        asked, units = self._units.asked, self._units.count
+        enough = 1.0 / (1.0 / units + (1.0 / asked - 1.0 / units) * (self._target / error) ** 2)
+        return math.ceil(max(ROOM * (enough - asked), LEAST_GROWTH * asked))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._is_waiting = False
@@ -272,6 +289,7 @@ def costly_query(
         own.state_cursor(),
         own.whole,
         calls_of(options.budget, cost, len(plan.query.calls)),
+        options.target,
     )
     publisher = Publisher(
         job, plan, options, stopwatch, executor, running=running, asked_sql=asked_sql or plan.sql

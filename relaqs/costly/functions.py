@@ -213,6 +213,7 @@ def calls_of(budget: float | str | None, cost: float, functions: int = 1) -> flo
 
 
 _FIRST_PAUSE_SECONDS = 0.2
+_LOOK_SECONDS = 0.1  # whether a query was stopped that waits for its turn
 _STOPPED = "the query was stopped while its rows were asked"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS answers (function TEXT, version TEXT, digest BLOB, question TEXT, "
@@ -295,21 +296,26 @@ class AnswerCache:
 
 
 class Pace:
-    """Lets at most so many rows a second begin, over all queries that call one function."""
+    """Lets at most so many rows a second begin, over all queries that call one function.
+
+    The time until the next rows counts from when the last ones began, and not from when they should have: a
+    thread that wakes late is not followed by more rows a second.
+    """
 
     def __init__(self, rows_per_second: float) -> None:
         self._rate = rows_per_second
-        self._lock = threading.Lock()
+        self._turn = threading.Condition()
         self._free_at = 0.0
 
     def wait(self, rows: int, stop: threading.Event) -> None:
         """Wait for the turn of so many rows, or for the stop."""
-        with self._lock:
-            now = time.monotonic()
-            begin = max(now, self._free_at)
-            self._free_at = begin + rows / self._rate
-        if begin > now:
-            stop.wait(begin - now)
+        with self._turn:
+            while not stop.is_set():
+                now = time.monotonic()
+                if now >= self._free_at:
+                    self._free_at = now + rows / self._rate
+                    return
+                self._turn.wait(min(self._free_at - now, _LOOK_SECONDS))
 
 
 @dataclass(slots=True)

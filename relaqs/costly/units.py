@@ -517,7 +517,7 @@ class ListedRows:
         self._functions = [functions[call.function].function for call in plan.query.calls]
         self._cursor = cursor
         self._batch = min(function.batch for function in self._functions)
-        self.count = frame.num_rows
+        self.count = int(frame.num_rows)
         self.asked = 0
         self._new = [(0, 0) for _ in self._functions]
         self._is_deciding = [call.answer in self._rows.deciding for call in plan.query.calls]

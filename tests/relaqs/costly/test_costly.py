@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import relaqs
-from relaqs.costly.functions import CostlyCallError
+from relaqs.costly.functions import CostlyCallError, Pace
 from relaqs.progress import StopReason
 from tests.relaqs.sessions import every_snapshot
 
@@ -132,6 +133,24 @@ def test_a_target_stops_it(db: relaqs.Session) -> None:
     assert 0 < found.calls < ROWS
 
 
+def test_a_target_takes_the_calls_that_theory_gives() -> None:
+    """A simple random sample of n from N has the error z √((1 / n − 1 / N) (1 − p) / p) of a share p."""
+    rows, share, target = 100_000, 0.2, 0.05
+    numbers = pa.table({"number": range(rows)})
+    needed = 1 / (1 / rows + (target / 1.96) ** 2 * share / (1 - share))
+    with relaqs.connect(tables={"numbers": numbers}, threads=2) as db:
+        for seed in range(5):
+
+            def fifth(number: pa.Array) -> list[bool]:
+                return [n % 5 == 0 for n in number.to_pylist()]
+
+            db.function("fifth", fifth, batch=1000, cache=False, version=str(seed))
+            sql = "SELECT avg(fifth(number)::INT) AS share FROM numbers"
+            found = db.online_sql(sql, target=target, seed=seed).result()
+            # It follows from the estimated share, which is within 5 % of 0.2: within 6 % of the calls.
+            assert 0.9 * needed <= found.calls <= 1.12 * needed
+
+
 def test_the_same_seed_asks_the_same_rows(reviews: pa.Table) -> None:
     def answers(seed: int) -> list[object]:
         asked = Asked()
@@ -208,6 +227,24 @@ def test_a_rate_is_kept(reviews: pa.Table, asked: Asked) -> None:
         for each in [db.online_sql(SHAPES[0], budget=200, seed=seed) for seed in range(3)]:
             each.result()
         assert asked.rows / (time.monotonic() - began) <= 1_100
+
+
+def test_what_comes_late_is_not_caught_up_with() -> None:
+    pace, stop, begun = Pace(1_000.0), threading.Event(), []
+    for late in (0.0, 0.2, 0.0, 0.0):
+        time.sleep(late)
+        pace.wait(50, stop)
+        begun.append(time.monotonic())
+    assert all(after - before >= 0.0499 for before, after in pairwise(begun))
+
+
+def test_a_turn_that_is_far_away_is_left_by_a_stop() -> None:
+    pace, stop = Pace(0.01), threading.Event()
+    pace.wait(1, stop)
+    threading.Timer(0.05, stop.set).start()
+    began = time.monotonic()
+    pace.wait(1, stop)
+    assert time.monotonic() - began < 50
 
 
 def test_an_async_function_is_awaited(reviews: pa.Table) -> None:
