@@ -170,7 +170,7 @@ class _Cut:
         order = tree.args.get("order")
         ordered = [self._ordered(each, names) for each in (order.expressions if order else [])]
         condition = " AND ".join(f"({self._over_rows(each)})" for each in asked) or "TRUE"
-        if not group and not any(find_first(item, exp.AggFunc) for item in tree.expressions):
+        if not group and not any(map(_aggregates, tree.expressions)):
             return self._listing(cheap, asked, condition, ordered)
         key_sqls = tuple(self._over_rows(key) for key in keys)
         outputs = tuple(
@@ -225,6 +225,8 @@ class _Cut:
         limit, offset = self._tree.args.get("limit"), self._tree.args.get("offset")
         numbers = [node.expression for node in (limit, offset) if node]
         if limit is None or not all(isinstance(each, exp.Literal) and each.is_int for each in numbers):
+            return None
+        if (options := limit.args.get("limit_options")) and options.args.get("percent"):
             return None
         return sum(int(each.name) for each in numbers)
 
@@ -386,6 +388,12 @@ class _Cut:
             if tree.args.get(part):
                 answer.set(part, tree.args[part].copy())
         return answer.sql(DIALECT)
+
+
+def _aggregates(item: exp.Expr) -> bool:
+    """Whether an output is made of aggregates of its own SELECT, and not of a subquery's."""
+    inside = {id(node) for query in find_all(item, exp.Query) for node in find_all(query, exp.AggFunc)}
+    return any(id(node) not in inside for node in find_all(item, exp.AggFunc))
 
 
 def _said(node: exp.Expr) -> str:

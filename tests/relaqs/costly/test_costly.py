@@ -284,6 +284,7 @@ LISTS = [  # what is listed, and at most how many rows of 4,000 are asked
     ("SELECT * EXCLUDE (amount) FROM reviews WHERE NOT complains(text) ORDER BY ALL", ROWS),
     ("SELECT id FROM reviews WHERE complains(text) AND id < 0", 0),
     ("SELECT id FROM reviews WHERE complains(text) LIMIT 0", 0),
+    ("SELECT id FROM reviews WHERE complains(text) ORDER BY id LIMIT 10 PERCENT", ROWS),
     (
         "SELECT r.id, p.n FROM reviews AS r "
         "JOIN (SELECT product, count(*) AS n FROM reviews GROUP BY ALL) AS p "
@@ -346,6 +347,7 @@ def test_a_column_is_asked_about_and_shown(db: relaqs.Session, reviews: pa.Table
     ("sql", "said"),
     [
         ("SELECT median(complains(text)::INT) FROM reviews", "cannot be estimated from costly calls"),
+        ("SELECT id, (SELECT max(id) FROM reviews) FROM reviews WHERE complains(text)", "a subquery beside"),
         ("SELECT sum(id) OVER () FROM reviews WHERE complains(text)", "window functions"),
         ("SELECT count(*) FROM reviews WHERE complains()", "needs an argument"),
         ("SELECT count(*) FROM reviews WHERE complains(texts)", "texts"),
