@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from relaqs_engine.errors import (
 )
 from relaqs_engine.stores.objects import copy_at
 
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")  # of few rows
 DUCKDB_VERSION: str = duckdb.__version__
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 RELATIONS_KEPT = 16  # of each cursor of a closed database, those that were used last
@@ -308,21 +310,31 @@ class Cursor:
     def table(self, sql: str, values: Sequence[float] = ()) -> pa.Table:
         """Return the statement's result as an Arrow table. Raises DataError if it is over the limit.
 
-        values: of its parameters.
+        values: of its parameters. With any, DuckDB binds the statement once, not twice, and copies its rows.
         """
         with translated_errors(sql):
             self._prepare(sql)
-            relation = self._connection.sql(sql, params=list(values)) if values else self._relation(sql)
+            if values:
+                return self._copied(sql, list(values))
+            relation = self._relation(sql)
             if self._result_limit_bytes is None:
                 return relation.to_arrow_table()
             return _bounded(relation.to_arrow_reader(BATCH_ROWS), self._result_limit_bytes)
 
+    def _copied(self, sql: str, values: list[float]) -> pa.Table:
+        result = self._connection.execute(sql, values)
+        try:
+            table: pa.Table = result.to_arrow_table()
+        except UserWarning:  # of the copy, where warnings are errors
+            result.fetchall()
+            table = self._connection.sql(sql, params=values).to_arrow_table()
+        return _bounded(table.to_reader(), self._result_limit_bytes or 1 << 62)
+
     def _relation(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Return the relation over a SELECT, the kept one where there is one.
 
-        DuckDB binds a text when its relation is made, and once more when it runs. The first takes half a
-        millisecond, so relations are kept. But those that have rows instead of a text (of a PIVOT, for
-        example) are not: they would give the same rows again.
+        DuckDB binds a text when its relation is made, which takes half a millisecond, and when it runs. Those
+        with rows instead of a text (as of a PIVOT) are not kept: they would give the same rows again.
         """
         relation = self._kept.pop(sql, None)
         if relation is None:
@@ -871,17 +883,15 @@ def _said(error: Exception) -> str:
 
 def _sql_error(text: str, sql: str) -> SqlError:
     message = re.sub(r"^\w+ Error:\s*", "", text).split("\n")[0].strip()
-    position = None
-    if match := _LINE.search(text):
-        position = position_at(int(match[1]), match[2], len(match[3]), sql)
+    at = _LINE.search(text)
+    position = position_at(int(at[1]), at[2], len(at[3]), sql) if at else None
     if (of_types := about_types(text, sql, position)) is not None:
         return SqlError(of_types, position)
     if (of_syntax := about_syntax(message, sql, position)) is not None:
         return SqlError(of_syntax, position)
-    candidates: tuple[str, ...] = ()
-    if match := _CANDIDATES.search(text):
-        candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]
-    return SqlError(message, position, candidates)
+    match = _CANDIDATES.search(text)
+    candidates = _QUOTED.findall(match[1].split("\n\n")[0]) if match else []
+    return SqlError(message, position, tuple(dict.fromkeys(candidates))[:5])
 
 
 def _in_described(place: tuple[int, int]) -> tuple[int, int]:

@@ -84,6 +84,7 @@ class FoldedQueryJob(ResumableJob):
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator = answers(self._state)
         self._batches = schedule or scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._fractions = fractions_after(self._batches, leading)
         self._ends_exact = ends_exact
         self._issued = 0
         self._folded = 0
@@ -95,7 +96,7 @@ class FoldedQueryJob(ResumableJob):
     @property
     def fractions(self) -> tuple[float, ...]:
         """The share of the rows that has been scanned after each mini-batch."""
-        return fractions_after(self._batches, self._leading)
+        return self._fractions
 
     @property
     def folded(self) -> int:

@@ -681,7 +681,8 @@ def _while_worthwhile(
     seconds = whole_core_seconds(plan, catalog)
     has_intervals = plan.is_two_level or plan.method is not Method.NONE
     budget = EstimateBudget(seconds, ends_soon=ends_soon)
-    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals)
+    shows_rows = plan.shows_every_group and not plan.is_two_level
+    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals, shows_rows=shows_rows)
 
 
 def _may_run_whole(options: QueryOptions) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -24,7 +25,7 @@ from relaqs_engine.duck import (
     open_for_reading,
     open_for_writing,
 )
-from relaqs_engine.errors import DataError, RelaqsError
+from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 
 CONFIG = DatabaseConfig((), memory_limit_bytes=64 << 20)
 
@@ -235,3 +236,22 @@ def test_a_recursion_over_a_file_ends(tmp_path: Path, keyword: str, way: str, th
     thread.start()
     thread.join(10)
     assert found == [3, 3]
+
+
+def test_a_statement_with_values_gives_the_same_table(cursor: Cursor) -> None:
+    sql = "SELECT x, kind, $1 * 2 AS y, 1.50::DECIMAL(38, 2) AS z, DATE '2024-02-29' AS day FROM t"
+    expected = cursor.table(sql.replace("$1", "CAST(1.5 AS DOUBLE)"))
+    assert cursor.table(sql, [1.5]) == expected
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cursor.table(sql, [1.5]) == expected
+    with pytest.raises(SqlError):
+        cursor.table("SELECT nothing + $1 FROM t", [1.5])
+
+
+def test_a_result_with_values_has_the_limit_of_all_results() -> None:
+    with closing(Database(replace(CONFIG, result_limit_bytes=1 << 20))) as database:
+        limited = database.cursor()
+        assert limited.table("SELECT range + $1 AS x FROM range(10)", [1.0]).num_rows == 10
+        with pytest.raises(MemoryLimitError, match="the most allowed"):
+            limited.table("SELECT range + $1 AS x FROM range(1_000_000)", [1.0])

@@ -120,6 +120,40 @@ def test_where_nothing_is_certified_it_runs_as_a_whole(
         assert session.online_sql(SQL).result().mode == "mergeable"
 
 
+@pytest.mark.usefixtures("no_table_is_too_small")
+@pytest.mark.parametrize(
+    ("condition", "is_empty"),
+    [("WHERE fare < -1e6", True), ("WHERE fare < -1e6 OR zone < 2", False), ("HAVING count(*) < 0", False)],
+)
+def test_where_no_row_counts_it_runs_as_a_whole_after_the_first_estimate(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, condition: str, is_empty: bool
+) -> None:
+    monkeypatch.setattr(state, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(state, "HOPELESS_FROM", 1.0)
+    with relaqs.connect(warehouse, threads=1) as session:
+        *so_far, last = session.online_sql(f"SELECT avg(fare) AS mean FROM trips {condition}")
+        assert last.is_exact
+        assert (len(so_far) == 1) == is_empty
+        assert any("no row met its conditions" in each for each in last.warnings) == is_empty
+
+
+@pytest.mark.usefixtures("no_table_is_too_small")
+@pytest.mark.parametrize(("groups", "partitions"), [(1, 1), (5, 2), (40, 8)])
+def test_the_first_mini_batch_has_the_rows_that_the_query_is_predicted_to_need(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, groups: int, partitions: int
+) -> None:
+    """Half of 3,073 rows a group are 0.7, 2.8 and 7.5 of twenty partitions of 40,000 rows in all."""
+    monkeypatch.setattr(state, "SMALL_SECONDS", 0.0)
+    monkeypatch.setattr(state, "FIRST_SECONDS", 1.0)
+    monkeypatch.setattr(state, "BLOCK_SHARE", 1.0)
+    monkeypatch.setattr(state, "BATCH_SHARE", 1.0)
+    with relaqs.connect(warehouse, threads=1) as session:
+        key = {1: "1", 5: "zone", 40: "fare % 40"}[groups]
+        plan = session.plan(f"SELECT {key} AS k, avg(fare) AS mean FROM trips GROUP BY k")
+        with session.online_sql(plan.sql) as query:
+            assert next(query).fraction == pytest.approx(partitions / 20, rel=0.1)
+
+
 def test_a_layout_of_the_cache_makes_no_short_question_slower(tmp_path: Path) -> None:
     rows = f"SELECT i % 5 AS zone, i * 7919 % 1000 AS fare FROM range({ROWS}) AS t(i)"
     duckdb.sql(rows).write_parquet(str(tmp_path / "trips.parquet"))

@@ -77,7 +77,6 @@ MIN_ROWS_TO_SCALE_RANKED = 30
 # Before the end, no more groups than this are shown. People do not read more, and their error bars would take
 # gigabytes and minutes at each mini-batch.
 MOST_GROUPS_SHOWN = 100_000
-_POINT, _RANKED = "point", "ranked"  # names of prepared statements
 _ROUNDING = 1e-9
 _NO_PLACES: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -136,7 +135,6 @@ class Estimator:
         self._state = state
         self._cursor = cursor
         self._request = request
-        self._prepared: dict[str, bool] = {}  # whether it is, of each statement that was asked
         self._places: dict[tuple[str, tuple[int, ...]], tuple[pa.ChunkedArray, IntArray]] = {}
         self._were_tiny = False
         self._variance = _variance_estimator(plan, state, cursor)
@@ -329,8 +327,10 @@ class Estimator:
 
     def _are_tiny(self, point: pa.Table, fraction: float) -> bool:
         """Whether scaled totals put groups of a few rows first, and others behind LIMIT."""
-        rules, candidates = self._plan.membership, candidates_of(point)
-        tiny = rules.ranks_totals and (candidates.rows[: rules.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any()
+        if not (rules := self._plan.membership).ranks_totals:
+            return False
+        candidates = candidates_of(point)
+        tiny = (candidates.rows[: rules.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any()
         return bool(tiny) and not self._membership.fits(candidates, fraction).all()
 
     def without_each_block(self, so_far: SoFar, blocks: IntArray, count: int) -> FloatArray:
@@ -359,37 +359,25 @@ class Estimator:
             scale: population rows / scanned rows.
             most_groups: how many groups to return at most.
         """
-        name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
         merged = _merged_sql(self._plan, self._values_by_group)
         sql = f"WITH merged AS ({merged}) {self._plan.texts.estimate}{limit}"
-        return self._executed(name, sql, scale).slice(0, self._plan.membership.shown_rows)
+        return self._executed(sql, scale).slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
         """Return the point estimate. Where LIMIT picks groups, it has their rivals and the crowd as well."""
         if self._plan.membership.ranking is None and not self._plan.membership.ranks_by_key:
             return self.point(scale, most_groups)
-        name = _RANKED if np.isinf(self._state.unseen_most) else f"{_RANKED}_with_heavy"
-        merge = "" if name == _RANKED else self._plan.texts.early_merge
+        merge = "" if np.isinf(self._state.unseen_most) else self._plan.texts.early_merge
         merged = _merged_sql(self._plan, self._values_by_group, merge)
-        return self._executed(name, candidates_sql(self._plan, merged), scale)
+        return self._executed(candidates_sql(self._plan, merged), scale)
 
-    def _executed(self, name: str, sql: str, scale: float) -> pa.Table:
-        """Return the table of a statement. Where totals are as seen, so are numbers of values.
-
-        It is prepared at its second call: planning takes a third of its time, but many queries need no more
-        than one estimate.
-        """
+    def _executed(self, sql: str, scale: float) -> pa.Table:
+        """Return the table of a statement. Where totals are as seen, so are numbers of values."""
         given = [scale]
         if self._plan.columns.counts_distinct:
             given += [1.0 if scale == 1.0 else 1.0 / Scan.of(self._state, self._leading).least_fraction]
-        if name not in self._prepared:
-            self._prepared[name] = False
-            return self._cursor.table(sql, given)
-        if not self._prepared[name]:
-            self._cursor.run(f"PREPARE {name} AS {sql}")
-            self._prepared[name] = True
-        return self._cursor.table(f"EXECUTE {name}({', '.join(map(repr, given))})")
+        return self._cursor.table(sql, given)
 
     def _intervals_at(
         self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool

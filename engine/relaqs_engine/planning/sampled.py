@@ -154,7 +154,7 @@ def _online(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:
             refused.append((_sampled_rows(chosen.draft.catalog, tables), reason))
         else:
             why = filter(None, [why_chosen(chosen, choices)])
-            return replace(plan, reasons=(*plan.reasons, *why))
+            return replace(plan, reasons=(*plan.reasons, *why)).predicted(chosen.time.share)
     raise max(refused, key=lambda each: each[0])[1]
 
 

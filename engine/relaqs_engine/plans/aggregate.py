@@ -19,8 +19,9 @@ rows themselves, and each row found is final.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 
 from relaqs_engine.plans.plan import ErrorBars, Method, Mode, OnlinePlan, OutputColumn
 
@@ -438,6 +439,7 @@ class GroupFacts:
         most: as many groups as there can be. None where that is not known.
         fewest: as many groups as there are at least.
         keys: values of group keys that some group has for certain, each as the key's name and its SQL.
+        share_needed: of the streams, until all are predicted to be within ±5 %. 0: nothing is predicted.
     """
 
     expected: int = 1
@@ -446,6 +448,7 @@ class GroupFacts:
     most: int | None = None
     fewest: int = 0
     keys: tuple[tuple[str, str], ...] = ()
+    share_needed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,6 +511,14 @@ class MergePlan(FoldedPlan):
     @property
     def expected_groups(self) -> int:
         return self.groups.expected
+
+    @property
+    def share_needed(self) -> float:
+        return self.groups.share_needed
+
+    def predicted(self, share_needed: float) -> Self:
+        known = replace(self.groups, share_needed=share_needed)
+        return self if self.groups_are_local else replace(self, groups=known)
 
     @property
     def ranks_groups(self) -> bool:

@@ -21,7 +21,8 @@ In this file, from the answer down to what is read:
 - `OnlinePlan`, the base of all kinds, and `WholePlan`.
 - `mini_batches`: which partitions are folded in which mini-batch, and by which task. A pure function of
   the layout. Nothing measured enters: the same data, seed and query give the same mini-batches on any
-  cluster. They start with one partition, for the first estimate, and grow, since error falls with the
+  cluster. They start with one partition, or the few that the query is predicted to need for a first
+  estimate within ±5 % (`first_partitions` in `execution/state.py`), and grow, since error falls with the
   square root of the rows. A task covers several partitions, so that per-call work (planning, joins' build
   sides) stays small.
 """
@@ -33,7 +34,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from math import inf, nan
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -493,6 +494,15 @@ class OnlinePlan:
         return 1
 
     @property
+    def share_needed(self) -> float:
+        """Return the share of its streams after which it is predicted to be within ±5 %; 0: not predicted."""
+        return 0.0
+
+    def predicted(self, share_needed: float) -> Self:
+        """Return the plan with that prediction, itself where its error does not fall step by step."""
+        return self
+
+    @property
     def is_undecided(self) -> bool:
         """Whether answers so far decide which rows there are, so that few of them are certain early."""
         return False
@@ -683,6 +693,7 @@ def mini_batches(
     batch_share: float = BATCH_SHARE,
     block_share: float = BLOCK_SHARE,
     soon_partitions: float = 0.0,
+    first_partitions: float = 1.0,
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
@@ -698,6 +709,7 @@ def mini_batches(
             for nothing. So it is in the last mini-batch, after which there are no error bars.
         soon_partitions: how many partitions are read so soon that an estimate is worth its cost only once
             twice as much was read. In a rest of so many, each mini-batch is as large as all before it.
+        first_partitions: how many the first mini-batch has.
 
     >>> batches = mini_batches(partition_order(100, seed=0), partition_bytes=1 << 20)
     >>> [len(batch.partitions) for batch in batches]
@@ -709,7 +721,11 @@ def mini_batches(
     most_by_results = BATCH_RESULT_BYTES / max(result_bytes, 1.0)
     most = min(len(order) * batch_share, most_by_results)
     soon = min(soon_partitions, most_by_results)
-    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), most, soon)
+    sizes = (
+        _equal_sizes(len(order), batches)
+        if batches
+        else _growing_sizes(len(order), most, soon, first_partitions)
+    )
     per_task = max(1, int(TASK_BYTES / max(partition_bytes + result_bytes, 1.0)))
     done, result = 0, []
     for index, size in enumerate(sizes):
@@ -730,12 +746,12 @@ def _equal_sizes(count: int, batches: int) -> list[int]:
     return [b - a for a, b in pairwise(edges)]
 
 
-def _growing_sizes(count: int, most: float, soon: float) -> list[int]:
+def _growing_sizes(count: int, most: float, soon: float, first: float) -> list[int]:
     """Return 1, 1, 2, 3, 5, … up to so many partitions each. In a rest that is read soon they double."""
     sizes: list[int] = []
-    left, size = count, 1.0
+    left, size = count, max(1.0, min(first, most))
     while left:
-        take = max(1, count - left) if left <= soon else int(size)
+        take = max(int(size), count - left) if left <= soon else int(size)
         if left < 1.5 * take:  # a rest smaller than half a mini-batch joins it: no snapshot for a sliver
             take = left
         sizes.append(take)

@@ -108,9 +108,10 @@ def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
 def partial_query(draft: Draft) -> PartialQuery:
     """Return what a task runs: the scan, aggregated by the draft's keys."""
     assert draft.scan is not None
+    body = scan_sql(draft, draft.scan, over_tables=False)
     return PartialQuery(
-        sql=partial_of(draft, draft.scan, block=None),
-        by_block_sql=partial_of(draft, draft.scan, block=block_of(draft)),
+        sql=partial_of(draft, draft.scan, block=None, body=body),
+        by_block_sql=partial_of(draft, draft.scan, block=block_of(draft), body=body),
         outlier_sql="" if draft.outlier_scan is None else partial_of(draft, draft.outlier_scan, block=None),
         heavy=draft.heavy,
         scans=scans_of(draft),
@@ -176,8 +177,13 @@ def block_of(draft: Draft) -> exp.Expr:
     return exp.Mod(this=block, expression=exp.Literal.number(draft.bars.block_count))
 
 
-def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_tables: bool = False) -> str:
-    """Return the SQL of a partial query over a scan. over_tables: that of the tables of the catalog."""
+def partial_of(
+    draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_tables: bool = False, body: str = ""
+) -> str:
+    """Return the SQL of a partial query over a scan.
+
+    over_tables: that of the tables of the catalog. body: FROM and WHERE of the scan, where they are known.
+    """
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if draft.distinct is not None:
         keys.append(exp.alias_(_value_of(draft, draft.distinct), VALUE))
@@ -191,7 +197,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_t
         + [f"COUNT(*) AS {ROWS}"]
     )
     group = _group_by(draft, len(keys))
-    body = scan_sql(draft, scan, over_tables=over_tables)
+    body = body or scan_sql(draft, scan, over_tables=over_tables)
     return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
 
 

@@ -66,6 +66,15 @@ def test_mini_batches_of_a_rest_that_is_read_soon_double(count: int, soon: float
     assert made[: len(made) - len(in_rest)] == slower[: len(made) - len(in_rest)]
 
 
+@given(COUNTS, st.floats(1, 20), st.floats(0, 400))
+def test_the_first_mini_batch_is_as_large_as_asked_for(count: int, first: float, soon: float) -> None:
+    made = sizes(mini_batches(range(count), 1.0, soon_partitions=soon, first_partitions=first))
+    most = int(max(1.0, min(first, count / 10)))
+    assert sum(made) == count
+    assert made[0] == (count if count < 1.5 * most else most)
+    assert all(a <= b for a, b in pairwise(made[:-1]))
+
+
 def test_large_results_keep_a_rest_that_is_read_soon_in_small_mini_batches() -> None:
     made = sizes(mini_batches(range(100), 1.0, result_bytes=BATCH_RESULT_BYTES / 8, soon_partitions=100.0))
     assert max(made[:-1]) <= 8
