@@ -180,6 +180,8 @@ CREATE MACRO pg_ts_template_is_visible(o) AS true;
 CREATE MACRO getdatabaseencoding() AS 'UTF8';
 CREATE MACRO pg_get_function_sqlbody(o) AS NULL::VARCHAR;
 CREATE MACRO pg_is_in_recovery() AS false;
+CREATE MACRO txid_current_if_assigned() AS NULL::BIGINT;
+CREATE MACRO pg_current_xact_id_if_assigned() AS NULL::BIGINT;
 CREATE MACRO pg_backend_pid() AS 0;
 CREATE MACRO pg_my_temp_schema() AS 0;
 CREATE MACRO pg_is_other_temp_schema(o) AS false;

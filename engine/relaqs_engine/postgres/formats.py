@@ -1,4 +1,4 @@
-"""to_char of Postgres, whose formats are written out, as functions of DuckDB."""
+"""to_char, to_date and to_timestamp of Postgres as functions of DuckDB, by a format that is written out."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ _WITHOUT_ZEROS = {
     "SS": "%-S",
 }
 _NAMES = {"MONTH": ("%B", 9), "DAY": ("%A", 9), "MON": ("%b", 0), "DY": ("%a", 0)}
+# What texts are read by; "" is what stands between the words.
+_READ = {word: _PLAIN[word] for word in ("YYYY", "MM", "DD", "HH24", "HH12", "HH", "MI", "SS", "AM", "PM")}
+_READ |= {"MONTH": "%B", "MON": "%b", "": ""}
 _NUMBERS = {
     "Q": "quarter({t})",
     "D": "(dayofweek({t}) + 1)",
@@ -83,6 +86,30 @@ def formatted_moment(moment: exp.Expr, pattern: str) -> exp.Expr:
         plain = ""
     parts += [_strftime(plain)] if plain or not parts else []
     return _expression(" || ".join(parts), moment)
+
+
+def read_moment(text: exp.Expr, pattern: str) -> exp.Expr:
+    """Return the moment that a text is by a pattern, a TIMESTAMP. A text that does not fit it is an error.
+
+    >>> from sqlglot import parse_one
+    >>> print(read_moment(parse_one("d"), "DD/MM/YYYY").sql("relaqs"))
+    (STRPTIME((d), '%d/%m/%Y'))
+
+    Raises:
+        UnsupportedError: the pattern has a part that is not known here.
+    """
+    form, at = "", 0
+    while at < len(pattern):
+        found = _MOMENT_PART.match(pattern, at)
+        word = (found[3] or "").upper() if found else ""
+        if found is None or word not in _READ or found[1] is not None:
+            raise UnsupportedError(
+                f"to_date and to_timestamp do not take {pattern[at:]!r} of {pattern!r}; they take "
+                f"{', '.join(filter(None, _READ))}"
+            )
+        form += _READ[word] or found[4].replace("%", "%%")
+        at = found.end()
+    return _expression("strptime(t, '" + form.replace("'", "''") + "')", text)
 
 
 def _moment_word(word: str, *, is_filled: bool) -> str | None:

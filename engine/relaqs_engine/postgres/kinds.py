@@ -91,7 +91,7 @@ _RESULTS = {
         "json", "to_json row_to_json json_agg jsonb_agg json_object json_array json_build_object to_jsonb"
     ),
     **_each("json", "jsonb_build_object json_build_array jsonb_build_array json_object_agg jsonb_object_agg"),
-    **_each("int4", "array_upper array_lower array_ndims"),
+    **_each("int4", "array_upper array_lower array_ndims num_nulls num_nonnulls"),
     **_each("numeric", "extract div"),
     **_each("other", "decode unhex from_base64 from_hex from_binary unbin"),  # bytes
     **_each(

@@ -31,7 +31,7 @@ from relaqs_engine.postgres.arrays import (
     json_of_lists,
     one_row,
 )
-from relaqs_engine.postgres.formats import formatted_moment, formatted_number
+from relaqs_engine.postgres.formats import formatted_moment, formatted_number, read_moment
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
@@ -387,9 +387,18 @@ def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
             node.set(name, exp.paren(node.args[name].copy(), copy=False))
     if not node.args.get("symmetric"):
         return None
-    low, high = node.args["low"], node.args["high"]
-    first, last = (called(name, low.copy(), high.copy()) for name in ("least", "greatest"))
-    return exp.Between(this=node.this.copy(), low=first, high=last)
+    text = "(v BETWEEN lo AND hi OR v BETWEEN hi AND lo)"  # not least(lo, hi): literals take the type of v
+    return filled(text, {"v": node.this, "lo": node.args["low"], "hi": node.args["high"]})
+
+
+def _sample(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """A number is a percentage."""
+    if (size := node.args.get("size")) is None:
+        return None
+    sample = node.copy()
+    sample.set("size", None)
+    sample.set("percent", size.copy())
+    return sample
 
 
 def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -511,6 +520,38 @@ def _date_bin(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Ex
     return called("time_bucket", stride, given[1].copy(), given[2].copy())
 
 
+def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    name = name_of(node)
+    if name == "to_timestamp" and len(given) == 1:
+        return None
+    if len(given) != 2 or not isinstance(given[1], exp.Literal):
+        raise UnsupportedError(f"{name} takes a text and a format that is written out, as 'YYYY-MM-DD'")
+    return exp.cast(read_moment(given[0], given[1].name), "DATE" if name == "to_date" else "TIMESTAMPTZ")
+
+
+def _make_interval(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    """Parts are given in their order, or by name as days => 3."""
+    parts = dict(zip(_INTERVAL_PARTS, given, strict=False))
+    parts |= {each.name: each.expression for each in given if isinstance(each, exp.Kwarg)}
+    parts = {each: value for each, value in parts.items() if not isinstance(value, exp.Kwarg)}
+    if len(given) != len(parts) or not parts.keys() <= _INTERVAL_PARTS.keys():
+        raise SqlError(f"make_interval takes {', '.join(_INTERVAL_PARTS)}, in this order or as days => 3")
+    added = [called(_INTERVAL_PARTS[each], value.copy()) for each, value in parts.items()]
+    total = added[0] if added else exp.cast(exp.Literal.string("0 days"), "INTERVAL")
+    for each in added[1:]:
+        total = exp.Add(this=total, expression=each)
+    return exp.paren(total, copy=False)
+
+
+def _count_nulls(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    values = exp.Array(
+        expressions=[exp.Is(this=exp.paren(each.copy()), expression=exp.Null()) for each in given]
+    )
+    if name_of(node) == "num_nonnulls":
+        values = exp.Array(expressions=[exp.not_(each) for each in values.expressions])
+    return filled("CAST(len(list_filter(l, lambda x : x)) AS INTEGER)", {"l": values})
+
+
 def _date_trunc(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
     """Of a DATE it is a TIMESTAMPTZ, because Postgres takes the date for one."""
     if len(given) == 2 and kinds.of(given[1]) == "date" and not isinstance(node.parent, exp.Cast):
@@ -618,7 +659,19 @@ def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     return exp.Nullif(this=node.copy(), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE"))
 
 
+_INTERVAL_PARTS = {
+    "years": "to_years",
+    "months": "to_months",
+    "weeks": "to_weeks",
+    "days": "to_days",
+    "hours": "to_hours",
+    "mins": "to_minutes",
+    "secs": "to_seconds",
+}
 _CALLS: dict[str, WriteCall] = {
+    "make_interval": _make_interval,
+    **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),
+    **dict.fromkeys(("to_date", "to_timestamp"), _read_moment),
     "to_char": _to_char,
     "format": _format,
     "concat": _concat,
@@ -656,6 +709,7 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.ILike: _like,
     exp.Extract: _extract,
     exp.Between: _between,
+    exp.TableSample: _sample,
     exp.Select: _select,
     exp.Table: _table,
     exp.Values: _values,

@@ -19,7 +19,7 @@ _SCHEMAS = {"public", "main"}
 _SCHEMA_WORD = re.compile("|".join(_SCHEMAS), re.IGNORECASE)
 _WORDS_AS_NAMES = {TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE}
 _METADATA = re.compile(
-    r"\b(pg_\w+|information_schema|current_(schema|schemas|database|catalog|user|role|setting)|session_user|"
+    r"\b(pg_\w+|txid_current_if_assigned|information_schema|current_(schema|schemas|database|catalog|user|role|setting)|session_user|"
     r"set_config|version|has_\w+_privilege|format_type|\w+_description|quote_ident|quote_literal|to_reg\w+|"
     r"reg(class|type|proc|namespace|role)|getdatabaseencoding|acl(default|explode)|txid_current|inet_\w+)\b",
     re.IGNORECASE,

@@ -62,6 +62,26 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ),
     ("SELECT jsonb_array_length('[1, 2]'::jsonb)", ("jsonb_array_length",), [(2,)]),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
+    (
+        "SELECT make_interval(days => 3)::text, make_interval(1, 2, 3, 4, 5, 6, 7.5)::text, "
+        "make_interval()::text",
+        ("make_interval",) * 3,
+        [("3 days", "1 year 2 mons 25 days 05:06:07.5", "00:00:00")],
+    ),
+    (
+        "SELECT to_date(d, 'DD/MM/YYYY')::text, to_timestamp('2024-03-02 11:30 PM', 'YYYY-MM-DD HH12:MI AM') "
+        "= '2024-03-02 23:30'::timestamptz FROM (VALUES ('31/01/2024')) v(d)",
+        ("to_date", "?column?"),
+        [("2024-01-31", True)],
+    ),
+    ("SELECT num_nulls(1, NULL, 'a'), num_nonnulls(1, NULL, 'a')", ("num_nulls", "num_nonnulls"), [(1, 2)]),
+    (
+        "SELECT timestamp '2024-01-15' BETWEEN SYMMETRIC '2024-02-01' AND '2024-01-01', "
+        "NOT 5 BETWEEN SYMMETRIC 9 AND 1, NULL BETWEEN SYMMETRIC 1 AND 2",
+        ("?column?",) * 3,
+        [(True, False, None)],
+    ),
+    ("SELECT txid_current_if_assigned()", ("txid_current_if_assigned",), [(None,)]),
     ("SELECT width_bucket(-3.5, 10, 0, 5), width_bucket(3, ARRAY[1, 2, 5])", ("width_bucket",) * 2, [(6, 2)]),
     (
         "SELECT encode('abc'::bytea, 'hex'), decode('YWJj', 'base64'), octet_length('é')",
