@@ -87,7 +87,6 @@ def _finished(path: Path) -> Iterator[BinaryIO]:
 
 
 LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else
-FORMATS = ("table", "jsonl", "csv", "markdown", "parquet")
 _SAID_OF_A_FILE = (
     "fraction",
     "error",
@@ -111,7 +110,7 @@ def output_to(
 
     Args:
         destination: a file, which is there once the block has ended well. None and "-" are standard output.
-        format_name: one of FORMATS.
+        format_name: "table", "jsonl", "csv", "markdown" or "parquet".
         every: as `write` takes it.
     """
     if format_name == "parquet":
@@ -137,7 +136,7 @@ def write(
 
     Args:
         snapshots: of one statement.
-        format_name: one of FORMATS, but not "parquet".
+        format_name: as `output_to` takes it, but not "parquet".
         file: by default standard output.
         every: whether a table or CSV has all of them, and not the last alone.
         number: of the statement, from 1, where there may be several.

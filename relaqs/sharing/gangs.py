@@ -326,8 +326,8 @@ class Gangs(Columns):
     (E, C), where C is 0 if nobody knows it.
 
     >>> gangs = Gangs.of([Gang("a", held=(0, 2)), Gang("b")], nodes=2)
-    >>> len(gangs), gangs.slots.tolist(), gangs.nodes_used.tolist()
-    (2, [2, 0], [1, 0])
+    >>> len(gangs), gangs.slots.tolist()
+    (2, [2, 0])
     """
 
     tables: ClassVar[tuple[str, ...]] = ("speed", "held", "packed_step_seconds")
@@ -382,11 +382,6 @@ class Gangs(Columns):
     def slots(self) -> IntArray:
         """The slots that each job holds now, shape (E,)."""
         return np.asarray(self.held.sum(axis=1))
-
-    @property
-    def nodes_used(self) -> IntArray:
-        """The nodes on which each job holds slots now, shape (E,)."""
-        return np.asarray((self.held > 0).sum(axis=1))
 
     @property
     def is_running(self) -> BoolArray:
@@ -523,10 +518,6 @@ class SlotPlan:
     def slots_by_id(self) -> dict[str, int]:
         """Return how many slots each job has, by its id."""
         return dict(zip(self.ids, self.slots.tolist(), strict=True))
-
-    def nodes_of_ranks(self, gang: int) -> IntArray:
-        """Return the position of the node of each rank of a job, shape (slots,): node by node, packed."""
-        return np.repeat(np.arange(len(self.node_slots)), self.slots_by_node[gang])
 
 
 @runtime_checkable

@@ -167,15 +167,6 @@ def rows_left(rows_done: FloatArray, progress: FloatArray) -> FloatArray:
     return np.asarray(rows_done * (1.0 / np.maximum(progress, 1e-9) - 1.0))
 
 
-def seconds_left(rows: FloatArray, speed: FloatArray) -> FloatArray:
-    """Return the time that jobs still need for so many rows at so many rows a second. Equation 5.
-
-    >>> seconds_left(np.array([30_000.0]), np.array([500.0])).tolist()
-    [60.0]
-    """
-    return np.asarray(rows / speed)
-
-
 def slot_rows(gangs: Gangs) -> FloatArray:
     """Return the rows that ONES gives each slot of a job, shape (E,): its start batch."""
     return np.asarray(np.minimum(np.maximum(gangs.start_rows, gangs.slot_rows_least), gangs.rows_most))

@@ -413,20 +413,8 @@ def _no_estimate(call: exp.Expr) -> UnsupportedError:
     )
 
 
-def is_monotone(sql: str, answers: Container[str]) -> bool:
-    """Whether an expression is largest, and least, at the ends of its numeric answers.
-
-    It is where they are only added, multiplied by what is no answer, and cast.
-
-    >>> is_monotone("coalesce(CAST((c0 * f0 + 1) AS DOUBLE), 0.0)", ["f0"])
-    True
-    >>> is_monotone("f0 * (1 - f0)", ["f0"]), is_monotone("abs(f0 - 0.5)", ["f0"])
-    (False, False)
-    """
-    return _is_monotone(exp.maybe_parse(sql, dialect=DIALECT), answers)
-
-
 def _is_monotone(node: exp.Expr, answers: Container[str]) -> bool:
+    """Whether answers are only added, multiplied by what is no answer, and cast: the ends are at theirs."""
     if not _names_one(node, answers) or isinstance(node, exp.Column):
         return True
     if isinstance(node, exp.Paren | exp.Neg | exp.Cast):

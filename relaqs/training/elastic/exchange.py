@@ -198,40 +198,6 @@ RANK_BYTES = 4
 Linked = TypeVar("Linked", bound=PeerLink)
 
 
-class Exchange(Protocol):
-    """What the ranks of a generation say to each other. Any rank that fails to answer breaks it, for good."""
-
-    limit_seconds: float
-    """How long a peer may let the others wait."""
-
-    def send(self, peer: int, value: object) -> None:
-        """Send a value to a partner. Raises ExchangeBrokenError."""
-        ...
-
-    def receive(self, peer: int) -> Any:
-        """Return the value that a partner sends. Raises ExchangeBrokenError."""
-        ...
-
-    def all_reduce(self, sums: Sums | None) -> Sums:
-        """Return the sums of all ranks, the same bits on each. None: this rank has nothing to add.
-
-        Raises ExchangeBrokenError.
-        """
-        ...
-
-    def broadcast(self, value: object, root: int) -> Any:
-        """Return the root's value on every rank. Raises ExchangeBrokenError."""
-        ...
-
-    def barrier(self) -> None:
-        """Wait for all ranks. Raises ExchangeBrokenError."""
-        ...
-
-    def close(self) -> None:
-        """Break it, from any thread. A rank that waits in it is freed at once."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Encryption:
     """The contexts of TLS, by which a rank calls its peers and is called."""
@@ -241,7 +207,13 @@ class Encryption:
 
 
 class SocketExchange:
-    """An `Exchange` over sockets: each rank has a link to the ranks that differ from it in one bit."""
+    """What the ranks of a generation say to each other, over links to the ranks that differ in one bit.
+
+    Any rank that fails to answer breaks it, for good: what waits in it raises ExchangeBrokenError.
+
+    Args:
+        limit_seconds: how long a peer may let the others wait.
+    """
 
     def __init__(self, rank: int, size: int, links: dict[int, PeerLink], limit_seconds: float) -> None:
         self.limit_seconds = limit_seconds
@@ -256,9 +228,11 @@ class SocketExchange:
         return self._links[peer].receive(self.limit_seconds)
 
     def all_reduce(self, sums: Sums | None) -> Sums:
+        """Return the sums of all ranks, the same bits on each. None: this rank has nothing to add."""
         return _present(self._doubled(sums))
 
     def broadcast(self, value: object, root: int) -> Any:
+        """Return the root's value on every rank, by a binomial tree of log2(ranks) turns."""
         place, bit = self._rank ^ root, 1
         while bit < self.size:
             if place < bit:
@@ -268,10 +242,8 @@ class SocketExchange:
             bit *= 2
         return value
 
-    def barrier(self) -> None:
-        self._doubled(None)
-
     def close(self) -> None:
+        """Break it, from any thread. A rank that waits in it is freed at once."""
         for link in self._links.values():
             link.close()
 

@@ -15,7 +15,6 @@ from relaqs.slot_policies.ones import (
     counts,
     rows_left,
     scores,
-    seconds_left,
 )
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "ones"
@@ -36,8 +35,6 @@ def test_slots_are_counted(case: dict[str, str]) -> None:
 def test_what_remains(case: dict[str, str]) -> None:
     rows = rows_left(np.array([float(case["rows_done"])]), np.array([float(case["progress"])]))
     assert rows.tolist() == pytest.approx([float(case["rows_left"])])
-    seconds = seconds_left(rows, np.array([float(case["rows_per_second"])]))
-    assert seconds.tolist() == pytest.approx([float(case["seconds_left"])])
 
 
 @pytest.mark.parametrize("case", cases("scores.csv"), ids=lambda case: case["jobs"] or "nothing runs")
