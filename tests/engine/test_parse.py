@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import sqlglot
 from relaqs_engine.errors import SqlError, UnsupportedError
-from relaqs_engine.sql.dialect import from_text, tokens_of
+from relaqs_engine.sql.dialect import DIALECT, copied, from_text, tokens_of
 from relaqs_engine.sql.parse import is_cte_reference, parse_query
 from sqlglot import exp
 
@@ -343,3 +343,28 @@ def test_an_error_beside_a_view_has_its_place_in_what_the_user_wrote() -> None:
     with pytest.raises(SqlError, match="no table trips") as caught:
         parse_query("SELECT * FROM late", ["zones"], views=views)
     assert caught.value.position is None
+
+
+def test_a_copied_tree_is_the_copy_of_sqlglot_and_shares_nothing() -> None:
+    sql = """
+        WITH w AS (SELECT a, count(*) AS n /* how many */ FROM t GROUP BY GROUPING SETS ((a), ()))
+        SELECT CASE WHEN n > 1.5 THEN 'x' ELSE upper(b) END, sum(n) FILTER (WHERE a IN (SELECT 1))
+        FROM w JOIN (VALUES (1, DATE '2020-01-01'), (2, NULL)) AS v(a, b) USING (a) WHERE a BETWEEN 1 AND 2
+    """
+    tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    for each in tree.find_all(exp.Literal):
+        each.type = exp.DataType.build("INT")
+        each.meta["position"] = [1]
+    hash(tree)
+    made, theirs = copied(tree), tree.copy()
+    names = ("__class__", "arg_key", "index", "comments", "_type", "_meta")
+    for own, node, old in zip(made.walk(), theirs.walk(), tree.walk(), strict=True):
+        assert own is not old
+        assert [getattr(own, name) for name in names] == [getattr(node, name) for name in names]
+        assert own.parent is None or own in own.parent.iter_expressions()
+        assert all(own is each.parent for each in own.iter_expressions())
+    before = tree.sql(DIALECT)
+    made.find(exp.Literal).replace(exp.Null())
+    made.set("with_", None)
+    assert tree.sql(DIALECT) == before
+    assert made.sql(DIALECT) != before

@@ -37,7 +37,7 @@ from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.scans import scan_of_tables
 from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
-from relaqs_engine.sql.dialect import find_all
+from relaqs_engine.sql.dialect import copied, find_all
 from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.read import STEPS_OF_A_VALUE
@@ -274,7 +274,7 @@ class _Splitter:
                     node.set(name, visit(child))
             return node
 
-        result = visit(expression.copy())
+        result = visit(copied(expression))
         for column in own_nodes(result, exp.Column):
             # Only columns of the FROM clause are qualified. Keys, basis and output names are not.
             if column.args.get("table"):

@@ -30,7 +30,7 @@ from relaqs_engine.rewrite.having_and_limit import most_rows
 from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, with_moves, with_places
 from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.expressions import KeptSigns, Sign
 from relaqs_engine.sql.parse import DIALECT
 
@@ -333,7 +333,7 @@ def _replicates(
     query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], drawn: Sequence[int]
 ) -> str:
     """Return the query over each variant of some parts, as the variant, the row of the answer, the values."""
-    inner = query.copy()
+    inner = copied(query)
     for part in ("order", "limit", "offset"):
         inner.set(part, None)
     tables = {i: _answer(part, f"part_{i}", estimated=True) for i, part in enumerate(parts)}
@@ -342,7 +342,7 @@ def _replicates(
         f"{answer_name(i)} AS ({tables[i]} WHERE part_{i}.variant = each.variant)" for i in drawn
     )
     variants = " UNION ".join(f"SELECT DISTINCT variant FROM part_{i}" for i in drawn)
-    rows = f"({inner.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
+    rows = f"({inner.sql(DIALECT, copy=False)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
     values = ", ".join([*_doubles(outputs), GROUP])
     return (
         f"{f'WITH {fixed} ' if fixed else ''}SELECT each.variant, shown.place, t.* EXCLUDE ({GROUP}) "
@@ -360,7 +360,7 @@ def _moves(query: exp.Query | None, outputs: Sequence[OutputColumn], answers: An
         for i, part in enumerate(answers.parts)
     )
     moves = [moves_column(i) for i in range(len(outputs))]
-    rows = f"({moved.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS, *moves)})"
+    rows = f"({moved.sql(DIALECT, copy=False)}) AS t({_names(outputs, GROUP, GROUP_ROWS, *moves)})"
     values = [f"{moves[i]} AS v{i}" for i, output in enumerate(outputs) if output.kind is OutputKind.ESTIMATE]
     shown = f"JOIN shown ON shown.{GROUP} IS NOT DISTINCT FROM t.{GROUP}"
     return f"WITH {tables} SELECT {', '.join(['shown.place', *values])} FROM {rows} {shown}"

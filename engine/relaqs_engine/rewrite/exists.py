@@ -31,7 +31,7 @@ from sqlglot import exp
 from relaqs_engine.errors import SqlError
 from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, own_nodes
 from relaqs_engine.rewrite.scopes import outer_columns
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 # With one of these, the outputs may decide which rows there are, or how many.
@@ -49,7 +49,7 @@ def read_no_outputs_of_exists(draft: Draft) -> Draft:
     SELECT COUNT(*) AS n FROM orders AS orders
     WHERE EXISTS(SELECT 1 AS 1 FROM items AS items WHERE items.order_id = orders.id)
     """
-    tree = draft.select.copy()
+    tree = copied(draft.select)
     for exists in find_all(tree, exp.Exists):
         query = exists.this
         if isinstance(query, exp.Select) and _selects_columns(query):
@@ -162,7 +162,6 @@ class _Tied:
     """A subquery whose rows are tied to one value outside.
 
     Attributes:
-        query: the subquery.
         key: its own expression that must equal the value.
         outer: the value.
         equates_nulls: whether NULL equals NULL here.

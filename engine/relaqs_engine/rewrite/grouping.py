@@ -34,7 +34,7 @@ from relaqs_engine.rewrite.scopes import (
     is_of_window,
     outer_columns,
 )
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -260,14 +260,14 @@ def split_at_groups(query: exp.Select, groups: str) -> tuple[exp.Select, exp.Sel
         query: its keys are written out. It stays as it is.
         groups: the name of the table of groups in the query around it.
     """
-    query = query.copy()
+    query = copied(query)
     keys, sets = group_keys(query)
     names = [item.alias_or_name for item in query.expressions]
     inner = exp.Select()
     decides_outside = _asks_in_having(query)
     for part in (*_BEFORE, *([] if decides_outside else ["having"])):
         if (value := query.args.get(part)) is not None:
-            inner.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
+            inner.set(part, [copied(each) for each in value] if isinstance(value, list) else copied(value))
     places = [each for each in after_groups(query) if decides_outside or not isinstance(each, exp.Having)]
     found = _Groups(query, keys[:-1] if sets else keys, groups)
     for place in places:

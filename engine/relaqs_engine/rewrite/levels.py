@@ -57,7 +57,7 @@ from relaqs_engine.rewrite.smoothness import (
     value_over_groups,
 )
 from relaqs_engine.rewrite.split import aggregates, answer_index, sources_of
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.expressions import Question, number_of, terms_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -125,10 +125,10 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
         return _blind([value_of(item.unalias(), names) for item in query.expressions])
     if len(sources) > 1:
         names = _joined_names(query, names, dict(zip((s.alias_or_name for s in sources), below, strict=True)))
-    query = query.copy()
+    query = copied(query)
     for source, level in zip(sources_of(query), below, strict=True):
         if isinstance(source, exp.Subquery) and level.query is not None:
-            source.set("this", level.query.copy())
+            source.set("this", copied(level.query))
     joined = _joined(query, names, below)
     if aggregates(query):
         return _grouped(query, names, joined, _rows(sources, below))
@@ -140,6 +140,7 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
     query = query.select(
         *(exp.alias_(margin, margin_column(i)) for i, (_, margin) in enumerate(margins)),
         *(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS)),
+        copy=False,
     )
     decided = of_rows is not None and all(level.is_certain for level in below)
     known = tuple(margin for margin, _ in margins)
@@ -284,7 +285,7 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     columns = [value_of(each, names).columns for each in arguments if isinstance(each, exp.Column)]
     identity = exp.Anonymous(this="row", expressions=[key.copy() for key in keys] or [exp.Literal.number(0)])
     sum_of_rows = exp.Coalesce(this=exp.Sum(this=rows), expressions=[exp.Literal.number(0)])
-    query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS))
+    query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS), copy=False)
     added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
     times = sum(len(each) > 1 for each in sets) if sets else int(bool(keys))
     each_set = None if below.sets is None else {table: n * times for table, n in below.sets.items()}
@@ -465,7 +466,7 @@ def with_moves(query: exp.Query, answers: Answers) -> exp.Query | None:
 
     `query` has the identity of each row as its last two columns. Its order is left out.
     """
-    found = query.copy()
+    found = copied(query)
     for part in ("order", "limit", "offset"):
         found.set(part, None)
     return found if _add_moves(found, answers) is not None else None

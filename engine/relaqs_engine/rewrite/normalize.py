@@ -48,7 +48,7 @@ from relaqs_engine.rewrite.scopes import (
     with_named_outputs,
     with_one_name_each,
 )
-from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
+from relaqs_engine.sql.dialect import DIALECT, copied, find_all, find_first
 from relaqs_engine.sql.functions import is_array_of_query, volatile_function
 from relaqs_engine.sql.parse import referenced_cte
 
@@ -178,7 +178,7 @@ def semi_joins_as_exists(tree: exp.Query, catalog: Catalog) -> exp.Query:
     >>> print(semi_joins_as_exists(sqlglot.parse_one(sql, dialect="duckdb"), CATALOG).sql("duckdb"))
     SELECT AVG(fare) FROM trips WHERE EXISTS(SELECT 1 FROM zones WHERE trips.zone = zones.zone)
     """
-    tree = tree.copy()
+    tree = copied(tree)
     for select in find_all(tree, exp.Select):
         joins = select.args.get("joins") or []
         for position in reversed(range(len(joins))):
@@ -461,7 +461,7 @@ def flatten(draft: Draft) -> Draft:
     """
     if not isinstance(draft.tree, exp.Select):
         raise NotOnlineError(f"{draft.tree.key.upper()} combines whole answers")
-    tree = qualified(draft).tree.copy()
+    tree = copied(qualified(draft).tree)
     assert isinstance(tree, exp.Select)
     return replace(draft, tree=with_explicit_keys(tree), is_qualified=True)
 
@@ -492,7 +492,7 @@ def merged(tree: exp.Query) -> exp.Query:
     """Return a qualified query with its derived tables merged where that is sound."""
     if find_first(tree, exp.Subquery) is None:
         return tree
-    tree = with_plain_outer_sides(tree.copy())
+    tree = with_plain_outer_sides(copied(tree))
     if _has_outer_join_over_derived_table(tree) or _has_pivot_without_name(tree):
         return tree
     try:
@@ -600,7 +600,7 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
             with_.pop()
         for table in list(find_all(scope, exp.Table)):
             if table.meta_get(_CTE) == cte.meta[_CTE]:
-                body = cte.this.copy()
+                body = copied(cte.this)
                 alias = exp.TableAlias(this=_identifier(table.alias_or_name))
                 table.replace(exp.Subquery(this=body, alias=alias))
     return tree

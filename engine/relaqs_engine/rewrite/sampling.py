@@ -62,7 +62,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.scopes import outer_columns
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 if TYPE_CHECKING:
@@ -542,13 +542,7 @@ def check_little_is_read_whole(draft: Draft) -> Draft:
 def check_parts_read_little_whole(
     draft: Draft, parts: Sequence[PartPlan], queries: Sequence[exp.Select]
 ) -> None:
-    """Raise NotOnlineError where most of what a query's parts do is to read sampled tables whole.
-
-    Args:
-        draft: the query.
-        parts: their plans.
-        queries: the parts.
-    """
+    """Raise NotOnlineError where most of what a query's parts do is to read sampled tables whole."""
     all_of_it = whole = 0.0
     for part, query in zip(parts, queries, strict=True):
         tables = [table for table in tables_in(query) if draft.catalog.is_sampled(table.name)]
@@ -650,7 +644,7 @@ def read_members_whole(draft: Draft) -> Draft:
     EXISTS(SELECT relaqs_members_0.c0 FROM (SELECT DISTINCT orders.customer AS c0 FROM orders AS orders)
     AS relaqs_members_0 WHERE relaqs_members_0.c0 = items.part)
     """
-    tree = draft.select.copy()
+    tree = copied(draft.select)
     own = replace(draft, tree=tree)
     aliases: dict[exp.Query, str] = {}  # equal queries have one, so that a group key stays equal to an output
     made: set[str] = set()

@@ -49,7 +49,7 @@ from relaqs_engine.rewrite.draft import (
     tables_in,
 )
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, rows_of, whole_table
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -155,16 +155,16 @@ def projection(select: exp.Select, source: Source, table: Table, conditions: lis
     used = {column.name.lower() for column in find_all(select, exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in table.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(rows_of(_whole(table)), table.table, quoted=True, table=True)
+        exp.alias_(rows_of(_whole(table)), table.table, quoted=True, table=True), copy=False
     )
     if conditions:
-        query = query.where(*(_about_table(condition, source, table) for condition in conditions))
-    return query.sql(DIALECT)
+        query.where(*(_about_table(condition, source, table) for condition in conditions), copy=False)
+    return query.sql(DIALECT, copy=False)
 
 
 def _about_table(condition: exp.Expr, source: Source, table: Table) -> exp.Expr:
     """Return the condition with the table's name for its alias, so that equal hoists have equal texts."""
-    condition = condition.copy()
+    condition = copied(condition)
     for column in find_all(condition, exp.Column):
         if column.table == source.alias:
             column.set("table", exp.to_identifier(table.table, quoted=True))
@@ -210,7 +210,7 @@ def hoist_name(sql: str, reads: Sequence[Read], civil_time: CivilTime) -> str:
 
 def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     """Return FROM and WHERE, with stream tokens and hoists in the place of tables."""
-    select = draft.select.copy()
+    select = copied(draft.select)
     originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
     for source, node in zip(draft.sources, originals, strict=True):
         if source.streams and source.is_derived:
@@ -404,8 +404,8 @@ def scan_of_tables(draft: Draft) -> exp.Select:
     scan = exp.Select()
     for part in ("from_", "where"):
         if value := draft.select.args.get(part):
-            scan.set(part, value.copy())
-    scan.set("joins", [join.copy() for join in draft.select.args.get("joins") or []])
+            scan.set(part, copied(value))
+    scan.set("joins", [copied(join) for join in draft.select.args.get("joins") or []])
     return scan
 
 

@@ -44,7 +44,7 @@ from relaqs_engine.rewrite.scalar_subqueries import (
     those_looked_up,
 )
 from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
-from relaqs_engine.sql.dialect import find_all, find_first
+from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.statements import Describe
 
@@ -258,7 +258,6 @@ def carve(
     """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
 
     Args:
-        tree: the query.
         plan_part: plans one inner query, which it is given as a tree and as text. It returns None for a
             query that cannot be planned on its own.
         describe: gives the columns of a query, as (name, DuckDB type).
@@ -278,7 +277,7 @@ def carve(
     """
     names = {each.alias_or_name for each in find_all(tree, exp.Table, exp.Subquery)}
     carver = _Carver(plan_part, describe, is_sampled, plan_whole, names)
-    tree = tree.copy()
+    tree = copied(tree)
     if plan_whole:
         mark_keys(tree, describe)
         _ask_fewer_groups(tree, is_sampled)
@@ -349,7 +348,7 @@ class _Carver:
         count = len(self.parts)
         try:
             finer = self._below_union(query) or self._before_it_is_decided(query) or query
-            cut = self._around(finer.copy())
+            cut = self._around(copied(finer))
             if any(part.is_estimated and not part.tells_certain_rows for part in self.parts[count:]):
                 raise NotOnlineError("rows are combined that can only be combined when all of them are there")
             return cut

@@ -177,6 +177,38 @@ def find_all(tree: exp.Expr, *kinds: type[Sought]) -> Iterator[Sought]:
     return _found(tree, kinds, ())
 
 
+def copied(tree: Sought) -> Sought:
+    """Return a copy of a tree, as `tree.copy()` does, in less than half of the time.
+
+    Planning copies ten thousand nodes for a large statement: rules do not change what they are given, and to
+    write SQL changes what is written.
+    """
+    root = object.__new__(tree.__class__)
+    root.parent = root.arg_key = root.index = None
+    pairs: list[tuple[exp.Expr, exp.Expr]] = [(tree, root)]
+    while pairs:
+        node, made = pairs.pop()
+        made.comments = None if node.comments is None else [*node.comments]
+        made._type = copied(node._type) if isinstance(node._type, exp.Expr) else node._type
+        made._meta = None if node._meta is None else {**node._meta}
+        made._hash = None
+        made.args = args = node.args.copy()
+        for name, value in args.items():
+            kind = value.__class__
+            if kind is list:
+                args[name] = items = value.copy()
+                for index, each in enumerate(items):
+                    if isinstance(each, exp.Expr):
+                        items[index] = child = object.__new__(each.__class__)
+                        child.parent, child.arg_key, child.index = made, name, index
+                        pairs.append((each, child))
+            elif kind is not str and isinstance(value, exp.Expr):
+                args[name] = child = object.__new__(kind)
+                child.parent, child.arg_key, child.index = made, name, None
+                pairs.append((value, child))
+    return root
+
+
 def find_own(
     tree: exp.Expr, *kinds: type[Sought], queries: tuple[type[exp.Expr], ...] = (exp.Query,)
 ) -> Iterator[Sought]:
@@ -440,6 +472,9 @@ def _with_plain_names(pivot: exp.Expr) -> exp.Expr:
 
 class RelaqsGenerator(_Generator):
     """sqlglot's writer of DuckDB's SQL."""
+
+    def generate(self, expression: exp.Expr, copy: bool = True) -> str:
+        return super().generate(copied(expression) if copy else expression, copy=False)
 
     MULTI_ARG_DISTINCT = True  # f(DISTINCT x, y) has two arguments, not one row of two
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
