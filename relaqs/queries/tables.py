@@ -304,7 +304,7 @@ class OpenTables:
         """Return a table as its files are now. All of its layouts are read anew."""
         self._open_left_out(name)
         old = self.catalog.all_of(name)
-        settle(layout.directory for layout in old if not layout.is_plain)
+        settle(folder for layout in old for folder in layout.folders)
         opening = Opening(self._use, announce, reading=ReadingDatabase(self._civil_time))
         with closing(opening.reading):
             self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])

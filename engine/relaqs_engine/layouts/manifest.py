@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from relaqs_engine.duck import FileState, Lent
+from relaqs_engine.duck import Cursor, FileState, Lent
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.stores.mirror import Remote
 
@@ -295,7 +295,6 @@ class StoredFile:
 
     Attributes:
         file: its path, relative to the table's folder.
-        row_count: its rows.
         byte_count: its size.
         sha256: of all its bytes.
         checksums: by column, None in a layout of before version 3.
@@ -375,7 +374,6 @@ class UnitColumn:
     are of the rows that the outlier index leaves in the sample, and `…_of_all` are of all rows.
 
     Attributes:
-        column: its name.
         most_unit_rows: as `Column` has it.
         middle: about the column's mean. None where nothing is known of its sums.
         above: the most that the parts of values above the middle sum to.
@@ -439,7 +437,6 @@ class Companion:
 
     Attributes:
         of: the name of the other table's index of heavy units.
-        rows: the copy.
     """
 
     of: str
@@ -468,7 +465,6 @@ class FirstRead:
     """Partitions of the first part of a layout, which has no manifest yet.
 
     Attributes:
-        part: the first part.
         files: as the manifest will name them.
         columns: those that a statement can read, as the manifest will name them.
     """
@@ -483,7 +479,6 @@ class PlainRead:
     """Files that were not laid out, and their state when the session was opened.
 
     Attributes:
-        table: its name.
         files: with their states.
         columns: those that a statement can read; None for all.
         row_groups: those that it reads, each as the path of its file and its place there; None for all.
@@ -612,6 +607,25 @@ class Table:
     def folders(self) -> tuple[Path, ...]:
         """Return the folders of ours that statements over it may read."""
         return ()
+
+    @property
+    def first_part(self) -> FirstPart | None:
+        """Return the first part of the layout that is being made of it, None where there is none."""
+        return None
+
+    @property
+    def scan_core_seconds(self) -> float:
+        """Return about how long one core takes to read it whole in place. 0 for what is laid out."""
+        return 0.0
+
+    @property
+    def is_soon_measured(self) -> bool:
+        """Whether the statistics of its columns are not known, and are found soon."""
+        return False
+
+    def measured(self, cursor: Cursor) -> Table:
+        """Return the table with the statistics of its columns, which a layout has."""
+        return self
 
     @property
     def file_names(self) -> list[str]:

@@ -169,7 +169,6 @@ class PlainTable(Table):
 
     @property
     def scan_core_seconds(self) -> float:
-        """Return about how long one core takes to read the table whole."""
         return scan_core_seconds(sum(file.byte_count for file in self.files), self.row_count)
 
     @property
@@ -179,12 +178,23 @@ class PlainTable(Table):
 
     @property
     def is_soon_measured(self) -> bool:
-        """Whether the statistics of its columns are not known, and are found soon."""
         if self.row_count >= MEASURED_BELOW_ROWS or self.scan_core_seconds >= MEASURED_BELOW_SECONDS:
             return False
         return self.may_be_measured and all(
             each == unmeasured(each.name, each.type, self.row_count) for each in self.columns
         )
+
+    def measured(self, cursor: Cursor) -> PlainTable:
+        """Return the table with the statistics of its columns, which are found in one pass over it."""
+        from relaqs_engine.layouts.statistics import column_statistics  # a lone table needs none
+
+        cursor.borrow(self.lent)
+        for path in self.paths:
+            fetch_whole(path)
+        columns = [(column.name, column.type) for column in self.columns]
+        is_small = self.row_count < MEASURED_BELOW_ROWS
+        found = column_statistics(cursor, self.paths, columns, self.sql, keys_exactly=is_small)
+        return replace(self, columns=found)
 
 
 def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[FileState]) -> PlainTable:
@@ -222,39 +232,21 @@ def measured_beside(layouts: Sequence[Table], reading: ReadingDatabase) -> tuple
     """
     if not any(map(_may_be_estimated, layouts)):
         return tuple(layouts)
-    return tuple(
-        _measured_as_opened(each, reading) if isinstance(each, PlainTable) and each.is_soon_measured else each
-        for each in layouts
-    )
+    return tuple(_measured_as_opened(each, reading) if each.is_soon_measured else each for each in layouts)
 
 
 def _may_be_estimated(layout: Table) -> bool:
-    if isinstance(layout, PlainTable):
-        return layout.scan_core_seconds > ESTIMATED_ABOVE_SECONDS
-    return layout.is_sampled
+    return layout.is_sampled or layout.scan_core_seconds > ESTIMATED_ABOVE_SECONDS
 
 
-def _measured_as_opened(table: PlainTable, reading: ReadingDatabase) -> PlainTable:
+def _measured_as_opened(table: Table, reading: ReadingDatabase) -> Table:
     """Return the table measured, or as it is if its files changed: the query that reads them says so."""
     with closing(reading.cursor()) as cursor:
         try:
-            found = measured(table, cursor)
+            found = table.measured(cursor)
         except DataError:
             return table
     return found if table.states == tuple(file_state(path) for path, *_ in table.states) else table
-
-
-def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
-    """Return the table with the statistics of its columns, which are found in one pass over it."""
-    from relaqs_engine.layouts.statistics import column_statistics  # a lone table needs none
-
-    cursor.borrow(table.lent)
-    for path in table.paths:
-        fetch_whole(path)
-    columns = [(column.name, column.type) for column in table.columns]
-    is_small = table.row_count < MEASURED_BELOW_ROWS
-    found = column_statistics(cursor, table.paths, columns, table.sql, keys_exactly=is_small)
-    return replace(table, columns=found)
 
 
 def all_measured(
@@ -268,10 +260,7 @@ def all_measured(
         civil_time: by which moments are read and written. None: that of the process.
     """
     with closing(open_for_reading(threads=threads, civil_time=civil_time)) as cursor:
-        return {
-            name: measured(table, cursor) if isinstance(table, PlainTable) else table
-            for name, table in tables.items()
-        }
+        return {name: table.measured(cursor) for name, table in tables.items()}
 
 
 def unmeasured(name: str, type_text: str, row_count: int) -> Column:
@@ -384,7 +373,6 @@ def table_of_text(kind: FileKind, cached: CachedFiles, cursor: Cursor) -> LentTa
     Nobody has counted its rows: `row_count` is a guess from the size of the files.
 
     Args:
-        kind: of the files.
         cached: the files, the table's name, and where a layout of it would be.
         cursor: of a DuckDB that may read them.
     """

@@ -114,7 +114,7 @@ def part_to_sample(tables: Iterable[str], catalog: Catalog) -> FirstPart | None:
     """Return the first part of the largest of the tables, None if it has none or the others are not small."""
     ordered = sorted(map(catalog.table, tables), key=lambda table: table.row_count, reverse=True)
     largest = next(iter(ordered), None)
-    if not isinstance(largest, PlainTable) or largest.first_part is None:
+    if largest is None or largest.first_part is None:
         return None
     prepared = sum(table.row_count for table in ordered[1:])
     return largest.first_part if prepared <= MOST_PREPARED * largest.row_count else None
@@ -154,7 +154,6 @@ def whole_plan(
     """Return how to run a query as a whole.
 
     Args:
-        parsed: the query.
         catalog: the tables that it reads.
         schema: (name, type) of the answer's columns.
         reason: why it is not estimated.
@@ -180,7 +179,6 @@ def plan_whole(
 
     Args:
         plan: the plan that it had.
-        sql: the query.
         catalog: the tables that it reads.
         reason: why it is not estimated any more.
         views: name → SELECT, which it may read as tables.
