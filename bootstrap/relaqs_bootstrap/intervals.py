@@ -351,7 +351,6 @@ def bounded_interval(
     """Return intervals for totals that cannot be negative, by the most that one more unit could add.
 
     Args:
-        total: the estimates.
         variance: their variances without finite-population correction, V. It is at least total²/rows, as for
             equal rows.
         largest: the most that one sampling unit can add to the estimate, w.

@@ -73,7 +73,6 @@ def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Arra
     """Return microseconds from an origin as moments, NULL where they are NaN or no such moment is known.
 
     Args:
-        values: the microseconds.
         origin: in microseconds since 1970, for times of day since midnight.
         kind: timestamp[us] with or without a zone, date32, or time64[us]. A date is the day of the moment.
             month_day_nano_interval for intervals, which get days and hours.

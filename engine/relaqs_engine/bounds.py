@@ -322,13 +322,7 @@ def has_zone(expression: exp.Expr, column_of: ColumnLookup) -> bool:
 
 
 def microsecond_bounds(expression: exp.Expr, duckdb_type: str, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of moments in microseconds since 1970, of times of day since midnight.
-
-    Args:
-        expression: the moments.
-        duckdb_type: their type.
-        column_of: gives a column's statistics.
-    """
+    """Return the bounds of moments in microseconds since 1970, of times of day since midnight."""
     if duckdb_type == "TIME":
         return Bounds(0.0, _SECONDS_A_DAY * 1e6)
     days = day_bounds(expression, column_of)
@@ -363,8 +357,6 @@ def date_part(
     Those of others are unknown.
 
     Args:
-        expression: a call.
-        column_of: gives a column's statistics.
         durations: gives the bounds of an INTERVAL in days.
     """
     if expression.name.lower() in ("date_diff", "datediff") and len(expression.expressions) == 3:

@@ -90,8 +90,6 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     """Return which values do not fit together, and a cast to try. None for a message about something else.
 
     Args:
-        message: DuckDB's.
-        sql: the statement.
         place: line and column of the expression in it, where they are known.
 
     >>> said = "No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'."
@@ -161,8 +159,6 @@ def about_syntax(message: str, sql: str, place: tuple[int, int] | None) -> str |
     """Return the message with how to write a name that is a word of SQL. None where no such word is near.
 
     Args:
-        message: DuckDB's, its first line.
-        sql: the statement.
         place: where DuckDB stopped: at that word, or at what comes after it.
 
     >>> about_syntax('syntax error at or near "order"', "SELECT * FROM order", (1, 15))

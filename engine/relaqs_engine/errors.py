@@ -193,7 +193,6 @@ class Underlined(NamedTuple):  # not a dataclass: `import relaqs` would take 4 m
     """What DuckDB underlines in a statement that it ran.
 
     Attributes:
-        sql: the statement.
         position: (line, column) where it begins, both from 1.
         width: how many columns are underlined.
     """
@@ -285,7 +284,6 @@ def named(error: BaseException, doing: str, sql: str = "") -> RelaqsError:
     """Return an error as one of ours, with the original as its cause. Ours come back as they are.
 
     Args:
-        error: any error.
         doing: what was being done, such as "planning".
         sql: the statement, "" where there is none.
 

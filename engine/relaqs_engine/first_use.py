@@ -13,7 +13,6 @@ def on_first_use(
     """Return the `__getattr__` and the `__dir__` of a package whose names live in its modules.
 
     Args:
-        package: its name.
         homes: each name, and the module that it is loaded from.
     """
 

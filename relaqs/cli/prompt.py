@@ -115,7 +115,6 @@ class Prompt:
     """Reads SELECTs and commands from the terminal, and answers them.
 
     Args:
-        session: the tables.
         console: where answers go. By default the terminal.
         history: the lines of before. By default those that this user's earlier prompts have kept.
     """

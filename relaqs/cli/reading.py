@@ -85,10 +85,6 @@ class _Clock:
 class Doing:
     """What a running query does, in a line that is true at the moment when it is asked for.
 
-    Args:
-        running: the query.
-        session: its tables.
-
     >>> with relaqs.connect("data", threads=1) as db, db.online_sql("SELECT sum(x) FROM numbers") as query:
     ...     str(Doing(query, db))
     '0.0... s · reading numbers'

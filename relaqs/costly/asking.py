@@ -71,7 +71,6 @@ class CostlyJob:
     """Asks costly functions about a sample of rows that grows, and estimates the answer from it.
 
     Args:
-        id: the job's name.
         plan: how the query is answered.
         functions: those that it calls, by name.
         asked: what the job is asked for.

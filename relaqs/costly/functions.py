@@ -332,7 +332,6 @@ class CallWork:
     """The work of a task: the answers of one function for some rows.
 
     Attributes:
-        called: the function.
         rows: its arguments, one column each.
         stop: set when nobody waits for the answers any more.
     """

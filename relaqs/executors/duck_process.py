@@ -78,12 +78,10 @@ class Running:
     """A statement that runs.
 
     Attributes:
-        cursor: that runs it.
         longest_seconds: that it may take. Time in which the machine ran something else does not count.
         taken_bytes: of memory, while it ran, shared with what ran beside it.
         stopped_by: the error that it is told instead of an answer; None: it was not stopped.
         stopped_at: in seconds, on `time.monotonic`.
-        thread: that runs it.
         begun_seconds: when it began, by the clock of that thread.
     """
 
@@ -720,7 +718,6 @@ class QueryWork:
     Attributes:
         config: of the database that it runs in.
         hoists: what is prepared before it runs.
-        sql: the SELECT.
         reads: the files, and what it can read of them. Their bytes are checked.
         ahead: what later tasks will read. It may be fetched from an object store meanwhile.
         longest_seconds: that the SELECT may take.

@@ -39,7 +39,6 @@ class Need:
     """What is known of a task before it runs.
 
     Attributes:
-        job: whose it is.
         user: who asks for it, "" where nobody was named.
         user_cores_most: what the user may have at once.
         cores: how many it occupies.

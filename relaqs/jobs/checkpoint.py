@@ -239,10 +239,6 @@ class FileKeeper(RunKeeper):
     """Keeps the states of a run in a file, which also says how the run is begun.
 
     Raises RelaqsError where the file cannot be written.
-
-    Args:
-        path: of the file.
-        recipe: of the run, pickled.
     """
 
     def __init__(self, path: Path, seconds: float, recipe: bytes, state: bytes | None = None) -> None:

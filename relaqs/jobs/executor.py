@@ -304,7 +304,6 @@ def run_measured(task: Task, owner: str) -> TaskResult:
     its own core-seconds.
 
     Args:
-        task: the task to run.
         owner: the name by which this process can interrupt the task.
     """
     began_seconds, started_seconds, started_busy = time.perf_counter(), time.thread_time(), busy_seconds()

@@ -105,8 +105,6 @@ class JobRunner:
     """Runs the job from `start()` until it is exact, stopped or failed.
 
     Args:
-        job: what is run.
-        executor: where its tasks run.
         description: what the scheduler learns of the job; without one it knows the id alone.
         listener: what is told of each fold, of a failure and of the end.
         timeout_seconds: the job is stopped so many seconds after `start`; None for no limit.

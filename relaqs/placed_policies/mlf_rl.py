@@ -429,7 +429,6 @@ class Mlfs:
 
     Args:
         weights: as in MLF-RL.
-        control_limit: the limit of MLF-C.
 
     Raises:
         ValueError: as MLF-RL does.

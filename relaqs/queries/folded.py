@@ -49,7 +49,6 @@ class FoldedQueryJob(ResumableJob):
     """Folds the partial results of growing mini-batches. Cost per row is constant; the end is exact.
 
     Args:
-        id: the job's name.
         plan: how the query is answered.
         catalog: the tables that it reads.
         asked: what the job is asked for.

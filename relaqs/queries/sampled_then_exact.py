@@ -42,7 +42,6 @@ class SampledThenExactJob:
     """Folds the mini-batches of a sample, and then runs the query once, as its last step.
 
     Args:
-        id: the job's name.
         plan: how the query is answered.
         catalog: the tables that it reads.
         asked: what the job is asked for.

@@ -118,7 +118,6 @@ class Planner:
     files of its layouts stay as long as the planner, and each query that was planned here refers to it.
 
     Args:
-        catalog: the tables.
         views: name → SELECT.
         state_bytes: what the merged state of a query may take.
         cores: that a query which runs as a whole has.
@@ -492,7 +491,6 @@ def query_job(
     """Return the job that answers a plan: each kind of plan has one of its own.
 
     Args:
-        id: the job's name.
         plan: how the query is answered.
         catalog: the tables that it reads.
         asked: what the job is asked for.
@@ -621,17 +619,13 @@ def assembled_query(
     """Return the query that answers a plan, not started.
 
     Args:
-        plan: how it is answered.
-        options: of the query.
         catalog: the tables that it reads.
         planner: plans it anew if it must run as a whole after all.
         databases: what it runs on, or those of who asks.
-        executor: whose cores it uses.
         running: the jobs of the session.
         stopwatch: started when the query was submitted.
         checkpoint: a file in which its state is kept.
         resume: whether it goes on from the state in that file.
-        witnesses: hear of it.
         asked_sql: as it was written, if it had parameters.
         may_end_soon: whether it may run as a whole after few estimates, where it is then there soon.
         shows_estimates: see `QueryFallback`.

@@ -126,7 +126,6 @@ def display(query: WatchableQuery, *, face: str = DEFAULT_FACE, **look: Any) -> 
     It is the newest snapshot where the packages that draw widgets are not installed.
 
     Args:
-        query: the query to show.
         face: the name of the entry point in the group `relaqs.notebook` that makes the widget.
         look: passed on to the face.
 

@@ -75,7 +75,6 @@ class Reply:
 
     Attributes:
         columns: as clients are told of them.
-        table: its rows.
         notices: what its reader should know, in words.
         holding: of the memory of its rows.
     """
@@ -107,8 +106,6 @@ class Asker:
     """Who asks.
 
     Attributes:
-        name: of the user.
-        settings: of the connection.
         quota: what the user may use.
         process_id: by which the client knows the connection.
         stop_other: stops the query of another connection of the user. False where there is none.

@@ -189,7 +189,6 @@ class CopiedRows(AnswerRows):
     """An answer's rows as messages of COPY.
 
     Args:
-        table: the answer.
         names: of its columns, for the header.
         kinds: the types that its columns have.
         form: how rows are written.

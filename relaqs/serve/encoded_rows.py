@@ -41,7 +41,6 @@ class AnswerRows:
     """An answer's rows as messages of the protocol, some at a time.
 
     Args:
-        table: the answer.
         kinds: the types that its columns were announced with.
         formats: TEXT or BINARY for each.
         timezone: in which moments are written as texts.

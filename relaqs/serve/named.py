@@ -54,8 +54,6 @@ class Portal:
     """A prepared statement with values for its parameters.
 
     Attributes:
-        prepared: the statement.
-        bound: the values.
         formats: of the answer's columns, as the client gave them.
         holding: of the memory of the values.
         rows: of the answer, once it runs.

@@ -494,7 +494,6 @@ class AboutAnswer:
     """A statement without what it asks about its answer.
 
     Attributes:
-        sql: its text.
         asked: the functions, by the places of their outputs.
         names: what outputs are called that have no name of their own, by their places.
     """

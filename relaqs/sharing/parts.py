@@ -249,7 +249,6 @@ class PlacedView:
 
     Attributes:
         time_seconds: now, on the clock of the arrivals.
-        nodes: the machines.
         jobs: those that have come and not ended.
         parts: of all these jobs, waiting or placed. None is on a machine that is not alive.
         period_seconds: the time until the next plan.

@@ -156,7 +156,6 @@ class TrainingRecipe:
     """How a training run is begun.
 
     Attributes:
-        job: what is trained.
         options: what is asked of the run.
         given: the model that the user gave, if that is not what the job fits.
     """

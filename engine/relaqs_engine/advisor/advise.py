@@ -422,9 +422,6 @@ def advise(
     Raises SqlError when the SQL is wrong, as planning it does.
 
     Args:
-        sql: the query.
-        catalog: the tables.
-        binder: of the catalog.
         effort: counts the cost of planning, and may end it.
         views: name → SELECT, which the query may read as tables.
     """

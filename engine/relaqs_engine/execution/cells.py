@@ -63,7 +63,6 @@ def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
     NULL is NaN: `x / NULLIF(y, 0)` gives NaN where y is 0.
 
     Args:
-        sql: the expression.
         names: the columns that may occur in it.
 
     >>> import numpy as np
@@ -262,7 +261,6 @@ class CellEvaluator:
         """Return cells of shape (variants, groups, outputs), NaN where SQL gives NULL.
 
         Args:
-            groups: the groups shown.
             sums: additive and unscaled, shape (variants, groups, columns).
             scale: of the groups' own sums, shape (variants,).
             shared_scale: of the sums that inner stages share, where it is another one.

@@ -213,7 +213,6 @@ def variants_of(plan: AroundPlan, draw: Draw, parts: Sequence[Part], rows_out: i
     Args:
         plan: of the query around the parts.
         draw: which parts vary.
-        parts: the answers so far.
         rows_out: the rows of the query's answer.
     """
     live = list(_live(draw, parts))
@@ -618,9 +617,7 @@ class AroundEstimator:
 
         Args:
             values: of all outputs, shape (rows, outputs).
-            parts: the answers so far.
             which: the rows of each part whose estimates are made up.
-            point: the answer.
         """
         draw = next(each for each in self._plan.draws if not is_final(each, parts))
         numbers = np.random.default_rng(0)
@@ -639,7 +636,6 @@ class AroundEstimator:
             draw: which parts vary.
             tables: the answers of all parts, those of the draw in so many variants.
             count: of variants.
-            point: the answer.
         """
         named = {f"part_{i}": table for i, table in tables.items()}
         with self._cursor.registered(shown=_shown(point), **named):
@@ -677,7 +673,6 @@ class AroundEstimator:
         """Return the intervals of a value that varies with several independent draws.
 
         Args:
-            found: the values.
             spreads: of each draw.
             rows: the joined rows behind each row.
             moves: the most that one row could move each value. Where it is infinite, the spreads say how far.

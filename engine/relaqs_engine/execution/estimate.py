@@ -706,7 +706,6 @@ def present_estimate(
     """Return an Estimate. Whatever was found, no cell of an uncertain row is certified.
 
     Args:
-        plan: the query's plan.
         point: the result of the plan's estimate query.
         found: the intervals, one column for each ESTIMATE output.
         bounds: the ends of each row's COUNT(DISTINCT) and quantiles, by the output's position.

@@ -653,7 +653,6 @@ def _merged_sql(plan: MergePlan, by: ValuesByGroup | None, merge: str = "") -> s
     """Return the SQL of merged groups over the state, with the scale as its parameter.
 
     Args:
-        plan: the query's plan.
         by: what is known of COUNT(DISTINCT) of each group.
         merge: how the groups are merged, "" for the plan's usual way.
     """

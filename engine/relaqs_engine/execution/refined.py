@@ -104,7 +104,6 @@ class Replicates:
 
     Attributes:
         groups: its one group.
-        value: the stage's value.
         standard_error: of the value, NaN where it is not known yet.
         sums: additive columns with one block left out, shape (blocks, columns).
         values: the value with one block left out, shape (blocks,).
@@ -226,7 +225,6 @@ class RefinedVariance:
     """Variances and gradients of the cells of a refined plan, in the shapes that `VarianceEstimator` gives.
 
     Args:
-        plan: the refined plan.
         counted: the partial rows that count. `cursor` sees them as `state`.
         cursor: of the database with the rows that count.
         kept: the cursor that sees the rows kept.
@@ -268,7 +266,6 @@ class RefinedVariance:
         """Return the cells of variants of the sums.
 
         Args:
-            groups: the groups shown.
             sums: shape (variants, groups, columns).
             scale: of what is a sample, shape (variants,).
         """
@@ -324,7 +321,6 @@ class RefinedVariance:
         """Return the sums that groups gain when rows are compared with other values, a variant for each.
 
         Args:
-            groups: the groups shown.
             left_out: the block whose rows are left out in each variant, shape (variants,).
             values: what rows are compared with in each variant, shape (variants,).
             value: what they are compared with now.
@@ -369,7 +365,6 @@ class RefinedVariance:
         """Return the cells that move alike, up and down, with the stage's value, or that move little.
 
         Args:
-            groups: the groups shown.
             cells: their cells, shape (groups, outputs).
             scan: what was read.
             fixed: the variance as if the stage's value did not vary.
@@ -492,7 +487,6 @@ class RefinedAnswer:
     Stages are folded first. The kept rows are folded once it is known that earlier decisions about rows hold.
 
     Args:
-        plan: the refined plan.
         leading: the layout whose rows measure what was scanned.
         cursor: of the database that holds the states. Further cursors are opened beside it.
         request: which intervals are asked for.

@@ -436,8 +436,6 @@ def count_groups(plan: MergePlan, cursor: Cursor, fraction: float, *, by_value: 
     """Return how many groups there are before HAVING and LIMIT.
 
     Args:
-        plan: of the aggregation.
-        cursor: sees its state.
         fraction: the share of the sampling units that was scanned.
         by_value: count each value of a group that COUNT(DISTINCT) counts.
     """
@@ -832,8 +830,6 @@ def values_in_all(
     """Return about how many values an answer is computed from.
 
     Args:
-        plan: of the answer.
-        cursor: sees its state.
         returned: the rows that tasks have returned so far.
         listed: the values in lists that they have returned.
         fraction: the share of the rows that was scanned.

@@ -95,9 +95,6 @@ class Build:
     """A layout that is being made.
 
     Attributes:
-        target: the write under way.
-        cursor: of DuckDB.
-        source: the table.
         memory_limit_bytes: the memory that DuckDB may take.
         state: the source's files, sizes and times when they were opened.
         given: the files that the user named, in the same way; () where the source is none of files.
@@ -212,8 +209,6 @@ def building(
     """Open a source and the place that it is laid out into, and clean up afterwards, whatever happened.
 
     Args:
-        source: what is laid out.
-        into: the place.
         force: whether what is there may be replaced.
         memory_limit_bytes: of DuckDB.
         threads: of DuckDB.

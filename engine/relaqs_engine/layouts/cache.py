@@ -394,7 +394,6 @@ class CacheUse:
     """The folders of the cache that a session reads, and what of the user's they stand for.
 
     Attributes:
-        cache: the cache.
         folder: for copies that no later session recognises.
         read: the tables that are read from the cache, by name.
     """
@@ -529,7 +528,6 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Table:
     DataError as `shuffle` does.
 
     Args:
-        table: its name.
         source: files, data in memory, or the folder of a layout.
         how: where the cache is, and who uses it.
     """

@@ -170,7 +170,6 @@ class DuckTable:
     Attributes:
         file: the file, absolute.
         schema: where in the file it is.
-        name: its name there.
         is_view: whether it is a view.
         columns: pairs (name, DuckDB type).
         row_count: its rows. Of a view, how many DuckDB expects.

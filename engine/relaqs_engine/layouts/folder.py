@@ -124,7 +124,6 @@ class Writing:
     """A write under way.
 
     Attributes:
-        directory: the table's folder.
         scratch: a folder inside it. Everything in it is gone afterwards.
     """
 

@@ -205,7 +205,6 @@ def grown_units(cursor: Cursor, held: Layout, new_files: Sequence[Path]) -> Grow
     """Return what new rows do to the units of a clustered table.
 
     Args:
-        cursor: of DuckDB.
         held: the table without them.
         new_files: those of the new rows.
     """

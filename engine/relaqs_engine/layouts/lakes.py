@@ -32,7 +32,6 @@ class LakeTable:
     """One version of a table in a lake.
 
     Attributes:
-        address: of the table.
         version: in words.
         state: tells this version from any other, with its columns' names.
         columns: those of this version, as an Arrow schema.

@@ -532,7 +532,6 @@ def fault_of(path: Path, stored: StoredFile, columns: Iterable[int]) -> str:
     """Return what is wrong with a file, in words; "" if nothing is.
 
     Args:
-        path: where it is.
         stored: its entry in the manifest.
         columns: positions of the columns to look at. The footer always is.
     """

@@ -135,7 +135,6 @@ def with_inliers(
     """Return the columns, with the ends of what is no outlier for those that are skewed.
 
     Args:
-        cursor: of DuckDB.
         files_of: gives the files of partitions.
         columns: all columns of the table.
         partitions: all of them, in order. The first are a random sample, so only those are read.
@@ -157,7 +156,6 @@ def outlier_condition(columns: Sequence[Column], alias: str = "") -> str:
 
     Args:
         columns: the columns. Those without inliers are ignored.
-        alias: of the table.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> outlier_condition(CATALOG.table("trips").columns, "t")
@@ -178,7 +176,6 @@ def unit_condition(layout: Layout, keys: Sequence[str | None], alias: str = "") 
     Args:
         layout: by a key of one column, if there are keys.
         keys: of the units, as texts.
-        alias: of the table.
 
     All keys are one text. DuckDB takes a list of 250 constants five times as long, in each task.
 
@@ -359,7 +356,6 @@ def with_outlier_units(cursor: Cursor, target: Writing, layout: Layout) -> Layou
 
     Args:
         cursor: of a database that may read the files.
-        target: the write under way.
         layout: sampled, by rows or by a cluster key.
     """
     if not layout.cluster_key or layout.max_unit_rows <= FEW_UNIT_ROWS:

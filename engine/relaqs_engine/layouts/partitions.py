@@ -31,8 +31,6 @@ def fitted(source: ParquetSource, held: Layout, cursor: Cursor, scratch: Path) -
 
     Args:
         source: of new rows.
-        held: the table.
-        cursor: of DuckDB.
         scratch: a folder for the copy.
 
     Raises:

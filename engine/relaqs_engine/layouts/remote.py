@@ -291,7 +291,6 @@ class StoreWriting(Writing):
     """A write to an object store under way. `directory` and `scratch` are on this machine.
 
     Attributes:
-        address: of the table.
         replaced: the manifest that is there, None where there is none.
         root: of the copies on this machine.
     """

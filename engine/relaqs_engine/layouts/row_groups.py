@@ -40,9 +40,7 @@ class RowGroup:
     """One row group.
 
     Attributes:
-        state: of its file.
         position: in its file.
-        row_count: its rows.
     """
 
     state: FileState
@@ -134,8 +132,6 @@ def drawn_from(
     """Return the table with other row groups to draw from, and with what is then known of the columns.
 
     Args:
-        table: the table.
-        groups: the row groups.
         certain: those that every estimate reads.
         columns: those that are read.
         without_nan: those of which no row that counts has NaN.

@@ -96,7 +96,6 @@ def sample(
     """Write an opened source as a sampled layout, and return it.
 
     Args:
-        build: what is made.
         partitions: as in `shuffle`, as are `cluster_by`, `seed`, `progress` and `spread`.
         first_there: is handed the first part of the layout as soon as it can be asked. That makes the whole
             almost half more work. Where the sampling unit is no row, or DuckDB alone reads the source, it is

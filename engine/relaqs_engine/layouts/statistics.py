@@ -118,8 +118,6 @@ def column_statistics(
 
     Args:
         cursor: of a DuckDB that may read the files.
-        files: of Parquet.
-        columns: of the table.
         table: stands for the files after FROM. By default the names of their folders say nothing about
             columns.
         keys_exactly: whether values are counted exactly where nearly all are different.
@@ -302,9 +300,7 @@ def with_counted_values(
 
     Args:
         cursor: of a database that may read the files.
-        files: of Parquet.
         columns: with `distinct_count` of the right order of magnitude.
-        row_count: of the files.
     """
     counted = [column for column in columns if files and column.type.split("(")[0] in _COUNTED_TYPES]
     found: dict[str, DistinctCount] = {}
@@ -375,9 +371,7 @@ def with_values_by_group(
 
     Args:
         cursor: of a database that may read the files.
-        files: of Parquet.
         columns: with what is known of their values over all rows.
-        row_count: of the files.
         key: the columns of the cluster key. One that is alone is left out: its values are units.
     """
     groups = few_valued(columns)
@@ -418,7 +412,6 @@ def counted_by_group(
 
     Args:
         cursor: of a database that may read the files.
-        files: of Parquet.
         column: whose values are counted.
         groups: the columns by which they are, with the hashes of their values.
         bound: up to HASHES, for all values.
@@ -498,7 +491,6 @@ def with_ends_by_group(
         cursor: of a database that may read the files.
         files: of Parquet, of which the first ones are a sample of the rows.
         columns: with what is known of their values over all rows.
-        row_count: of the files.
     """
     groups = few_valued(columns, _MOST_GROUPS_WITH_ENDS)
     values = [each for each in columns if is_number(each.type) and _has_ends(each)]

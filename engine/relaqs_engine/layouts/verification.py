@@ -116,9 +116,6 @@ class Check:
     """One thing that must hold for a table.
 
     Attributes:
-        table: the table's name.
-        name: of the check.
-        ok: whether it holds.
         detail: what was found, in words.
     """
 

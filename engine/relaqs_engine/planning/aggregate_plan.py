@@ -252,7 +252,6 @@ class LayoutChoice:
     """A query with its streams chosen, and what that is predicted to cost.
 
     Attributes:
-        draft: the query.
         waiting_rows: read whole before the first estimate.
         groups_are_local: whether each group lies in one partition.
         time: until the answer is within ±5 %.

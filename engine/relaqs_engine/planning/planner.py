@@ -188,10 +188,7 @@ def plan_costly(
     """Return how to answer a SELECT that calls costly functions.
 
     Args:
-        sql: the SELECT.
         functions: DuckDB's type of the answers of each function.
-        catalog: the tables.
-        binder: over the same tables.
         views: name → SELECT, which it may read as tables.
 
     Raises:

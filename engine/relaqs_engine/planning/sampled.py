@@ -71,7 +71,6 @@ def plain_plan(
 
     Args:
         draft: the query, before any rule.
-        parsed: the query.
         whole: how it runs at the end.
         part: the first part of the layout that is being made of a table; None where there is none.
         rules: which tables are sampled by row groups; None: none.
@@ -252,7 +251,6 @@ def _around(
     """Return the plan of a query over the answers of simpler ones, None where it is not one.
 
     Args:
-        draft: the query.
         plan_part: plans a simpler query.
         plan_whole: plans an aggregation that is read whole, for those about which other answers decide.
         at_groups: the query is an aggregation, and is computed from the answer of its groups.

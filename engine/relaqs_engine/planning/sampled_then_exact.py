@@ -59,7 +59,6 @@ def first_part_plan(
     """Return how a query over plain tables is estimated before its exact answer, None where it is not.
 
     Args:
-        draft: of the query.
         part: the first part of the layout of one of its tables.
         whole: how the exact answer is computed.
         aggregated: plans an aggregation over sampled tables; it raises NotOnlineError.

@@ -322,7 +322,6 @@ class PartialQuery:
     """The query that a task runs over some partitions. Stream tokens stand in the place of file lists.
 
     Attributes:
-        sql: the query itself.
         by_block_sql: the same, with its groups told apart by block as well; "" where no block is told apart.
         outlier_sql: the same over the outlier index, which the first step reads; `sql` leaves those rows out.
             "" where no index is read.

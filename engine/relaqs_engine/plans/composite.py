@@ -372,8 +372,6 @@ class SummarizedColumn:
     """One column of what is summarized, and so one row of the summary.
 
     Attributes:
-        name: its name.
-        type: its DuckDB type.
         listed: the column of the sample's state with its values, "" where they are not listed. Each row of
             the state has equal values once where `lists_distinct` is true.
         lists_distinct: see `listed`.

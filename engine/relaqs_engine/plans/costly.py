@@ -22,7 +22,6 @@ class CostlyCall:
     """One call in a query.
 
     Attributes:
-        function: its name.
         arguments: the columns of the frame that it is given.
         answer: the column of its answers, beside those of the frame.
     """

@@ -101,7 +101,6 @@ class Meaning:
     """A statement for DuckDB.
 
     Attributes:
-        sql: its text.
         names: what Postgres calls the columns; None where that is what DuckDB calls it.
         names_at_end: those after a star, counted from the end.
     """

@@ -69,8 +69,6 @@ def split(sql: str, functions: Mapping[str, str], catalog: Catalog, binder: Bind
     Args:
         sql: one SELECT.
         functions: DuckDB's type of the answers of each function.
-        catalog: the tables.
-        binder: over the same tables.
 
     Raises:
         SqlError: the SQL is wrong.

@@ -290,7 +290,6 @@ def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> st
     """Return the SELECT of one row for each group over the state, in the partial query's own types.
 
     Args:
-        draft: the query.
         key_columns: the columns that make a group.
         source: a query of some rows of the state. Without it, all rows are merged.
     """

@@ -68,8 +68,6 @@ class Wanted:
     """What a condition asks of one column: a value between two ends.
 
     Attributes:
-        column: the column's name.
-        type: its type.
         low: the lower end, None for no end.
         high: the upper end, None for no end.
         is_open: whether the one end that there is fails the condition itself, as in `x < 5`.
@@ -249,10 +247,8 @@ def choosing_columns(
     """Return the columns of one table that choose rows, groups or terms, but for ranges that footers know.
 
     Args:
-        select: the query.
         conditions: those that all rows must meet.
         alias: the table's name in the query.
-        layout: the table.
     """
     of_table = {column.name.lower(): column.name for column in layout.columns}
     found = (*_in_conditions(conditions, alias, layout), *_elsewhere(select))
@@ -422,7 +418,6 @@ def marks_of(
     """Yield the marks of row groups.
 
     Args:
-        groups: the row groups.
         wanted: what conditions ask of columns.
         read: the columns that are read.
         used: those inside of aggregates and conditions.

@@ -405,7 +405,6 @@ def put_look_up(
     """Put the value of its group in the place of a subquery, in place. Return the SELECT that looks it up.
 
     Args:
-        query: the subquery.
         equalities: what correlates it.
         columns: of the table: its keys, as they are in `equalities`, and then its value.
         table: of the groups.
@@ -525,7 +524,6 @@ def mark_keys(tree: exp.Expr, describe: Describe) -> None:
     qualified: with its tables, and each subquery where it stands.
 
     Args:
-        tree: the query.
         describe: gives the columns of a query, as (name, DuckDB type).
     """
     if find_first(tree, exp.Collate):

@@ -145,7 +145,6 @@ def check_columns_are_where_they_are_named(
     name that is used inside of it.
 
     Args:
-        tree: the qualified query.
         columns_of: gives the columns of a table of the catalog.
     """
     if len(list(find_all(tree, exp.Select))) == 1:
@@ -309,7 +308,6 @@ def with_columns_told_apart(tree: exp.Query, *, has_star_over_query: bool) -> ex
     What is asked for by its number is asked for by its name.
 
     Args:
-        tree: the qualified query.
         has_star_over_query: see there, of the query before it was qualified.
     """
     for select in find_all(tree, exp.Select):

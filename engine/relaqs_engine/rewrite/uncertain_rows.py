@@ -286,7 +286,6 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     """Return the plan of a flattened query that samples tables of its own FROM.
 
     Args:
-        draft: the query.
         plan_stage: plans a stage by itself.
         complete: makes a plan of a draft to which all rules were applied.
 

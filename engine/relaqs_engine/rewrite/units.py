@@ -60,7 +60,6 @@ def rows_in_a_group(draft: Draft, source: Source, most: int, parts: Mapping[str,
     rows that met none into the group of NULL, and a grouping set may leave a key out.
 
     Args:
-        draft: the query.
         source: a relation of its FROM.
         most: the rows of the largest unit, in the tables that it reads.
         parts: the most rows of a unit with one value, by column. None where that is not known.

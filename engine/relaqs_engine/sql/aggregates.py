@@ -197,7 +197,6 @@ class Call:
         law: of its function.
         node: the call, without its FILTER.
         arguments: without DISTINCT and ORDER BY.
-        is_distinct: whether it has DISTINCT.
         order: what it is ordered by inside.
         condition: its FILTER; None where it has none.
     """

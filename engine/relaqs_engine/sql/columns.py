@@ -115,7 +115,6 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
     """Return the first relation whose rows the query takes as whole values, None if there is none.
 
     Args:
-        tree: the query.
         columns: names of columns, in lower case. A column is meant where it is called like its table.
 
     >>> import sqlglot
@@ -219,7 +218,6 @@ def measures(tree: exp.Expr, names: Sequence[str]) -> tuple[bool, ...]:
     in the derived tables that it comes from, and a column of a table names.
 
     Args:
-        tree: the query.
         names: of the answer's columns, in order.
 
     >>> import sqlglot

@@ -74,7 +74,6 @@ def check_expansion(tree: exp.Query, tables: Mapping[str, Iterable[str]]) -> Non
     """Raise SqlError for a query that stands for too much.
 
     Args:
-        tree: the query.
         tables: the names of the catalog's columns, by table.
 
     Seven CTEs, each naming the one before twice, stand for 2⁷ tables:
@@ -309,7 +308,6 @@ class ParsedQuery:
 
     Attributes:
         sql: its text, with the views that it reads at the start of its WITH.
-        tree: its tree.
         tables: the catalog's names of the tables that it reads.
         asked: the text without views, as the user wrote it.
         written: what is written from the tree of that. `check_reading` compares the two.
@@ -342,7 +340,6 @@ def parse_query(
     """Return the checked query. Raises SqlError, with the position where that is known.
 
     Args:
-        sql: the text.
         known_tables: the names in the catalog. They are compared without case.
         effort: counts what reading costs.
         left_out: tables that could not be opened, and the errors that are raised where they are read.

@@ -59,7 +59,6 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     subquery there, or where two tables have a column of one name.
 
     Args:
-        tree: the query.
         describe: gives the names and types of a query's columns, as DuckDB's binder has them.
 
     >>> import sqlglot
@@ -354,7 +353,6 @@ def _open_of(written: WrittenSql, pivot: Sequence[Token], on: int, common_end: i
     """Yield the expressions behind an ON that have no IN.
 
     Args:
-        written: the statement.
         pivot: the tokens of the PIVOT.
         on: which of them is ON. Before it is what is pivoted.
         common_end: where the WITH ends that belongs to it.

@@ -41,8 +41,6 @@ class ObjectCopy:
     """A copy, and what it is a copy of.
 
     Attributes:
-        path: of the copy.
-        address: of the object.
         byte_count: its size.
         mark: the store's mark of its content.
         modified_ns: when it was written.

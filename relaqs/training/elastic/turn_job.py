@@ -288,7 +288,6 @@ class TurnJob:
 
     Args:
         job_id: unique in its session.
-        recipe: what is trained.
         executor: where.
         wish: how it begins.
         end_step: after how many steps it ends. inf: when it is stopped.

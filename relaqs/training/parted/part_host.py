@@ -118,7 +118,6 @@ class PartsHere:
     """The parts of one place. Those of other places make the same steps at the same time.
 
     Args:
-        job: what is trained.
         cut: into parts.
         stages: the stages of which there are parts here.
         places: where each part is.

@@ -169,7 +169,6 @@ class TorchPass:
     """A piece on its way through a stage: forward is done, and backward is to come.
 
     Attributes:
-        parameters: of the stage.
         inputs: None: it is the first stage.
         loss: None: it is not the last stage.
         draws: where the generator of random numbers stands, if any layer so far has drawn.

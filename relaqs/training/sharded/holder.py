@@ -552,7 +552,6 @@ class IterateWork:
     It may run twice, on any worker: what was sent already changes nothing.
 
     Attributes:
-        job: computes the sums.
         cut: where the parameters are.
         version: of the parameters.
         sender: the position of these pieces among those of the step's tasks.
