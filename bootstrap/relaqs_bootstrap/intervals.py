@@ -286,10 +286,6 @@ def logarithmic_interval(estimate: FloatArray, half_width: FloatArray) -> tuple[
 
     Of variances of Pareto values by clusters, 2 % read, 90.8 % of the symmetric intervals held and 96.0 % of
     these, which are 1.04 times as wide (docs/decisions/0016-heavy-tails.md).
-
-    >>> low, high = logarithmic_interval(np.array([100.0, -100.0, 1.0]), np.array([10.0, 50.0, 2.0]))
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([90.48, -164.87, 0.14], [110.52, -60.65, 5.44])
     """
     size = np.abs(estimate)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -366,13 +362,6 @@ def bounded_interval(
     Source: Fay and Feuer 1997, Confidence intervals for directly standardized rates, equations 3 and 4.
 
     Three rows of 10, 20 and 30 in an eighth of a table, where a row may have 50:
-
-    >>> level = Level.of(0.95, anytime=False, fraction=0.125)
-    >>> low, high = bounded_interval(
-    ...     np.array([480.0]), np.array([89600.0]), np.array([400.0]), np.array([60.0]), np.array([3]), level
-    ... )
-    >>> round(low.item()), round(high.item())
-    (83, 2095)
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         spread = np.maximum(variance, total**2 / rows)

@@ -104,13 +104,6 @@ def estimated_totals(sample: SampledSums, strata: Strata, predicted: FloatArray)
 
     Ten units in one stratum, five of them asked. All that is predicted is 1 each, and three of the five say
     1. The total is 6:
-
-    >>> z = np.array([[1.0, 1.0]] * 3 + [[0.0, 1.0]] * 2)
-    >>> one = np.array([0])
-    >>> sample = SampledSums(one, one, z.sum(axis=0)[None], (z.T @ z)[None], np.array([5.0]))
-    >>> found = estimated_totals(sample, Strata(np.array([10.0]), np.array([5.0])), np.array([[10.0]]))
-    >>> found.values.tolist(), found.covariance.round(2).tolist()
-    ([[6.0]], [[[3.0]]])
     """
     groups, columns = predicted.shape
     spread = _covariances(sample, strata)

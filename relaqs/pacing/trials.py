@@ -110,11 +110,7 @@ class Trial:
 
 
 def forecasts(losses: Sequence[Sequence[float]]) -> FloatArray:
-    """Return the loss that each trial is expected to come to, shape (trials,); inf before its first.
-
-    >>> forecasts([[1.0, 0.5, 1 / 3, 0.25], [3.0, 3.0, 3.0, 3.0], []]).round(2).tolist()
-    [0.06, 3.0, inf]
-    """
+    """Return the loss that each trial is expected to come to, shape (trials,); inf before its first."""
     most = max((min(len(each), WINDOW) for each in losses), default=0)
     if not most:
         return np.full(len(losses), np.inf)
@@ -267,9 +263,6 @@ def drawn_parameters(space: Mapping[str, Any], trials: int, seed: int) -> list[d
         space: for each name a list of values, or a distribution with `rvs`, such as scipy.stats.loguniform.
 
     Raises ArgumentError where the space is no such mapping.
-
-    >>> sorted(drawn["a"] for drawn in drawn_parameters({"a": [1, 2, 3]}, trials=8, seed=0))
-    [1, 2, 3]
     """
     require("sklearn")
     from sklearn.model_selection import ParameterSampler

@@ -133,12 +133,6 @@ def host_distances(
         degradation: by how much the part slows down by moving to each node, shape (N,).
         underloaded: the nodes that the ideal one is made of, shape (N,), at least one.
         bytes_relative: bytes count relative to the most of them; if not, in megabytes.
-
-    >>> host_distances(
-    ...     np.array([[0.5, 0.4, 0.2, 0.6], [0.3, 0.6, 0.1, 0.7]]),
-    ...     np.array([150e6, 0.0]), np.zeros(2), np.array([True, True])
-    ... ).round(3).tolist()
-    [0.224, 1.025]
     """
     ideal = np.where(underloaded, utilisation.T, np.inf).min(axis=1)
     most = exchanged.max(where=underloaded, initial=0.0)
@@ -160,12 +154,6 @@ def mover_distances(
         exchanged: the bytes that each part exchanges with others of the node in an iteration, shape (C,).
         overloaded: which resources are, shape (4,).
         bytes_relative: as for `host_distances`.
-
-    >>> mover_distances(
-    ...     np.array([[0.2, 0.1, 0.0, 0.0], [0.2, 0.5, 0.0, 0.0]]),
-    ...     np.array([0.0, 0.0]), np.array([False, True, False, False])
-    ... ).round(3).tolist()
-    [0.4, 0.0]
     """
     ideal = np.where(overloaded, utilisation.max(axis=0), utilisation.min(axis=0))
     most = exchanged.max()

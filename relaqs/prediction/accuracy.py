@@ -91,11 +91,6 @@ def foresee(passes: FloatArray, accuracies: FloatArray, ahead: FloatArray) -> Fo
 
     Raises:
         ValueError: a run has fewer than `FEWEST` accuracies.
-
-    >>> passes = np.arange(1.0, 21.0)[None, :]
-    >>> forecast = foresee(passes, 0.9 - 0.4 / passes, np.array([[200.0]]))
-    >>> forecast.mean.round(2).tolist(), bool(forecast.below(np.array([[0.95]]))[0, 0] > 0.95)
-    ([[0.9]], True)
     """
     known = np.isfinite(passes) & np.isfinite(accuracies)
     counts = known.sum(axis=1)
@@ -251,11 +246,6 @@ def accuracy_ahead(accuracies: FloatArray, required: FloatArray, passes_most: Fl
         accuracies: after each pass, shape (J, W), NaN behind the last one.
         required: shape (J,), NaN where none is.
         passes_most: at the end of each run, shape (J,); inf where that is unknown.
-
-    >>> flat, rising = np.full(90, 0.8), 0.9 - 0.4 / np.arange(1.0, 91.0) ** 0.3
-    >>> ahead = accuracy_ahead(np.array([flat, rising]), np.array([np.nan, 0.81]), np.array([100.0, 200.0]))
-    >>> ahead.is_best.tolist(), np.isfinite(ahead.passes_needed).tolist()
-    ([True, False], [False, True])
     """
     known = np.isfinite(accuracies)
     counts = known.sum(axis=1)

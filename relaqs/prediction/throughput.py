@@ -41,14 +41,7 @@ class Measured:
 
 
 def fit_speed(measured: Measured) -> FloatArray:
-    """Return the seven numbers that fit what was measured, shape (7,), NaN if nothing was.
-
-    >>> steps = Measured()
-    >>> for rows in (50, 100):
-    ...     steps.add(1, 1, rows, compute=0.1 + 0.001 * rows, step=0.1 + 0.001 * rows)
-    >>> fit_speed(steps).round(4).tolist()
-    [0.1, 0.001, 0.0, 0.0, 0.0, 0.0, 1.0]
-    """
+    """Return the seven numbers that fit what was measured, shape (7,), NaN if nothing was."""
     if not len(measured):
         return np.full(7, np.nan)
     nodes, slots, rows = np.array(list(measured.seconds), dtype=np.float64).T

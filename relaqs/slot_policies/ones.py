@@ -55,22 +55,14 @@ IDLE = -1
 
 
 def counts(genomes: IntArray, jobs: int) -> IntArray:
-    """Return the slots of each job in each schedule, shape (K, J). genomes: shape (K, G).
-
-    >>> counts(np.array([[0, 0, 1, IDLE]]), jobs=2).tolist()
-    [[2, 1]]
-    """
+    """Return the slots of each job in each schedule, shape (K, J). genomes: shape (K, G)."""
     rows = np.arange(len(genomes))[:, None] * (jobs + 1)
     flat = np.bincount((genomes + 1 + rows).ravel(), minlength=len(genomes) * (jobs + 1))
     return flat.reshape(len(genomes), jobs + 1)[:, 1:]
 
 
 def trimmed(genomes: IntArray, most: IntArray) -> IntArray:
-    """Return schedules that lie in runs, without a job's slots beyond those it may have. most: shape (J,).
-
-    >>> trimmed(np.array([[0, 0, 0, 1]]), np.array([2, 1])).tolist()
-    [[0, 0, -1, 1]]
-    """
+    """Return schedules that lie in runs, without a job's slots beyond those it may have. most: shape (J,)."""
     place = np.arange(genomes.shape[1])
     starts = np.maximum.accumulate(np.where(starts_run(genomes), place, 0), axis=1)
     return np.where((genomes >= 0) & (place - starts >= most[genomes]), IDLE, genomes)
@@ -84,11 +76,7 @@ def starts_run(genomes: IntArray) -> BoolArray:
 
 
 def of_places(slots_by_node: IntArray, node_slots: IntArray) -> IntArray:
-    """Return the schedule in which jobs hold so many slots of each node, shape (G,). slots_by_node: (J, N).
-
-    >>> of_places(np.array([[2, 0], [1, 1]]), np.array([4, 2])).tolist()
-    [0, 0, 1, -1, 1, -1]
-    """
+    """Return the schedule in which jobs hold so many slots of each node, shape (G,). slots_by_node: (J, N)."""
     genes = np.full(int(node_slots.sum()), IDLE)
     start = 0
     for node, slots in enumerate(node_slots.tolist()):
@@ -159,11 +147,7 @@ UNKNOWN_SPEED = np.array([0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])  # a tenth of a se
 
 
 def rows_left(rows_done: FloatArray, progress: FloatArray) -> FloatArray:
-    """Return the rows that jobs still process at such a progress between 0 and 1. Equation 7.
-
-    >>> rows_left(np.array([10_000.0]), np.array([0.25])).tolist()
-    [30000.0]
-    """
+    """Return the rows that jobs still process at such a progress between 0 and 1. Equation 7."""
     return np.asarray(rows_done * (1.0 / np.maximum(progress, 1e-9) - 1.0))
 
 
@@ -421,11 +405,7 @@ def _goal(count: IntArray, most: IntArray) -> IntArray:
 
 
 def reordered(genomes: IntArray, jobs: int) -> IntArray:
-    """Return schedules with each job's slots in one run, from the left; idle slots come last.
-
-    >>> reordered(np.array([[1, 0, IDLE, 1, 0]]), jobs=2).tolist()
-    [[1, 1, 0, 0, -1]]
-    """
+    """Return schedules with each job's slots in one run, from the left; idle slots come last."""
     slots = genomes.shape[1]
     place = np.arange(slots)
     first = np.full((len(genomes), jobs + 1), slots)  # the last column takes what idle slots write
@@ -480,20 +460,12 @@ def _let_in(genes: IntArray, is_new: BoolArray, executed_seconds: FloatArray) ->
 
 
 def crossed(one: IntArray, other: IntArray, first_to_first: BoolArray) -> IntArray:
-    """Return the children of pairs of parents, shape (2K, G). All arguments have shape (K, G).
-
-    >>> crossed(np.array([[0, 0]]), np.array([[1, 2]]), np.array([[True, False]])).tolist()
-    [[0, 2], [1, 0]]
-    """
+    """Return the children of pairs of parents, shape (2K, G). All arguments have shape (K, G)."""
     return np.concatenate([np.where(first_to_first, one, other), np.where(first_to_first, other, one)])
 
 
 def preempted(genomes: IntArray, loses: BoolArray) -> IntArray:
-    """Return schedules without the slots of the jobs that lose them. loses: shape (K, J).
-
-    >>> preempted(np.array([[0, 1, 1]]), np.array([[False, True]])).tolist()
-    [[0, -1, -1]]
-    """
+    """Return schedules without the slots of the jobs that lose them. loses: shape (K, J)."""
     padded = np.concatenate([loses, np.zeros((len(loses), 1), dtype=np.bool_)], axis=1)  # for idle slots
     return np.where(np.take_along_axis(padded, genomes, axis=1), IDLE, genomes)
 
@@ -502,9 +474,6 @@ def best(genomes: IntArray, score: FloatArray, most: int) -> IntArray:
     """Return the positions of the schedules with the least scores, best first, at most so many.
 
     Of equal schedules one is kept. Else the best would fill the population, and nothing new would come.
-
-    >>> best(np.array([[0, 1], [1, 1], [0, 1]]), np.array([2.0, 3.0, 2.0]), most=2).tolist()
-    [0, 1]
     """
     order = np.argsort(score, kind="stable")
     _, once = np.unique(_fingerprints(genomes)[order], return_index=True)

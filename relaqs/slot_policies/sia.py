@@ -37,9 +37,6 @@ def configurations(nodes: Nodes) -> IntArray:
     leaving pieces that no job can use, if the nodes are alike and have a power of two of slots.
 
     Source: Jayaram Subramanya et al., Sia, SOSP 2023: the valid configurations of one kind of GPU.
-
-    >>> configurations(Nodes.equal(3, slots=8)).tolist()
-    [1, 2, 4, 8, 16, 24]
     """
     usable = np.sort(nodes.usable_slots)[::-1]
     parts = 2 ** np.arange(int(usable.max(initial=0)).bit_length())

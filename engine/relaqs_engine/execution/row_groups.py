@@ -78,9 +78,6 @@ def absent_share(rows: FloatArray, found: FloatArray, read: int) -> FloatArray:
 
     A group that was found in all of 8 row groups may be in 80 % of the file's, and luck have shown the others
     of it. Groups with half to twice as many rows tell.
-
-    >>> absent_share(np.array([100.0, 120.0, 150.0, 4_000.0]), np.array([8.0, 6.0, 7.0, 8.0]), 8)
-    array([0.125, 0.125, 0.125, 0.   ])
     """
     order = np.argsort(rows)
     before = np.concatenate([[0.0], np.cumsum(found[order])])

@@ -34,14 +34,7 @@ _END = b'"}'
 
 
 def seal(text: str) -> bytes:
-    """Return the text of a JSON object, which must not be empty, with its seal.
-
-    >>> is_sealed(seal('{"row_count": 3}'))
-    True
-    >>> is_sealed(seal('{"row_count": 3}').replace(b"3", b"2", 1))
-    Traceback (most recent call last):
-    ValueError: it does not hold the bytes that were written
-    """
+    """Return the text of a JSON object, which must not be empty, with its seal."""
     body = text.encode().removesuffix(b"}")
     return body + _MARK + xxhash.xxh3_64_hexdigest(body).encode() + _END
 

@@ -70,13 +70,7 @@ class RandomnessTest:
 
 
 def evenness(counts: Counts) -> RandomnessTest | None:
-    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell.
-
-    >>> evenness(np.array([250, 250, 240, 260])).is_plausible
-    True
-    >>> evenness(np.array([400, 200, 200, 200])).is_plausible
-    False
-    """
+    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell."""
     expected = counts.sum() / max(len(counts), 1)
     if len(counts) < 4 or expected < _FEWEST_EXPECTED:
         return None

@@ -160,9 +160,6 @@ def user_factors(values: FloatArray, items: FloatArray) -> FloatArray:
     Args:
         values: shape (users, items).
         items: their factors, shape (items, components).
-
-    >>> user_factors(np.array([[2.0, 4.0], [3.0, 6.0]]), np.array([[1.0], [2.0]])).tolist()
-    [[2.0], [3.0]]
     """
     shared, wanted = items.T @ items, values @ items
     found = np.zeros_like(wanted)

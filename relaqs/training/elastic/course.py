@@ -279,11 +279,7 @@ class Order:
 
 
 def piece_rows_of(start_rows: int) -> int:
-    """Return how many rows a piece has: few, and so that a first step is a power of two of pieces.
-
-    >>> piece_rows_of(64), piece_rows_of(1000), piece_rows_of(257)
-    (64, 250, 129)
-    """
+    """Return how many rows a piece has: few, and so that a first step is a power of two of pieces."""
     pieces = 1 << (-(-start_rows // MOST_PIECE_ROWS) - 1).bit_length()
     return -(-start_rows // pieces)
 
@@ -299,9 +295,6 @@ def subtrees(pieces: int, ranks: int) -> Iterator[slice]:
     Each has the same power of two of them, but for the last one that has any. So each share is a subtree
     of the tree in which `in_pairs` adds pieces, and the shares added in pairs give the same bits as all
     pieces added in pairs.
-
-    >>> list(subtrees(5, 2)), list(subtrees(5, 4))[2:]
-    ([slice(0, 4, None), slice(4, 5, None)], [slice(4, 5, None), slice(5, 5, None)])
     """
     size = 1 << (-(-pieces // ranks) - 1).bit_length()
     for rank in range(ranks):
@@ -405,9 +398,6 @@ def scale_of(scaling: Scaling, batch_rows: int, start_rows: int, noise_rows: flo
     """Return how many times the rate of a first step a step of so many rows has.
 
     noise_rows: the noise scale, NaN where it is not known. "gain" then is "sqrt", which lies between.
-
-    >>> [scale_of(scaling, 256, 64, 64.0) for scaling in ("linear", "sqrt", "gain", "none")]
-    [4.0, 2.0, 1.6, 1.0]
     """
     times = batch_rows / start_rows
     if scaling == "linear":
