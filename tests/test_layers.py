@@ -8,6 +8,7 @@ from benchmarks.house import (
     ROOT,
     Tree,
     callbacks,
+    core_lines,
     files,
     import_circles,
     kind_questions,
@@ -104,7 +105,8 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
 # feature may raise the first by its own files: costly functions did, by eight.
 MOST_FILES = 394
-MOST_SHORT_FILES = 10
+MOST_CORE_LINES = 104_000
+MOST_SHORT_FILES = 8
 MOST_SHARED_FILE_NAMES = 14
 LONGEST_WALKS = {"query": 68, "plain": 38, "train": 59}
 
@@ -113,6 +115,10 @@ def test_files_do_not_become_more_or_shorter(tree: Tree) -> None:
     assert files(tree) <= MOST_FILES
     assert short_files(tree) <= MOST_SHORT_FILES
     assert shared_file_names(tree) <= MOST_SHARED_FILE_NAMES
+
+
+def test_the_core_does_not_grow(tree: Tree) -> None:
+    assert core_lines(tree) <= MOST_CORE_LINES
 
 
 @pytest.mark.parametrize("kind", LONGEST_WALKS)

@@ -71,9 +71,7 @@ class CostlyJob:
     """Asks costly functions about a sample of rows that grows, and estimates the answer from it.
 
     Args:
-        plan: how the query is answered.
         functions: those that it calls, by name.
-        asked: what the job is asked for.
         cursor: of the job's own, where its rows are kept; closed at the end.
         frame_config: the database that reads the rows.
         most_calls: how many rows may be asked that are in no cache.

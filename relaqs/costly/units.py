@@ -62,7 +62,6 @@ class Units:
     """The units of one query, those of them that were asked, and what these say of all.
 
     Args:
-        plan: how the query is answered.
         functions: those that it calls, by name.
         cursor: of a database of its own.
         frame: the rows that may count.

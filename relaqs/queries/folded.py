@@ -49,9 +49,6 @@ class FoldedQueryJob(ResumableJob):
     """Folds the partial results of growing mini-batches. Cost per row is constant; the end is exact.
 
     Args:
-        plan: how the query is answered.
-        catalog: the tables that it reads.
-        asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
         answers: makes of the state what answers are taken from.
         ends_exact: whether the partitions are the whole table. If not, the last mini-batch gives an estimate.

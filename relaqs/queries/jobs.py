@@ -199,7 +199,6 @@ class WholeQueryJob:
         """Make a job.
 
         Args:
-            plan: how the query is answered.
             database_config: of the database that it runs in.
             core_seconds: what reading its tables is predicted to take; inf: unknown.
         """

@@ -239,13 +239,11 @@ class Publisher(RunListener[Snapshot]):
 
     Args:
         job: gives the estimates.
-        plan: how the query is answered.
         options: what the user asked for.
         stopwatch: counts since the query was submitted.
         executor: where it runs. How fast it will go on depends on how many cores there are.
         keeper: saves the job's state in a checkpoint file now and then (`relaqs/queries/jobs.py`).
         fallback: asked for another way when the job fails.
-        running: the jobs of the session.
         telling: tells the witnesses of the session.
         asked_sql: as it was written.
     """

@@ -42,9 +42,6 @@ class SampledThenExactJob:
     """Folds the mini-batches of a sample, and then runs the query once, as its last step.
 
     Args:
-        plan: how the query is answered.
-        catalog: the tables that it reads.
-        asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where the state is kept; closed before the last step.
         exact_config: of the database that reads row groups and runs the whole query.
     """

@@ -491,9 +491,6 @@ def query_job(
     """Return the job that answers a plan: each kind of plan has one of its own.
 
     Args:
-        plan: how the query is answered.
-        catalog: the tables that it reads.
-        asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where its state is kept; it is closed with the last fold.
             None where the plan has no estimates.
         exact_config: the database of what runs as a whole.
@@ -619,10 +616,8 @@ def assembled_query(
     """Return the query that answers a plan, not started.
 
     Args:
-        catalog: the tables that it reads.
         planner: plans it anew if it must run as a whole after all.
         databases: what it runs on, or those of who asks.
-        running: the jobs of the session.
         stopwatch: started when the query was submitted.
         checkpoint: a file in which its state is kept.
         resume: whether it goes on from the state in that file.

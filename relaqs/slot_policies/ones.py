@@ -76,7 +76,7 @@ def starts_run(genomes: IntArray) -> BoolArray:
 
 
 def of_places(slots_by_node: IntArray, node_slots: IntArray) -> IntArray:
-    """Return the schedule in which jobs hold so many slots of each node, shape (G,). slots_by_node: (J, N)."""
+    """Return the schedule in which jobs hold these slots of each node, shape (G,). slots_by_node: (J, N)."""
     genes = np.full(int(node_slots.sum()), IDLE)
     start = 0
     for node, slots in enumerate(node_slots.tolist()):

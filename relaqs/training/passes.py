@@ -36,7 +36,14 @@ from relaqs.arguments import ArgumentError
 from relaqs.jobs.checkpoint import check_same_rows
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress import LossDelta
-from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
+from relaqs.training.protocol import (
+    Fold,
+    MiniBatchTraining,
+    SizedPieces,
+    TellsClasses,
+    Training,
+    TrainingJob,
+)
 from relaqs.training.row_cache import KEPT, SPILL, VersionedArrays, byte_count
 from relaqs.training.rows import (
     ALL,
@@ -458,10 +465,10 @@ SAMPLE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class BestModel:
-    """The best model of a run so far, and all it takes to make an estimator of it."""
+class TrainedModel:
+    """The newest or best model of a run, and all it takes to make an estimator of it."""
 
-    job: TrainingJob
+    job: TrainingJob | MiniBatchTraining
     profile: Profile
     model: Any
 
@@ -518,7 +525,7 @@ class LossJob:
         self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int, held_out: int = 0
     ) -> None:
         self.id = id
-        self.latest: BestModel | None = None
+        self.latest: TrainedModel | None = None
         self._job = job
         self._data = data
         self._budget_bytes = budget_bytes
@@ -587,7 +594,7 @@ class LossJob:
         assert self._profile is not None
         fold = made.fold
         self.passes += 1
-        self.latest = BestModel(self._job, self._profile, fold.model)
+        self.latest = TrainedModel(self._job, self._profile, fold.model)
         progress = self._progress.update(fold.loss)
         return StepReport(step.index, fold.loss, None, core_seconds, fold.is_final, progress)
 
@@ -608,7 +615,7 @@ class LossJob:
         self.passes = saved.passes
         self._take_training(profile, training)
         if saved.passes:
-            self.latest = BestModel(self._job, profile, model)
+            self.latest = TrainedModel(self._job, profile, model)
 
     def close(self) -> None:
         """Free what the run holds here. Other processes free what they keep of it after a while."""

@@ -373,7 +373,6 @@ class TrainingListener(RunListener[TrainingStep]):
         job: the model in training.
         options: what the user asked for.
         stopwatch: counts since the run was submitted.
-        running: the jobs of the session.
         keeper: keeps the run's state, and has the one that it goes on from.
     """
 

@@ -134,7 +134,6 @@ def training_run(
 
     Args:
         plan: of its SELECT.
-        running: the jobs of the session.
         given: the model that the user gave, if that is not what the job fits.
         keeper: keeps the run's state, and has the one that it goes on from.
 

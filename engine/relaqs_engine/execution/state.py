@@ -284,8 +284,6 @@ def scheduled_batches(
     """Return the mini-batches of a query.
 
     Args:
-        plan: how the query is answered.
-        catalog: the tables that it reads.
         seed: of the order of partitions.
         batches: this many equal ones, instead of growing ones.
     """

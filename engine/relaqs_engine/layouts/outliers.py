@@ -355,7 +355,6 @@ def with_outlier_units(cursor: Cursor, target: Writing, layout: Layout) -> Layou
     """Return a layout with its outlier units, and what is known of the others. Its partitions are written.
 
     Args:
-        cursor: of a database that may read the files.
         layout: sampled, by rows or by a cluster key.
     """
     if not layout.cluster_key or layout.max_unit_rows <= FEW_UNIT_ROWS:
@@ -389,7 +388,6 @@ def faults_of_units(cursor: Cursor, layout: Layout, known: OutlierUnits) -> Iter
     """Yield what a layout says of its units and does not hold, in words. Its files are as they were written.
 
     Args:
-        cursor: of a database that may read the files.
         layout: by a cluster key.
         known: its outlier units.
     """
@@ -477,7 +475,6 @@ class KeyedTable:
     """A layout by a key whose units are looked into.
 
     Attributes:
-        cursor: of a database that may read the files.
         files_of: gives the files of partitions.
         layout: of the table, with all of its partitions written.
     """

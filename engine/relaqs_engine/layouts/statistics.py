@@ -267,7 +267,6 @@ def distinct_counts(
     """Return how many different values each column has, NULL not counted.
 
     Args:
-        cursor: of a database that may read the files.
         files_of: gives the files of partitions.
         partitions: all of them, in order.
         columns: names.
@@ -299,7 +298,6 @@ def with_counted_values(
     Nothing is known of types of which equal values might have different hashes, such as nested ones.
 
     Args:
-        cursor: of a database that may read the files.
         columns: with `distinct_count` of the right order of magnitude.
     """
     counted = [column for column in columns if files and column.type.split("(")[0] in _COUNTED_TYPES]
@@ -370,7 +368,6 @@ def with_values_by_group(
     A value and all of its rows are looked at, or none of them. About GROUPED_ROWS rows are.
 
     Args:
-        cursor: of a database that may read the files.
         columns: with what is known of their values over all rows.
         key: the columns of the cluster key. One that is alone is left out: its values are units.
     """
@@ -411,7 +408,6 @@ def counted_by_group(
     """Return how many values of a column have a hash below a bound, among the rows of each group.
 
     Args:
-        cursor: of a database that may read the files.
         column: whose values are counted.
         groups: the columns by which they are, with the hashes of their values.
         bound: up to HASHES, for all values.
@@ -488,7 +484,6 @@ def with_ends_by_group(
     """Return the columns with their ends by group, where these are narrow.
 
     Args:
-        cursor: of a database that may read the files.
         files: of Parquet, of which the first ones are a sample of the rows.
         columns: with what is known of their values over all rows.
     """

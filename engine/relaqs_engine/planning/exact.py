@@ -154,7 +154,6 @@ def whole_plan(
     """Return how to run a query as a whole.
 
     Args:
-        catalog: the tables that it reads.
         schema: (name, type) of the answer's columns.
         reason: why it is not estimated.
     """
@@ -179,7 +178,6 @@ def plan_whole(
 
     Args:
         plan: the plan that it had.
-        catalog: the tables that it reads.
         reason: why it is not estimated any more.
         views: name → SELECT, which it may read as tables.
     """

@@ -43,6 +43,7 @@ from relaqs.training.passes import (
     PartitionSource,
     Profiled,
     SavedJob,
+    TrainedModel,
     add_sums,
     in_pairs,
     one_thread,
@@ -53,18 +54,6 @@ from relaqs.training.row_cache import SPILL
 from relaqs.training.rows import ALL, Profile, Rows, Sums, TrainingSet
 
 LOOK_ROWS = 50_000  # that a task looks at, about, in small partitions: a task costs some milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class NewestModel:
-    """The model of a run as it is now, and all it takes to make an estimator of it."""
-
-    job: MiniBatchTraining
-    profile: Profile
-    state: Any
-
-    def estimator(self) -> Any:
-        return self.job.estimator(self.profile, self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +98,10 @@ class RunBook:
         return self._order
 
     @property
-    def latest(self) -> NewestModel | None:
+    def latest(self) -> TrainedModel | None:
         if self.course is None or self._profile is None or not self.course.step:
             return None
-        return NewestModel(self.job, self._profile, self.course.state)
+        return TrainedModel(self.job, self._profile, self.course.state)
 
     @property
     def journal(self) -> Journal:
@@ -398,7 +387,7 @@ class StepJob:
         return max(1, most_rows(self._job) // max(1, self._job.start_rows))
 
     @property
-    def latest(self) -> NewestModel | None:
+    def latest(self) -> TrainedModel | None:
         return self._book.latest
 
     @property

@@ -34,7 +34,7 @@ from relaqs_engine.errors import ClusterError
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Executor, HostsPeers
 from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.training.passes import BestModel, LossJob, SavedJob, add_sums, in_pairs
+from relaqs.training.passes import LossJob, SavedJob, TrainedModel, add_sums, in_pairs
 from relaqs.training.protocol import (
     ShardCourse,
     ShardedDescent,
@@ -398,7 +398,7 @@ class ShardJob(LossJob):
 
     def _take_model(self, state: ShardState) -> None:
         assert self._profile is not None
-        self.latest = BestModel(self._job, self._profile, self._descent.model(state[0]))
+        self.latest = TrainedModel(self._job, self._profile, self._descent.model(state[0]))
 
     def _take_last_model(self) -> None:
         """Take the model of the last pass over, for a run that has left: it has its goal, or was stopped."""
