@@ -18,7 +18,7 @@ import re
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -528,7 +528,17 @@ def _connect(threads: int = 1) -> duckdb.DuckDBPyConnection:
     interrupted while they write. Without them a scan of cached files takes 0.9 of the time, of others on a
     local disk 1.15.
     """
+    _look_before()
     return duckdb.connect(":memory:", config={"threads": threads, "async_threads": 0})
+
+
+BEFORE_STATEMENTS: list[Callable[[], object]] = []
+"""What is called before each statement. What it raises keeps the statement from being run."""
+
+
+def _look_before() -> None:
+    for look in BEFORE_STATEMENTS:
+        look()
 
 
 _DATABASES: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -560,7 +570,7 @@ def give_back_freed() -> None:
     DuckDB's own allocator keeps what its threads have freed: half a gigabyte after one large sort. A
     database lets go of all of it, that of others too, when it is told its limit.
     """
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         connection.execute(f"SET memory_limit = '{_SMALLEST_BYTES // 1024}KiB'")
     pa.default_memory_pool().release_unused()
 
@@ -620,7 +630,7 @@ def _civil_time_statements(civil_time: CivilTime | None, set_: str) -> Iterator[
 @cache
 def zone_names() -> Mapping[str, str]:
     """Return the time zones that DuckDB knows, by their names in lower case."""
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         rows = connection.execute("SELECT name FROM pg_timezone_names() ORDER BY name").fetchall()
     return {name.lower(): name for (name,) in rows}
 
@@ -643,7 +653,7 @@ def in_zone(moments: pa.Array, zone: str) -> pa.Array:
     2024-03-10 03:00:00
     """
     table = pa.table({"moment": moments})
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         connection.register("moments", table)
         shown = connection.sql(f"SELECT timezone({quote_text(zone)}, moment) AS shown FROM moments")
         return shown.to_arrow_table().column("shown").combine_chunks()
@@ -692,15 +702,6 @@ MAY_HAVE_NAN = "can_have_nan"
 """DuckDB's option for files whose footers may not count NaN among a column's values."""
 
 
-def is_duckdb(writer: str | None) -> bool:
-    """Whether a footer says that DuckDB wrote the file. Versions before 1.1 say "DuckDB" alone.
-
-    >>> is_duckdb("DuckDB version v2.0.0 (build d54cbbe3df)"), is_duckdb("parquet-cpp-arrow version 26.0.1")
-    (True, False)
-    """
-    return writer is not None and writer.startswith("DuckDB version ")
-
-
 def parquet_rows(files: Iterable[Path | str]) -> str:
     """Return the table of the rows of Parquet files, with the columns that the files themselves have.
 
@@ -743,6 +744,7 @@ def _spellings(files: Iterable[FileState]) -> list[str]:
 @contextmanager
 def translated_errors(sql: str) -> Iterator[None]:
     """Turn DuckDB's errors into ours: wrong SQL, or unreadable data. Their texts are shortened with ours."""
+    _look_before()
     try:
         yield
     except (duckdb.Error, OSError, RuntimeError) as error:
@@ -789,7 +791,7 @@ def syntax_error(sql: str) -> SqlError | None:
     >>> print(syntax_error("SELECT 1 FORM x y"))
     syntax error at or near "x"; at line 1, column 15
     """
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         try:
             connection.extract_statements(sql)
         except duckdb.Error as error:
@@ -803,10 +805,15 @@ def _connection_that_parses() -> duckdb.DuckDBPyConnection:
     return _connect()
 
 
+def _cursor_that_parses() -> duckdb.DuckDBPyConnection:
+    _look_before()
+    return _connection_that_parses().cursor()
+
+
 @cache
 def type_names() -> frozenset[str]:
     """Return the names of DuckDB's types, in lower case. They are the same in every database."""
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         rows = connection.execute("SELECT DISTINCT lower(type_name) FROM duckdb_types()").fetchall()
     return frozenset(name for (name,) in rows)
 
@@ -820,14 +827,14 @@ def parse_tree(sql: str) -> Any:
 @lru_cache(maxsize=8)  # a text is read again as it is planned, and by its views
 def serialized(sql: str) -> str:
     """Return DuckDB's own tree of a SELECT, in JSON. Of another text it says why there is none."""
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         ((text,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
     return str(text)
 
 
 def written_from(tree: Any) -> str:
     """Return the SQL of DuckDB's own tree of a SELECT, as `parse_tree` has it."""
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         ((text,),) = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
     return str(text)
 
@@ -847,7 +854,7 @@ def type_aliases() -> Mapping[str, str]:
 
 
 def _pairs(sql: str) -> Mapping[str, str]:
-    with _connection_that_parses().cursor() as connection:
+    with _cursor_that_parses() as connection:
         return dict(connection.execute(sql).fetchall())
 
 

@@ -25,6 +25,7 @@ import atexit
 import math
 import os
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -46,6 +47,7 @@ from relaqs.jobs.job import ClusterStatus, JobDescription, Metered, StepReport, 
 IDLE_SECONDS = 1.0  # after which a thread ends that has had nothing to do
 _IDLE_NAME = "relaqs-idle"
 EXIT_SECONDS = 2.0  # what the end of the process waits for threads that no interruption reaches
+_STATEMENT_SECONDS = 10.0  # and for those inside DuckDB. On a busy machine 25 ms of work take seconds
 
 _MADE: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -140,7 +142,29 @@ def join_all(timeout_seconds: float = EXIT_SECONDS) -> bool:
 
 
 # Exit handlers run last in, first out: modules that import this one tell their threads to end before it.
-atexit.register(join_all)
+@atexit.register
+def _end_all() -> None:
+    """Wait for the threads, and longer for those inside DuckDB. They begin nothing there from then on."""
+    if join_all():
+        return
+    from relaqs_engine import duck
+
+    def refuse() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise duck.Interrupted("the process ends")
+
+    duck.BEFORE_STATEMENTS.append(refuse)
+    deadline = time.monotonic() + _STATEMENT_SECONDS
+    while any(_is_in(duck.__file__, thread) for thread in list(_MADE)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _is_in(file: str, thread: threading.Thread) -> bool:
+    """Return whether a thread executes a function of this file, or what that has called."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame is not None
 
 
 LONGEST_WAIT_SECONDS = 0.5

@@ -93,7 +93,7 @@ def test_a_signal_ends_the_server_whatever_does_not(
     with program(tmp_path, tpch_warehouse, STUCK[stuck]) as process, opened(process):
         process.send_signal(signal_number)
         _, errors = process.communicate(timeout=LONGEST_SECONDS)
-        assert process.returncode == 128 + signal_number
+        assert process.returncode == 128 + signal_number, errors
         assert "Traceback" not in errors
 
 
@@ -102,7 +102,7 @@ def test_a_signal_ends_the_server_while_statements_run(tmp_path: Path, tpch_ware
         page.until(lambda page: all(each["reason"] != "planning the query" for each in page.panels.values()))
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=LONGEST_SECONDS)
-        assert process.returncode == 128 + signal.SIGTERM
+        assert process.returncode == 128 + signal.SIGTERM, errors
         assert "Traceback" not in errors
 
 

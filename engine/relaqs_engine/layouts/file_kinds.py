@@ -309,3 +309,12 @@ def expected_rows(sql: str, cursor: Cursor) -> int:
     ((_, text),) = cursor.rows(f"EXPLAIN (FORMAT json) {sql}")
     expected = json.loads(text)[0].get("extra_info", {}).get("Estimated Cardinality", 1)
     return max(int(expected), 1)
+
+
+def is_duckdb(writer: str | None) -> bool:
+    """Whether a footer says that DuckDB wrote the file. Versions before 1.1 say "DuckDB" alone.
+
+    >>> is_duckdb("DuckDB version v2.0.0 (build d54cbbe3df)"), is_duckdb("parquet-cpp-arrow version 26.0.1")
+    (True, False)
+    """
+    return writer is not None and writer.startswith("DuckDB version ")

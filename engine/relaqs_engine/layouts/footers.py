@@ -33,8 +33,9 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relaqs_engine.duck import ROW_GROUP_PROTOCOL, FileState, file_state, is_duckdb
+from relaqs_engine.duck import ROW_GROUP_PROTOCOL, FileState, file_state
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.file_kinds import is_duckdb
 
 I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
 _TRUE_FALSE, _BYTE, _I16, _DOUBLE, _SET = (1, 2), 3, 4, 7, 10

@@ -27,7 +27,6 @@ from relaqs_engine.duck import (
     Cursor,
     FileState,
     file_state,
-    is_duckdb,
     is_kept_by_arrow,
     list_literal,
     one_file,
@@ -45,6 +44,7 @@ from relaqs_engine.layouts.file_kinds import (
     duck_tables,
     is_data,
     is_duck_file,
+    is_duckdb,
     kind_of,
     what_it_looks_like,
 )
