@@ -105,7 +105,9 @@ class ThreadExecutor:
             raise ValueError(f"cores is {cores}; at least 1 is needed")
         self._cores = cores or usable_cores()
         self._client = client_name()
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # what the threads wait for
+        self._settled = threading.Condition(lock)  # what those wait for who have cancelled: none takes a task
         self._desk = Desk(chosen_policy(policy), credit_core_seconds=credit_core_seconds)
         self._queue: FairQueue[_Order] = FairQueue(self._desk.turns)
         self._entered: dict[str, _Entered] = {}  # by job
@@ -202,7 +204,7 @@ class ThreadExecutor:
             self._give_up(jobs)
             return
         with self._changed:
-            self._changed.wait_for(lambda: not any(map(self._runs, jobs)), SETTLE_SECONDS)
+            self._settled.wait_for(lambda: not any(map(self._runs, jobs)), SETTLE_SECONDS)
             if not any(map(self._runs, jobs)) or self._is_closed:
                 return
         later = threading.Timer(worker.DEAF_SECONDS, self._give_up, (jobs,))
@@ -328,7 +330,7 @@ class ThreadExecutor:
             if running.job in self._cancelled and not self._runs(running.job):
                 self._cancelled.discard(running.job)
                 worker.release(running.job)
-                self._changed.notify_all()
+                self._settled.notify_all()
             return True
 
     def _charge(self, running: _Running, core_seconds: float) -> None:

@@ -19,7 +19,7 @@ import pytest
 from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors import open_executor
+from relaqs.executors import open_executor, threads
 from relaqs.executors.threads import ThreadExecutor, usable_cores
 from relaqs.jobs.executor import Done
 from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult, Work
@@ -253,6 +253,24 @@ def holding(
         held.may_end.set()
         for _ in range(jobs):
             assert results.get(timeout=PROMPT_SECONDS).error is None
+
+
+def test_who_cancels_takes_no_word_that_is_for_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that cancels waits for a task's end, and the others are told of new tasks meanwhile."""
+    monkeypatch.setattr(threads, "SETTLE_SECONDS", 60.0)
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    with closing(ThreadExecutor(3)) as executor, holding(executor, PART, jobs=1) as held:
+        held.wait_for(1)
+        canceller = threading.Thread(target=executor.cancel, args=("eve-0",))
+        canceller.start()
+        executor.enter(JobDescription("short"))
+        for number in range(3):  # two threads wait, one of them after the one that cancels
+            time.sleep(0.1)
+            executor.submit([Task(TaskKey("short", number, 0), Number(number))], results.put)
+            assert results.get(timeout=PROMPT_SECONDS).value == number
+        held.may_end.set()
+        canceller.join(PROMPT_SECONDS)
+        assert not canceller.is_alive()
 
 
 LONG, SHORT, PART = 9.0, 0.001, None
