@@ -46,17 +46,28 @@ def share_of_weight(value: float | str) -> float:
 
 def check_zone(name: str, zone: str) -> str:
     """Return the time zone of that name as DuckDB spells it: "Europe/Paris" for "europe/paris"."""
-    from relaqs_engine.duck import is_zone_of_arrow, zone_names  # who names no zone need not wait for DuckDB
+    from relaqs_engine.duck import zone_names  # who names no zone need not wait for DuckDB
 
     known = zone_names()
     wanted = str(zone).lower().replace(" ", "_")
-    if isinstance(zone, str) and wanted in known and is_zone_of_arrow(known[wanted]):
+    if isinstance(zone, str) and wanted in known and _is_zone_of_arrow(known[wanted]):
         return known[wanted]
     near = [each for each in known if each.endswith(f"/{wanted}")]
     near = [*near, *difflib.get_close_matches(wanted, known.keys() - {wanted, *near})]
-    found = [known[each] for each in near if is_zone_of_arrow(known[each])][:3]
+    found = [known[each] for each in near if _is_zone_of_arrow(known[each])][:3]
     hint = f"; did you mean {' or '.join(found)}?" if found else ""
     raise refusal(name, zone, f'the name of a time zone, such as "Europe/Paris" or "UTC"{hint}')
+
+
+def _is_zone_of_arrow(zone: str) -> bool:
+    """Return whether Arrow knows a time zone. DuckDB knows some more, such as PST."""
+    import pyarrow as pa
+
+    try:
+        pa.lib.string_to_tzinfo(zone)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def check_priority(priority: float) -> float:

@@ -635,15 +635,6 @@ def zone_names() -> Mapping[str, str]:
     return {name.lower(): name for (name,) in rows}
 
 
-def is_zone_of_arrow(zone: str) -> bool:
-    """Return whether Arrow knows a time zone. DuckDB knows some more, such as PST."""
-    try:
-        pa.lib.string_to_tzinfo(zone)
-    except pa.ArrowException:
-        return False
-    return True
-
-
 def in_zone(moments: pa.Array, zone: str) -> pa.Array:
     """Return what the clocks of a time zone show at moments with a zone: timestamps without one.
 
