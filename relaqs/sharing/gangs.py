@@ -483,8 +483,8 @@ class SlotPlan:
     >>> from relaqs.sharing.gangs import Nodes
     >>> view = SlotView(0.0, Nodes.equal(2, slots=4), Gangs.of([Gang("a"), Gang("b")], nodes=2))
     >>> plan = SlotPlan.of(view, np.array([[4, 1], [0, 0]]), np.array([320.0, 0.0]))
-    >>> plan.slots_by_id(), plan.nodes_of_ranks(0).tolist()
-    ({'a': 5, 'b': 0}, [0, 0, 0, 0, 1])
+    >>> plan.slots_by_id()
+    {'a': 5, 'b': 0}
     """
 
     ids: tuple[str, ...]
