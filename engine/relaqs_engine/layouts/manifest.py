@@ -135,8 +135,6 @@ class DistinctCount:
     tell, of others the ends then differ.
 
     Attributes:
-        least: the lower end.
-        most: the upper end.
         relative_error: the standard error of both ends, relative to them. 0 where all values were counted.
         hashes: of all values, in order, by DuckDB; () of more than KEPT_HASHES.
     """
@@ -202,7 +200,6 @@ class GroupEnds:
         by: the name of the other column. It has few values, whose hashes are kept.
         lowest: the least number for each of its values in the order of their hashes, and for NULL at last.
             None where all are NULL.
-        highest: the greatest, likewise.
     """
 
     by: str
@@ -216,7 +213,6 @@ class Column:
 
     Attributes:
         name: as the source has it.
-        type: DuckDB's type text.
         minimum: the least value that is not NULL, a number as a number, all else as DuckDB prints it. None
             where it is not known: no values, a type without order, a NaN or an infinity, a very long text.
         maximum: the greatest value, likewise.
@@ -274,7 +270,6 @@ class QuotientEnds:
     Attributes:
         by: the name of the other column, in lower case.
         lowest: the lower end, None where it is not known.
-        highest: the upper end, likewise.
     """
 
     by: str
@@ -295,7 +290,6 @@ class StoredFile:
 
     Attributes:
         file: its path, relative to the table's folder.
-        byte_count: its size.
         sha256: of all its bytes.
         checksums: by column, None in a layout of before version 3.
     """
@@ -401,8 +395,6 @@ class OtherUnits:
 
     Attributes:
         max_unit_rows: as `Layout` has it, and so are the next two.
-        typical_unit_rows: see there.
-        unit_kurtosis_rows: see there.
         columns: those of which something is known.
         outlier_counts: the outliers in each partition.
         outlier_block_rows: the rows of outliers in each block of each partition.
