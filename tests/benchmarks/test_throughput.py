@@ -49,10 +49,13 @@ def test_it_measures_all_doors(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- measured: answers at scale 1 -->\n<!-- end of measured -->\n", encoding="utf-8")
     monkeypatch.setattr(tpch, "warehouse", lambda _: (tpch_warehouse, tpch_warehouse / ORIGINALS))
-    assert throughput.main(["--seconds", "1", "--clients", "2", "--goals", "5%,exact"]) == 0
-    [path] = tmp_path.iterdir()
+    asked = ["--seconds", "1", "--clients", "2", "--goals", "5%,exact", "--page", str(page)]
+    assert throughput.main(asked) == 0
+    [path] = (tmp_path / "results").iterdir()
     figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
     assert [(each["door"], each["goal"]) for each in figures] == [
         ("embedded", "5%"),
@@ -66,3 +69,5 @@ def test_it_measures_all_doors(
     ]
     assert all(each["answers_per_second"] > 0 and each["core_seconds"] > 0 for each in figures)
     assert "× DuckDB" in capsys.readouterr().out
+    written = page.read_text(encoding="utf-8")
+    assert [written.count(f"| {door} | ") for door in ("embedded", "serve", "cluster", DUCKDB)] == [2] * 4
