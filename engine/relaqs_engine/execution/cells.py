@@ -186,6 +186,37 @@ def known_values(plan: MergePlan) -> dict[int, float]:
     return {i: value for i, value in found.items() if np.isfinite(value)}
 
 
+def folded(outputs: Sequence[OutputColumn], values: FloatArray) -> FloatArray:
+    """Return straight values of outputs, whose last axis is theirs, as they are once they are folded."""
+    found = values
+    for i, fold in ((i, fold) for i, output in enumerate(outputs) for fold in output.folds):
+        found = found.copy() if found is values else found
+        found[..., i] = _FOLDS[fold.by](found[..., i], fold.number)
+    return found
+
+
+def folded_ends(
+    outputs: Sequence[OutputColumn], low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return between which ends folded values lie, by the ends of the straight ones, (groups, outputs)."""
+    low, high = low.copy(), high.copy()
+    for i, fold in ((i, fold) for i, output in enumerate(outputs) for fold in output.folds):
+        ends = np.stack([low[:, i], high[:, i]])
+        moved = _FOLDS[fold.by](ends, fold.number)
+        crosses = (fold.by is exp.Abs) & (ends[0] < 0.0) & (ends[1] > 0.0)
+        low[:, i], high[:, i] = np.where(crosses, 0.0, moved.min(axis=0)), moved.max(axis=0)
+    return low, high
+
+
+_FOLDS: dict[type[exp.Expr], Callable[[FloatArray, float], FloatArray]] = {
+    exp.Abs: lambda values, _: np.abs(values),
+    exp.Least: np.minimum,
+    exp.Greatest: np.maximum,
+    exp.Add: operator.add,
+    exp.Mul: operator.mul,
+}
+
+
 def keeps_sign(values: FloatArray, signs: Sequence[Sign]) -> BoolArray:
     """Return which values, of shape (groups, outputs), have the one sign that each output can have."""
     found = np.where(values > 0.0, Sign.POSITIVE, Sign.NEGATIVE)

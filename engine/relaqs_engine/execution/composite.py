@@ -35,7 +35,7 @@ from relaqs_bootstrap.intervals import bounded_interval
 
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.cells import keeps_sign
+from relaqs_engine.execution.cells import folded, keeps_sign
 from relaqs_engine.execution.certain_rows import STRICT_CONFIDENCE, ranked_rows, room_of
 from relaqs_engine.execution.estimate import (
     BoundsByColumn,
@@ -148,7 +148,14 @@ def _part(plan: OnlinePlan, source: PartSource, first_row: int, is_scaled: bool)
         return Part(plan, rows, first_row, {}, np.ones(rows.num_rows))
     so_far = source.so_far(is_scaled=is_scaled)
     point = so_far.point
-    estimates = {i: doubles(point.column(f"v{i}")) for i in estimated_positions(plan)}
+    positions = estimated_positions(plan)
+    straight = [doubles(point.column(f"v{i}")) for i in positions]
+    cells = (
+        folded([plan.outputs[i] for i in positions], np.stack(straight, axis=1))
+        if straight
+        else np.empty((0, 0))
+    )
+    estimates = {i: cells[:, place] for place, i in enumerate(positions)}
     for i, output in enumerate(plan.outputs):
         if output.kind is OutputKind.DISTINCT:
             estimates[i] = doubles(point.column(i))

@@ -24,6 +24,7 @@ from relaqs_engine.execution.cells import (
     ShownGroups,
     additive_columns,
     estimated_outputs,
+    folded,
     known_values,
     outliers_agree,
     shown_groups,
@@ -338,8 +339,9 @@ class Estimator:
 
         `blocks` is the number of the block that each block of the state is in, so that several may be one.
         """
-        shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
-        return self._variance.without_each_block(so_far.groups, so_far.scan, blocks, count)[:, :, :shown]
+        shown = [output for output in self._plan.outputs if output.kind is OutputKind.ESTIMATE]
+        cells = self._variance.without_each_block(so_far.groups, so_far.scan, blocks, count)
+        return folded(shown, cells[:, :, : len(shown)])
 
     def influence_of_unseen(self, so_far: SoFar, output: int) -> float:
         """Return the most that one unit of a group not seen yet adds to a total, infinity if not known."""
@@ -428,14 +430,15 @@ class Estimator:
         scan: Scan,
         so_far: bool,
     ) -> CellIntervals:
-        plan, cells = self._plan, _cells(self._plan, point)
+        plan, straight = self._plan, _cells(self._plan, point)
+        cells = folded(estimated_outputs(plan), straight)
         if plan.groups_are_local and not plan.columns.shared:
             return CellIntervals.known(cells) if plan.groups_are_final else CellIntervals.unknown(cells)
         if so_far and cells.size:
             return intervals_of.at_least(groups, cells)
         if not cells.size or (plan.method is Method.NONE and not plan.groups_are_final):
             return CellIntervals.unknown(cells)
-        found = intervals_of(groups, cells, scan)
+        found = intervals_of(groups, straight, scan)
         if not plan.groups_are_final:
             return found
         # The groups are complete. What varies is the inner stage that they are compared with.

@@ -53,6 +53,8 @@ from relaqs_engine.execution.cells import (
     ShownGroups,
     additive_columns,
     estimated_outputs,
+    folded,
+    folded_ends,
     keeps_sign,
     known_values,
     outliers_agree,
@@ -129,7 +131,7 @@ class IntervalEstimator:
         self._known = known_values(plan)
         self._counted_by = _counted_by(self._columns)
         self._counts_units = np.array([column.counts_units for column in self._columns], dtype=bool)
-        outputs = estimated_outputs(plan)
+        self._outputs = outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
         self._rounding_a_row = np.array([output.rounding_a_row for output in outputs])
         self._widest = np.array([output.widest for output in outputs])
@@ -169,10 +171,13 @@ class IntervalEstimator:
         error = np.sqrt(variance.variance)
         rows = _MORE_ROWS * scan.scale * np.asarray(groups.rows, dtype=np.float64)
         rounding = self._rounding + self._rounding_a_row * rows[:, None]
-        low, high = found.low - rounding, found.high + rounding
+        ends = folded_ends(self._outputs, found.low, found.high)
+        low, high = ends[0] - rounding, ends[1] + rounding
         result = CellIntervals(cells, low, high, found.doubt, error, influence)
         result.doubt_where((found.high - found.low) / 2 > self._widest * np.abs(cells), Reason.TOO_WIDE)
         result = _without_spread(result, variance, nonnegative, observed)
+        result.doubt_where((ends[0] == ends[1]) & (found.low < found.high), Reason.ALIKE)
+        result = replace(result, value=folded(self._outputs, cells))
         self._explain(result, unit_rows)
         return self._with_known_values(result)
 

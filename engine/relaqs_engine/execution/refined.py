@@ -82,7 +82,15 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, block_sums, own_columns, shown_groups
+from relaqs_engine.execution.cells import (
+    CellEvaluator,
+    ShownGroups,
+    block_sums,
+    estimated_outputs,
+    folded,
+    own_columns,
+    shown_groups,
+)
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.state import GroupState, PartialRows
@@ -182,7 +190,8 @@ class StageState:
         occupied = rows > 0
         rest, rest_rows = leave_one_out(dense[occupied], rows[occupied])
         scales = np.append(self._leading.row_count / rest_rows, scan.scale)
-        cells = self._evaluate(groups, np.concatenate([rest, groups.sums[None]]), scales)
+        straight = self._evaluate(groups, np.concatenate([rest, groups.sums[None]]), scales)
+        cells = folded(estimated_outputs(plan), straight)
         values, value = cells[:-1, :, :1], cells[-1, :, :1]
         matched = groups.rows.astype(np.int64)
         kurtosis = scan.kurtosis(plan.bars)

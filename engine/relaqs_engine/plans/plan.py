@@ -42,7 +42,7 @@ from relaqs_bootstrap.quantiles import normal_quantile
 
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.layouts.manifest import DistinctCount, GroupCounts, Read, plain_tables
-from relaqs_engine.sql.expressions import Sign
+from relaqs_engine.sql.expressions import Fold, Motion, Sign, most_folded
 
 _ZERO = {
     "DATE": ("TIMESTAMP", "1970-01-01"),
@@ -153,7 +153,8 @@ class OutputColumn:
         side: for BOUND, "least" if the value so far is a lower bound of the final one (MAX), "most" if it is
             an upper bound (MIN).
         quantile: which quantile it is, for QUANTILE.
-        unrounded_sql: the value before it is rounded, "" where it is not rounded.
+        unrounded_sql: the value before it is folded and rounded, "" where it is neither.
+        folds: how the value is folded after that, as by abs(). Its interval is folded as well.
         rounding: how far rounding moves the value at most.
         rounding_a_row: how much further it moves it for each row of the group.
         moves_in_steps: something inside of it is rounded, so nothing bounds what one row does.
@@ -177,6 +178,7 @@ class OutputColumn:
     side: str | None = None
     quantile: QuantileOf | None = None
     unrounded_sql: str = ""
+    folds: tuple[Fold, ...] = ()
     rounding: float = 0.0
     rounding_a_row: float = 0.0
     moves_in_steps: bool = False
@@ -204,8 +206,13 @@ class OutputColumn:
 
     @property
     def smooth_sql(self) -> str:
-        """Return the value that error bars are of: before it is rounded."""
+        """Return the value that error bars are of: before it is folded and rounded."""
         return self.unrounded_sql or self.estimate_sql
+
+    @property
+    def motion(self) -> Motion:
+        """Return how the value moves with its straight one: it may turn (KINKS), or stop (CHOOSES)."""
+        return most_folded(fold.motion for fold in self.folds)
 
 
 _FEWEST_COUNTED = 100  # values of a group, for an error that is about normal

@@ -31,7 +31,7 @@ from relaqs_engine.rewrite.levels import Answers, Level, level_of, moves_of, wit
 from relaqs_engine.rewrite.smoothness import Trust, Value
 from relaqs_engine.rewrite.split import Carved, answer_index, answer_name
 from relaqs_engine.sql.dialect import copied, find_all, find_first
-from relaqs_engine.sql.expressions import KeptSigns, Sign
+from relaqs_engine.sql.expressions import KeptSigns, Motion, Sign
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -163,6 +163,8 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
             sign=reduce(Sign.__or__, (output.sign for output in taken)),
             never_certified="; ".join(dict.fromkeys(o.never_certified for o in taken if o.never_certified)),
         )
+    if value.motion is Motion.CHOOSES and value.trust.is_smooth:
+        value = replace(value, trust=Trust.BENT)
     known = value.trust.is_smooth and is_number(type_) and isfinite(value.step)
     kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
     return OutputColumn(

@@ -58,7 +58,7 @@ from relaqs_engine.rewrite.smoothness import (
 )
 from relaqs_engine.rewrite.split import aggregates, answer_index, sources_of
 from relaqs_engine.sql.dialect import copied, find_all, find_first
-from relaqs_engine.sql.expressions import Question, number_of, terms_of
+from relaqs_engine.sql.expressions import Question, most_folded, number_of, terms_of
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -266,6 +266,7 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
         step=inf if output.moves_in_steps else output.rounding,
         type=output.type,
         sign=output.sign,
+        motion=output.motion,
     )
 
 
@@ -377,6 +378,7 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
         *(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled),
         step=max(left.step, right.step),
         sign=left.sign | right.sign,
+        motion=most_folded((left.motion, right.motion)),
     )
 
 

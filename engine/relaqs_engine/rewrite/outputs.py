@@ -28,6 +28,7 @@ from relaqs_engine.sql.expressions import (
     number_of,
     rounded,
     sign_of_bounds,
+    unfolded,
     widest_certified,
 )
 from relaqs_engine.sql.parse import DIALECT
@@ -122,13 +123,15 @@ def _output(
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     before, rounding = rounded(bare)
+    straight, folds = unfolded(before, lambda column: sign_of_column(column, basis))
     return OutputColumn(
         name,
         OutputKind.ESTIMATE,
         type_,
         sql,
         total=plain_total(before, basis),
-        unrounded_sql="" if before is bare else before.sql(DIALECT),
+        unrounded_sql="" if straight is bare else straight.sql(DIALECT),
+        folds=folds,
         rounding=rounding,
         moves_in_steps=moves_in_steps(before),
         widest=widest_certified(before),

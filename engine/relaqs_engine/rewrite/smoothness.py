@@ -37,6 +37,7 @@ from relaqs_engine.sql.expressions import (
     conditions_in,
     conditions_of,
     function_of,
+    most_folded,
     number_of,
     rounding_step,
     terms_of,
@@ -84,6 +85,7 @@ class Value:
         type: of a column of an answer, as DuckDB writes it. "" where that is not known.
         sign: the side of zero that it keeps to, EITHER where it may come near zero.
         is_chosen: whether comparisons of estimates choose it among values that are known, as a label is.
+        motion: how it moves by how it was folded in an answer (`OutputColumn.motion`).
     """
 
     trust: Trust
@@ -95,6 +97,7 @@ class Value:
     type: str = ""
     sign: Sign = Sign.EITHER
     is_chosen: bool = False
+    motion: Motion = Motion.SMOOTH
 
 
 # By the alias of its table, and its own name in lower case.
@@ -165,6 +168,21 @@ class Trusts(Question[Trust]):
         return Trust.KEY if self._grouped else _known(column, self._names).trust
 
     def of(self, node: exp.Expr) -> Trust:
+        trust = self._of(node)
+        return max(trust, Trust.BENT) if trust.is_smooth and self._is_of_folded(node) else trust
+
+    def _is_of_folded(self, node: exp.Expr) -> bool:
+        """Whether a function is of folded values: only their own intervals tell of the fold.
+
+        What may turn round may be multiplied by keys, or moved by them.
+        """
+        motions = {_known(column, self._names).motion for column in find_all(node, exp.Column)}
+        if motions <= {Motion.SMOOTH}:
+            return False
+        sides = [each for each in node.iter_expressions() if self(each) is not Trust.KEY]
+        return Motion.CHOOSES in motions or terms_of(node) is None or len(sides) > 1
+
+    def _of(self, node: exp.Expr) -> Trust:
         match node:
             case exp.Window():
                 return Trust.NONE if self._grouped else _windowed(node, self._names)
@@ -283,7 +301,10 @@ def is_total_of(node: exp.Expr) -> bool:
 def _computed(expression: exp.Expr, names: Names, trust: Trust, is_total: bool, step: float) -> Value:
     trust = trust if isfinite(step) or trust is Trust.KEY else Trust.NONE
     sign = KeptSigns(lambda column: _known(column, names).sign)(expression)
-    return Value(trust, is_total, is_scaled=_is_scaled(expression, names), step=step, sign=sign)
+    motion = most_folded(_known(column, names).motion for column in find_all(expression, exp.Column))
+    return Value(
+        trust, is_total, is_scaled=_is_scaled(expression, names), step=step, sign=sign, motion=motion
+    )
 
 
 def margins_of_choices(item: exp.Expr, names: Names) -> list[exp.Expr]:
@@ -385,4 +406,7 @@ def _summed(function: exp.Expr, names: Names) -> Trust:
 def _if_whole(argument: exp.Expr, names: Names) -> Trust:
     """Return the trust in a value that also depends on which groups there are."""
     trust = trust_in(argument, names)
-    return max(trust, Trust.WHOLE) if trust.is_smooth else Trust.NONE
+    is_folded = any(
+        _known(each, names).motion is not Motion.SMOOTH for each in find_all(argument, exp.Column)
+    )
+    return max(trust, Trust.BENT if is_folded else Trust.WHOLE) if trust.is_smooth else Trust.NONE

@@ -70,10 +70,10 @@ from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
+    KeptSigns,
     Motion,
     Sign,
     Signs,
-    alternatives,
     asked_in_turn,
     bends,
     conditions_in,
@@ -90,17 +90,21 @@ def chooses_by_estimates(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> b
     """Whether the value may be another one, not a near one, once an estimate has moved a little.
 
     Three conditions are harmless: of keys alone, whether a sum that is never negative is 0, and whether a
-    value is NULL. In the last two, error bars find out: they look at what one more row would do.
+    value is NULL. In the last two, error bars find out: they look at what one more row would do. GREATEST,
+    LEAST and ABS were taken off a value that they are around (`unfolded`).
 
     Args:
         value: of an output, over merged state.
         basis: the merged columns by their names.
     """
-    bare = value.unnest()
+    bare, kept = value.unnest(), KeptSigns(lambda column: sign_of_column(column, basis))
     return (
         any(not _is_harmless(each, basis) for each in conditions_in(value))
         or any(each is not bare and _may_be_filled(each, basis) for each in find_all(value, exp.Coalesce))
-        or any(_chooses(each, basis, alone=each is bare) for each in find_all(value, exp.Greatest, exp.Least))
+        or any(_estimated(each, basis) for each in find_all(value, exp.Greatest, exp.Least))
+        or any(
+            _estimated(each, basis) and kept(each.this) is Sign.EITHER for each in find_all(value, exp.Abs)
+        )
     )
 
 
@@ -118,15 +122,6 @@ def _is_harmless(condition: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
         return False
     sign = Signs(lambda column: sign_of_column(column, basis))(condition.left)
     return len(_estimated(condition.left, basis)) == 1 and not sign & Sign.NEGATIVE
-
-
-def _chooses(extreme: exp.Expr, basis: Mapping[str, BasisColumn], *, alone: bool) -> bool:
-    """Whether GREATEST or LEAST has estimates to choose from.
-
-    One estimate beside constants does no harm if that is the whole value: it is cut at the constant.
-    """
-    estimated = [bool(_estimated(each, basis)) for each in alternatives(extreme)]
-    return any(estimated) if not alone else sum(estimated) > 1
 
 
 def _may_be_filled(coalesce: exp.Coalesce, basis: Mapping[str, BasisColumn]) -> bool:
