@@ -67,6 +67,9 @@ TOTAL, GAIN = "(SELECT sum(paid) FROM sales)", "(SELECT sum(gain) FROM sales)"
         "avg(paid) ** 20 - 1",
         f"{TOTAL} / {GAIN}",
         f"{GAIN} * {GAIN}",
+        "1 / (sum(paid / 1e6) - 1)",
+        "1 / (count(*) FILTER (WHERE gain > 0) * 0.0001 - 1)",
+        "1 / ((SELECT avg(paid) FROM sales) / 60 - 1)",
     ],
 )
 def test_what_bends_near_zero_is_not_certified(shops: World, value: str) -> None:
@@ -124,6 +127,27 @@ def test_the_larger_of_two_is_a_choice(shops: World, value: str, is_certified: b
 def test_what_is_smooth_stays_certified(shops: World, value: str) -> None:
     sql = f"SELECT {value} AS v" + ("" if "SELECT" in value else " FROM sales")
     assert all(estimate.certified.all() for estimate in early(shops, sql))
+
+
+@pytest.mark.parametrize(
+    ("value", "is_certified"),
+    [
+        ("1 / (v - 3)", False),
+        ("ln(v - 1)", False),
+        ("1 / (coalesce(v, 0) - 1)", False),
+        ("s / (n - 1)", True),
+        ("sum(s) / (sum(n) - 1)", True),
+        ("avg(1 / (v - 1))", False),
+        ("1 / (sum(s) - 1)", False),
+    ],
+)
+def test_only_a_number_of_rows_stays_away_from_small_numbers(
+    shops: World, value: str, is_certified: bool
+) -> None:
+    parts = "SELECT shop, avg(paid) / 60 AS v, sum(paid) AS s, count(*) AS n FROM sales WHERE shop <> 3"
+    sql = f"SELECT {value} AS v FROM ({parts} GROUP BY shop)"
+    for estimate in early(shops, sql):
+        assert estimate.certified.all() == is_certified
 
 
 def by_shop(over: str, end: str = "") -> str:
@@ -366,4 +390,5 @@ def test_what_is_folded_has_its_value_within_its_interval(level: World) -> None:
     for estimate in early(level, sql):
         for row in rows(estimate):
             assert all(row[f"{name}_low"] <= row[name] <= row[f"{name}_high"] for name in ("v", "w"))
-            assert row["v_high"] <= 1.0 and row["w_low"] >= 0.0
+            assert row["v_high"] <= 1.0
+            assert row["w_low"] >= 0.0

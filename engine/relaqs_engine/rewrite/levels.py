@@ -35,6 +35,8 @@ from relaqs_engine.plans.aggregate import (
     GROUP,
     GROUP_ROWS,
     IS_FIRST,
+    Basis,
+    MergePlan,
     margin_column,
     moves_column,
 )
@@ -267,7 +269,12 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
         type=output.type,
         sign=output.sign,
         motion=output.motion,
+        counts_rows=isinstance(plan, MergePlan) and _counts_rows(plan, output.total),
     )
+
+
+def _counts_rows(plan: MergePlan, total: str | None) -> bool:
+    return any(column.name == total and column.kind is Basis.COUNT for column in plan.columns.basis)
 
 
 def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
@@ -379,6 +386,7 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
         step=max(left.step, right.step),
         sign=left.sign | right.sign,
         motion=most_folded((left.motion, right.motion)),
+        counts_rows=left.counts_rows and right.counts_rows,
     )
 
 

@@ -31,6 +31,7 @@ from relaqs_engine.sql.expressions import (
     Motion,
     Question,
     Sign,
+    Vanishing,
     alternatives,
     asked_in_turn,
     bends,
@@ -86,6 +87,7 @@ class Value:
         sign: the side of zero that it keeps to, EITHER where it may come near zero.
         is_chosen: whether comparisons of estimates choose it among values that are known, as a label is.
         motion: how it moves by how it was folded in an answer (`OutputColumn.motion`).
+        counts_rows: whether it is a number of rows.
     """
 
     trust: Trust
@@ -98,6 +100,7 @@ class Value:
     sign: Sign = Sign.EITHER
     is_chosen: bool = False
     motion: Motion = Motion.SMOOTH
+    counts_rows: bool = False
 
 
 # By the alias of its table, and its own name in lower case.
@@ -210,7 +213,8 @@ class Trusts(Question[Trust]):
             constants = [node.right] if isinstance(node, exp.Div) else [node.left, node.right]
         if any(self(each) is Trust.KEY for each in constants):
             return False
-        return bends(node, lambda column: _known(column, self._names).sign)
+        names = self._names
+        return bends(node, Vanishing(lambda c: _known(c, names).sign, lambda c: _known(c, names).counts_rows))
 
     def _chosen(self, choice: exp.Expr) -> Trust:
         """Return the trust in CASE, where keys choose between values, or estimates that are far apart."""

@@ -74,6 +74,7 @@ from relaqs_engine.sql.expressions import (
     Motion,
     Sign,
     Signs,
+    Vanishing,
     asked_in_turn,
     bends,
     conditions_in,
@@ -152,10 +153,17 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
         if motion_of(node) is Motion.JUMPS:
             yield f"{_called(node)} may jump where an estimate moves a little; its parts may be certified"
     bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
-    if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
+    vanishing = Vanishing(lambda column: sign_of_column(column, basis), lambda column: _counts(column, basis))
+    if any(bends(node, vanishing, alone=node is bare) for node in curved):
         from relaqs_engine.rewrite.smoothness import BENDS
 
         yield BENDS
+
+
+def _counts(column: exp.Column, basis: Mapping[str, BasisColumn]) -> bool:
+    """Whether a column is a number of rows, or the scale that it is multiplied by."""
+    counts_rows = column.name in basis and basis[column.name].kind is Basis.COUNT
+    return counts_rows or column.name in _NUMBERS_OF_ALL
 
 
 def _called(node: exp.Expr) -> str:

@@ -222,19 +222,25 @@ class KeptSigns(Signs):
 class Vanishing(Question[bool]):
     """Whether an estimate may be close to zero, however many rows it is made of.
 
-    Sums of values with either sign may be, and so may differences, but for that of a total and 3 at most, as
-    in a variance. A total of values that are never negative is not, once some of its rows were read.
+    Sums of values with either sign may be, and so may differences, but for that of a number of rows and 3 at
+    most, as in a variance. A total of values that are never negative is not, once some of its rows were read.
+
+    Args:
+        of_column: on which sides of zero a column may lie.
+        counts: whether a column is a number of rows.
 
     >>> import sqlglot
-    >>> vanishes = Vanishing(lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
+    >>> def of_column(column):
+    ...     return Sign.EITHER if column.name == "gain" else Sign.POSITIVE
+    >>> vanishes = Vanishing(of_column, lambda column: column.name == "n")
     >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("nullif(sum(paid), 0)", "n - 1")]
     [False, False]
-    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("sum(gain)", "paid / n - 1")]
+    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("sum(gain)", "paid - 1")]
     [True, True]
     """
 
-    def __init__(self, of_column: SignOfColumn) -> None:
-        self.signs = KeptSigns(of_column)
+    def __init__(self, of_column: SignOfColumn, counts: Callable[[exp.Column], bool]) -> None:
+        self.signs, self.counts = KeptSigns(of_column), counts
 
     def of_column(self, column: exp.Column) -> bool:
         return self.signs(column) is Sign.EITHER
@@ -425,7 +431,6 @@ _WRITTEN_OUT = (exp.Literal, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
 _FEW = 3.0
-_TOTALS = (exp.Cast, exp.Count, exp.Sum)
 
 
 def _number(value: object) -> float | None:
@@ -631,13 +636,21 @@ def _sign_of_aggregate(node: exp.Expr, ask: Signs) -> Sign:
 
 
 def _vanishing_difference(node: exp.Expr, ask: Vanishing) -> bool:
-    """Whether a difference may vanish. That of a total and a small number does not, as an average's does."""
+    """Whether a difference may vanish. Only a number of rows less a small number does not."""
     few = number_of(node.expression)
-    if few is None or few > _FEW or ask(node.this):
-        return True
-    return any(
-        isinstance(each, exp.Div | exp.Func) and not isinstance(each, _TOTALS) for each in node.this.walk()
-    )
+    return few is None or few > _FEW or not _counts_rows(node.this, ask)
+
+
+def _counts_rows(node: exp.Expr, ask: Vanishing) -> bool:
+    node = node.unnest()
+    match node:
+        case exp.Column():
+            return ask.counts(node)
+        case exp.Mul() | exp.Add():
+            return _counts_rows(node.left, ask) and _counts_rows(node.right, ask)
+        case exp.Cast() | exp.Nullif() | exp.Sum():
+            return _counts_rows(node.this, ask)
+    return isinstance(node, exp.Count)
 
 
 def _bends_near_zero(node: exp.Expr, vanishes: Vanishing, alone: bool) -> bool:
@@ -730,7 +743,7 @@ def motion_of(node: exp.Expr) -> Motion:
     return Motion.JUMPS if is_cast_away else function_of(node).motion
 
 
-def bends(node: exp.Expr, of_column: SignOfColumn, *, alone: bool = False) -> bool:
+def bends(node: exp.Expr, vanishes: Vanishing, *, alone: bool = False) -> bool:
     """Whether a function of estimates may bend sharply within their errors, since an estimate may be near 0.
 
     Its error bars then say too little: they take it for a straight line. It is so for what is divided by such
@@ -741,11 +754,12 @@ def bends(node: exp.Expr, of_column: SignOfColumn, *, alone: bool = False) -> bo
     >>> import sqlglot
     >>> def of_signs(sql):
     ...     tree = sqlglot.parse_one(sql, dialect="duckdb")
-    ...     return bends(tree, lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
+    ...     signs = lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE
+    ...     return bends(tree, Vanishing(signs, lambda column: False))
     >>> of_signs("gain / nullif(paid, 0)"), of_signs("paid / gain"), of_signs("gain * gain")
     (False, True, True)
     """
-    return function_of(node).bends(node, Vanishing(of_column), alone)
+    return function_of(node).bends(node, vanishes, alone)
 
 
 def widest_certified(value: exp.Expr) -> float:
