@@ -150,6 +150,7 @@ class OutputColumn:
             the factor from rows scanned to all rows. For sum(x) it is b0 · scale.
         total: the basis column, where the output is a plain SUM or COUNT. Its interval may then use that the
             total cannot be negative.
+        counts_rows: whether it is a COUNT.
         side: for BOUND, "least" if the value so far is a lower bound of the final one (MAX), "most" if it is
             an upper bound (MIN).
         quantile: which quantile it is, for QUANTILE.
@@ -175,6 +176,7 @@ class OutputColumn:
     type: str
     estimate_sql: str
     total: str | None = None
+    counts_rows: bool = False
     side: str | None = None
     quantile: QuantileOf | None = None
     unrounded_sql: str = ""

@@ -35,8 +35,6 @@ from relaqs_engine.plans.aggregate import (
     GROUP,
     GROUP_ROWS,
     IS_FIRST,
-    Basis,
-    MergePlan,
     margin_column,
     moves_column,
 )
@@ -269,12 +267,8 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
         type=output.type,
         sign=output.sign,
         motion=output.motion,
-        counts_rows=isinstance(plan, MergePlan) and _counts_rows(plan, output.total),
+        counts_rows=output.counts_rows,
     )
-
-
-def _counts_rows(plan: MergePlan, total: str | None) -> bool:
-    return any(column.name == total and column.kind is Basis.COUNT for column in plan.columns.basis)
 
 
 def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:

@@ -123,13 +123,15 @@ def _output(
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     before, rounding = rounded(bare)
+    total = plain_total(before, basis)
     straight, folds = unfolded(before, lambda column: sign_of_column(column, basis))
     return OutputColumn(
         name,
         OutputKind.ESTIMATE,
         type_,
         sql,
-        total=plain_total(before, basis),
+        total=total,
+        counts_rows=total is not None and basis[total].kind is Basis.COUNT,
         unrounded_sql="" if straight is bare else straight.sql(DIALECT),
         folds=folds,
         rounding=rounding,
