@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_bootstrap import jackknife_variance
 from relaqs_engine.execution import state
 from relaqs_engine.execution.cells import group_of_rows
+from relaqs_engine.execution.variance import Scan
+from relaqs_engine.plans.plan import ErrorBars
 
 from tests.engine.world import World
 
@@ -73,3 +78,38 @@ def test_error_bars_do_not_depend_on_where_the_state_is(
         np.testing.assert_allclose(one.values, other.values, rtol=1e-9)
         np.testing.assert_allclose(one.half_widths, other.half_widths, rtol=1e-7)
         np.testing.assert_array_equal(one.certified, other.certified)
+
+
+def test_blocks_of_unlike_units_have_nearly_the_variance_of_their_units() -> None:
+    """An average over users of their rows, a twentieth of 20,000 users read, sizes like Pareto 1.3 values.
+
+    The variance by blocks is compared with that of single users, which has no weights.
+    """
+    draw = np.random.default_rng(5)
+    sizes = np.ceil(1.0 + draw.pareto(1.3, 40_000)).astype(np.int64)
+    sizes = sizes[sizes <= 60][:20_000]
+    counted = draw.binomial(sizes, 0.3)
+    fourths, squares = (float((sizes.astype(float) ** power).sum()) for power in (4, 2))
+    like = Scan(np.ones(64, dtype=np.int64), int(sizes.sum()), 1_000, len(sizes), int(sizes.max()))
+    scan = replace(like, unit_kurtosis_rows=sizes.sum() * fourths / squares**2)
+    kurtosis = scan.kurtosis(ErrorBars(rows_are_of_units=True))
+    found = []
+    for _ in range(150):
+        read = draw.choice(len(sizes), 1_000, replace=False)
+        block, own, rows = draw.integers(0, 64, 1_000), counted[read], sizes[read]
+        met = own > 0
+        sums = np.stack([np.bincount(block, each, 64) for each in (own, met, rows)])
+        rest = sums.sum(axis=1)[:, None] - sums
+        mean = own.sum() / met.sum()
+        by_blocks = jackknife_variance(
+            np.array([[mean]]),
+            (rest[0] / rest[1])[:, None, None],
+            sums[2].astype(np.int64),
+            np.array([met.sum()]),
+            0.05,
+            kurtosis,
+        )
+        of_users = 0.95 * ((own - mean * met) ** 2).sum() / met.sum() ** 2
+        found.append((by_blocks.variance.item(), of_users))
+    of_blocks, of_users = np.mean(found, axis=0)
+    assert of_blocks / of_users == pytest.approx(1.0, abs=0.04)

@@ -129,13 +129,17 @@ class Scan:
     def kurtosis(self, bars: ErrorBars) -> float:
         """Return the kurtosis of what a joined row adds to a group.
 
-        A group that has a tenth of the largest unit is taken to have a tenth of each. Where a row is made of
-        a unit, it stands for the unit's rows. Half of what counts would have, N·Σm⁴/(Σm²)², measured best:
-        with more of it the few large blocks speak alone.
+        A group that has a tenth of the largest unit is taken to have a tenth of each. Half of what counts
+        would have, N·Σm⁴/(Σm²)², measured best: with more of it the few large blocks speak alone.
+
+        Where a row is made of a unit, it stands for the unit's rows, and eight times as much is taken. Blocks
+        have more rows because of their large units. These are what varies, and weights that are too equal
+        find too little variance: with half, 0.93 of it, a twentieth of users like Pareto 1.3 values read.
         """
         rows = self.population_rows / self.population_units if bars.rows_are_of_units else self.max_unit_rows
         share = min(1.0, (bars.most_unit_rows or self.max_unit_rows) / rows)
-        return max(TYPICAL_KURTOSIS, 0.5 * self.unit_kurtosis_rows * share)
+        part = 8.0 if bars.rows_are_of_units else 0.5
+        return max(TYPICAL_KURTOSIS, part * self.unit_kurtosis_rows * share)
 
 
 class VarianceEstimator:
