@@ -115,7 +115,7 @@ def serving() -> Iterator[Counting]:
 
 
 def asked_after_kills(rows: int, kills: int, seed: int) -> dict[str, float]:
-    """Return what a program asked twice that is killed at seeded moments, and whether it ends right."""
+    """Return how many questions a program asks twice when it is killed at seeded moments."""
     moments = random.Random(seed)
     with serving() as server, tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", CLIENT, server.address, str(Path(folder) / "kept.sqlite"), str(rows)]
@@ -141,7 +141,7 @@ def asked_after_kills(rows: int, kills: int, seed: int) -> dict[str, float]:
 
 
 def _reviews(rows: int) -> pa.Table:
-    """Return texts of which a fifth are complaints, and a guess that is right for nine of ten."""
+    """Return texts, a fifth of them complaints, and guesses that are right for nine of ten."""
     with duckdb.connect() as connection:
         return connection.sql(
             "SELECT i AS id, 'text ' || i AS text, "

@@ -105,7 +105,7 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
 # feature may raise the first by its own files: costly functions did, by eight.
 MOST_FILES = 394
-MOST_CORE_LINES = 105_000  # rounded up to thousands
+MOST_CORE_LINES = 104_600  # rounded up to hundreds
 MOST_SHORT_FILES = 8
 MOST_SHARED_FILE_NAMES = 14
 LONGEST_WALKS = {"query": 68, "plain": 38, "train": 59}

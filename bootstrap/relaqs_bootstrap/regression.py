@@ -103,7 +103,7 @@ def estimated_totals(sample: SampledSums, strata: Strata, predicted: FloatArray)
             has zeros here and in the sample.
 
     Ten units in one stratum, five of them asked. All that is predicted is 1 each, and three of the five say
-    1. The total is 6:
+    1. The total is 6, with a variance of 3.
     """
     groups, columns = predicted.shape
     spread = _covariances(sample, strata)

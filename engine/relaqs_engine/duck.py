@@ -41,7 +41,8 @@ from relaqs_engine.errors import (
 )
 from relaqs_engine.stores.objects import copy_at
 
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")  # of few rows
+# Of few rows. Who has DuckDB make such copies elsewhere is warned as before.
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", module=re.escape(__name__))
 DUCKDB_VERSION: str = duckdb.__version__
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 RELATIONS_KEPT = 16  # of each cursor of a closed database, those that were used last
@@ -310,7 +311,8 @@ class Cursor:
     def table(self, sql: str, values: Sequence[float] = ()) -> pa.Table:
         """Return the statement's result as an Arrow table. Raises DataError if it is over the limit.
 
-        values: of its parameters. With any, DuckDB binds the statement once, not twice, and copies its rows.
+        values: of its parameters. With any, DuckDB binds the statement once, not twice, and copies its rows:
+            the limit is looked at once all of them are there.
         """
         with translated_errors(sql):
             self._prepare(sql)

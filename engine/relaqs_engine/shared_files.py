@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 DRAFT_MARK = r"-(\d+)-[0-9a-f]{8}"
+LONGEST_NAME_BYTES = 200
 """What a draft has after its point and the file's name, as a pattern. The group is the process."""
 
 
@@ -38,7 +39,7 @@ def replacing(path: Path, *, mode: int | None = None, is_synced: bool = True) ->
         OSError: the folder or the disk does not take it; then what is there stays as it is.
     """
     path = path.resolve()
-    draft = path.with_name(f".{path.name}-{os.getpid()}-{os.urandom(4).hex()}")
+    draft = path.with_name(f".{_short_name(path)}-{os.getpid()}-{os.urandom(4).hex()}")
     if mode is None:
         mode = _mode_of(path)
     bits = 0o666 if mode is None else mode
@@ -74,8 +75,13 @@ def drafts_of(path: Path) -> Iterator[tuple[Path, int]]:
     """Yield the drafts of a file, each with the process that made it."""
     path = path.resolve()
     for draft in path.parent.iterdir():
-        if (found := re.fullmatch(rf"\.{re.escape(path.name)}{DRAFT_MARK}", draft.name)) is not None:
+        if (found := re.fullmatch(rf"\.{re.escape(_short_name(path))}{DRAFT_MARK}", draft.name)) is not None:
             yield draft, int(found[1])
+
+
+def _short_name(path: Path) -> str:
+    """Return the beginning of a name, so that a draft's name is not too long for a file system."""
+    return os.fsencode(path.name)[:LONGEST_NAME_BYTES].decode(errors="ignore")
 
 
 def _mode_of(path: Path) -> int | None:

@@ -74,6 +74,7 @@ def bytes_into(path: str | None) -> Iterator[BinaryIO]:
 @contextmanager
 def _finished(path: Path) -> Iterator[BinaryIO]:
     """Yield what takes the file's place when the block ends well, and leaves nothing when it does not."""
+    path = path.resolve()  # a link leads to the folder
     if path.exists() and not path.is_file():  # a device or a pipe is written as it is
         with path.open("wb") as file:
             yield file

@@ -54,6 +54,7 @@ _MOST_DECIDING = 64  # units that would decide alone
 _SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
 _GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
 _FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
+_MOST_GUESSED = 6  # calls of a condition of which it is guessed whether they hold together
 _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
@@ -158,7 +159,7 @@ class Units:
         """Return SQL for what a unit is expected to add to a sum, 0 where nothing is expected."""
         if self._query.asks_for_keys or any(function.returns is str for function in self._functions):
             return "0.0"
-        return _expected(self._functions, lambda answers: self._added(i, answers))
+        return _expected(dict(enumerate(self._functions)), lambda answers: self._added(i, answers))
 
     def _most_added(self, i: int) -> str:
         """Return SQL for the most that the answers of a unit may change a sum, NULL where it is not known."""
@@ -521,8 +522,8 @@ class ListedRows:
         self._new = [(0, 0) for _ in self._functions]
         self._is_deciding = [call.answer in self._rows.deciding for call in plan.query.calls]
         with cursor.registered(given=frame):
-            cursor.run("CREATE TEMP TABLE read AS SELECT * FROM given")
-        make_guesses(cursor, self._query, self._functions, "read")
+            cursor.run("CREATE TEMP TABLE given_rows AS SELECT * FROM given")
+        make_guesses(cursor, self._query, self._functions, "given_rows")
         order = self._order(frame.column_names, seed)
         cursor.run(
             f"CREATE TEMP TABLE {FRAME} AS SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS r "
@@ -538,9 +539,11 @@ class ListedRows:
         if self._rows.order and not self._rows.is_ordered_by_answers:
             return f"{self._rows.order}, {mixed}"
         condition = self._query.condition
+        named = {i: f for i, f in enumerate(self._functions) if names_one(condition, [f"f{i}"])}
+        if not named or len(named) > _MOST_GUESSED or any(each.returns is str for each in named.values()):
+            return mixed
         likely = _expected(
-            self._functions,
-            lambda answers: f"CASE WHEN {with_answers(condition, answers)} THEN 1.0 ELSE 0.0 END",
+            named, lambda answers: f"CASE WHEN {with_answers(condition, answers)} THEN 1.0 ELSE 0.0 END"
         )
         return f"{likely} DESC, {mixed}"
 
@@ -678,7 +681,8 @@ def _guess(cursor: Cursor, function: CostlyFunction, call: CostlyCall, i: int, t
     if proxy is None:
         return ("0.5" if function.returns is bool else "1.0"), ""
     if isinstance(proxy, str):
-        names = dict(zip(function.parameters, call.arguments, strict=False))
+        given = [f"{table}.{argument}" for argument in call.arguments]
+        names = dict(zip(function.parameters, given, strict=False))
         sql = with_answers(proxy, names)
     else:
         rows = cursor.table(f"SELECT DISTINCT {', '.join(call.arguments)} FROM {table}")
@@ -692,13 +696,13 @@ def _guess(cursor: Cursor, function: CostlyFunction, call: CostlyCall, i: int, t
     return (f"greatest(0.0, least(1.0, {sql}))" if function.returns is bool else sql), join
 
 
-def _expected(functions: Sequence[CostlyFunction], value: Callable[[Mapping[str, str]], str]) -> str:
+def _expected(functions: Mapping[int, CostlyFunction], value: Callable[[Mapping[str, str]], str]) -> str:
     """Return SQL for what a value is expected to be by the guesses of the answers that it is made of."""
     choices = [
         [(f"f{j}", "TRUE", f"g{j}"), (f"f{j}", "FALSE", f"(1.0 - g{j})")]
         if function.returns is bool
         else [(f"f{j}", f"g{j}", "1.0")]
-        for j, function in enumerate(functions)
+        for j, function in functions.items()
     ]
     return " + ".join(
         f"({' * '.join(chance for *_, chance in chosen)})"

@@ -236,7 +236,7 @@ class NoKeeper(RunKeeper):
 
 
 class FileKeeper(RunKeeper):
-    """Keeps the states of a run in a file, which also says how the run is begun.
+    """Keeps the states of a run in a file, which also says how the run is begun (`recipe`, pickled).
 
     Raises RelaqsError where the file cannot be written.
     """

@@ -147,7 +147,8 @@ def _end_all() -> None:
     """Wait for the threads, and longer for those inside DuckDB. They begin nothing there from then on."""
     if join_all():
         return
-    from relaqs_engine import duck
+    if (duck := sys.modules.get("relaqs_engine.duck")) is None:
+        return
 
     def refuse() -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -155,7 +156,8 @@ def _end_all() -> None:
 
     duck.BEFORE_STATEMENTS.append(refuse)
     deadline = time.monotonic() + _STATEMENT_SECONDS
-    while any(_is_in(duck.__file__, thread) for thread in list(_MADE)) and time.monotonic() < deadline:
+    file = str(duck.__file__)
+    while any(_is_in(file, thread) for thread in list(_MADE)) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 

@@ -259,7 +259,7 @@ class WholeQueryJob:
 
 _SOON = "it takes about {:.2g} s of a core, and more estimates would not be there much sooner"
 _HOPELESS = "no number was certified after {:.0%} of the rows"
-_EMPTY = "no row met its conditions among the first {:.0%} of the rows"
+_EMPTY = "no row met its conditions among the first {:.2g} % of the rows"
 
 
 class WorthwhileJob:
@@ -270,7 +270,7 @@ class WorthwhileJob:
         budget: says until when they are worth their cost.
         core_seconds: what the whole is predicted to take.
         has_intervals: whether there are numbers to be certified.
-        shows_rows: whether an answer without rows means that none was found. HAVING may leave groups out.
+        has_only_totals: whether the answer has totals alone, and no row means that none was found.
     """
 
     def __init__(
@@ -280,14 +280,14 @@ class WorthwhileJob:
         core_seconds: float,
         *,
         has_intervals: bool,
-        shows_rows: bool = False,
+        has_only_totals: bool = False,
     ) -> None:
         self.id = job.id
         self._job = job
         self._budget = budget
         self._core_seconds = core_seconds
         self._has_intervals = has_intervals
-        self._shows_rows = shows_rows
+        self._has_only_totals = has_only_totals
         self._last = budget.last_batch(job.fractions)
         self._issued = 0
 
@@ -330,11 +330,13 @@ class WorthwhileJob:
         newest = self.latest if self._has_intervals else None
         if newest is None:
             return None
-        counted = newest.group_rows if self._shows_rows else None
+        counted = newest.group_rows if self._has_only_totals else None
         rows = math.inf if counted is None else float(counted.sum())
         if not self._budget.is_hopeless(int(newest.certified.sum()), rows, newest.fraction):
             return None
-        return WholeIsSoonerError((_HOPELESS if rows else _EMPTY).format(newest.fraction))
+        if not rows:
+            return WholeIsSoonerError(_EMPTY.format(100 * newest.fraction), self._core_seconds)
+        return WholeIsSoonerError(_HOPELESS.format(newest.fraction))
 
     def close(self) -> None:
         """Give back the merged state. Safe to call twice."""

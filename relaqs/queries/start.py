@@ -44,7 +44,7 @@ from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS, Layout
 from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputColumn, WholePlan
+from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.binder import Binder, Parameters, placing_failures, tells_the_time
 from relaqs_engine.sql.parse import expand_views, parse_query, with_tables_of_paths
 from relaqs_engine.sql.read import Effort, WrittenSql, may_be_written_out
@@ -635,7 +635,9 @@ def assembled_query(
     if resume:
         stopwatch.earlier_seconds = keeper.resume()
     ends_soon = may_end_soon and checkpoint is None and options.wants_the_end_only
-    worthwhile = _while_worthwhile(job, plan, catalog, options, ends_soon=ends_soon)
+    worthwhile = _while_worthwhile(
+        job, plan, catalog, options, ends_soon=ends_soon, may_end_soon=may_end_soon
+    )
 
     def asking() -> Asking:
         submitted_at = unix_seconds_of(stopwatch.seconds() - stopwatch.earlier_seconds)
@@ -660,7 +662,13 @@ def assembled_query(
 
 
 def _while_worthwhile(
-    job: QueryJob, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, *, ends_soon: bool
+    job: QueryJob,
+    plan: OnlinePlan,
+    catalog: Catalog,
+    options: QueryOptions,
+    *,
+    ends_soon: bool,
+    may_end_soon: bool = True,
 ) -> EstimatingJob:
     """Return the job, which gives up where the whole query is there sooner, if it may run as a whole."""
     if not plan.is_estimated or plan.ends_whole or not _may_run_whole(options):
@@ -669,9 +677,15 @@ def _while_worthwhile(
 
     seconds = whole_core_seconds(plan, catalog)
     has_intervals = plan.is_two_level or plan.method is not Method.NONE
-    budget = EstimateBudget(seconds, ends_soon=ends_soon)
-    shows_rows = plan.shows_every_group and not plan.is_two_level
-    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals, shows_rows=shows_rows)
+    budget = EstimateBudget(seconds, ends_soon=ends_soon, target=options.target)
+    estimated = [output for output in plan.outputs if output.kind is OutputKind.ESTIMATE]
+    has_only_totals = (
+        plan.shows_every_group
+        and not plan.is_two_level
+        and may_end_soon
+        and all(output.total is not None for output in estimated)
+    )
+    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals, has_only_totals=has_only_totals)
 
 
 def _may_run_whole(options: QueryOptions) -> bool:

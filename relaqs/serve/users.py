@@ -104,7 +104,8 @@ def add_user(path: Path, name: str, password: str) -> bool:
     entries = _entries(path) if path.exists() else {}
     is_new = name not in entries
     entries[name] = {**entries.get(name, {}), "password": _verifier(password)}
-    replace_content(path, tomli_w.dumps({"users": entries}).encode(), mode=0o600)
+    mode = None if path.exists() else 0o600  # passwords are for its owner, unless somebody has said otherwise
+    replace_content(path, tomli_w.dumps({"users": entries}).encode(), mode=mode)
     return is_new
 
 

@@ -356,14 +356,22 @@ def test_a_copied_tree_is_the_copy_of_sqlglot_and_shares_nothing() -> None:
         each.type = exp.DataType.build("INT")
         each.meta["position"] = [1]
     hash(tree)
-    made, theirs = copied(tree), tree.copy()
+    made, theirs, before = copied(tree), tree.copy(), tree.sql(DIALECT)
+    assert made == theirs
+    assert made.sql(DIALECT) == before
     names = ("__class__", "arg_key", "index", "comments", "_type", "_meta")
     for own, node, old in zip(made.walk(), theirs.walk(), tree.walk(), strict=True):
         assert own is not old
         assert [getattr(own, name) for name in names] == [getattr(node, name) for name in names]
+        plain = [
+            {name: value for name, value in each.args.items() if not isinstance(value, exp.Expr | list)}
+            for each in (own, node)
+        ]
+        assert plain[0] == plain[1]
+        assert own._meta is None or own._meta is not old._meta
+        assert own.comments is None or own.comments is not old.comments
         assert own.parent is None or own in own.parent.iter_expressions()
         assert all(own is each.parent for each in own.iter_expressions())
-    before = tree.sql(DIALECT)
     made.find(exp.Literal).replace(exp.Null())
     made.set("with_", None)
     assert tree.sql(DIALECT) == before

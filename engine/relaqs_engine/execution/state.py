@@ -693,13 +693,14 @@ SOON_SHARE = 0.15
 # A query of which nothing is certified after this share of the rows runs as a whole, and one of which nothing
 # was known to be so after the second share does not: too much would be done twice.
 HOPELESS_FROM, HOPELESS_TO = 0.1, 0.3
+EMPTY_FROM = 0.01  # of a query of totals of which no row counts
 
 
 class EstimateBudget:
     """Says after which mini-batch a query is better run as a whole, whatever its state is.
 
     scan_seconds: what reading its tables takes of a core. ends_soon: whether nothing is asked for that needs
-    estimates before the end.
+    estimates before the end. target: the relative error that is enough.
 
     >>> budget, fractions = EstimateBudget(scan_seconds=0.25, ends_soon=True), (0.01, 0.02, 0.04, 0.08, 1.0)
     >>> budget.last_batch(fractions)
@@ -708,7 +709,8 @@ class EstimateBudget:
     True
     """
 
-    def __init__(self, scan_seconds: float, *, ends_soon: bool) -> None:
+    def __init__(self, scan_seconds: float, *, ends_soon: bool, target: float | None = None) -> None:
+        self._empty_from = max(EMPTY_FROM, 3.0 * ((target or 0.05) / 1.96) ** 2)
         self._scan_seconds = scan_seconds
         self._ends_soon = ends_soon and LEAST_SECONDS <= scan_seconds < SOON_SECONDS
         self._has_certified = False
@@ -726,16 +728,17 @@ class EstimateBudget:
     def is_hopeless(self, certified: int, rows: float, fraction: float) -> bool:
         """Return whether no estimate is of use before the end, as far as it is seen.
 
-        Where no row counts in a share f of the table, less than 3 / f of all do in 95 % of the cases. Of so
-        few there is no estimate within ± 5 % before nearly all are read, and until then there is none at all.
+        Where no row counts in a share f of the table, less than 3 / f of all do in 95 % of the cases. A total
+        of n rows has a relative error of 1.96 / √n at least until nearly all are read. So it does not reach
+        a target ε where 3 / f is less than (1.96 / ε)². An average may: its error depends on the spread.
 
         Args:
             certified: how many numbers of the newest estimate are certified.
-            rows: how many it is from: those that were scanned and count.
+            rows: how many it is from: those that were scanned and count. Infinity: it has more than totals.
             fraction: the share of the rows that was scanned.
         """
         self._has_certified |= certified > 0
-        is_early = (HOPELESS_FROM if rows else 0.0) <= fraction <= HOPELESS_TO
+        is_early = (HOPELESS_FROM if rows else self._empty_from) <= fraction <= HOPELESS_TO
         return is_early and not self._has_certified and self._scan_seconds >= LEAST_SECONDS
 
 

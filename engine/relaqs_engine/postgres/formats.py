@@ -102,13 +102,16 @@ def read_moment(text: exp.Expr, pattern: str) -> exp.Expr:
     while at < len(pattern):
         found = _MOMENT_PART.match(pattern, at)
         word = (found[3] or "").upper() if found else ""
-        if found is None or word not in _READ or found[1] is not None:
+        if found is None or word not in _READ or found[2]:
             raise UnsupportedError(
                 f"to_date and to_timestamp do not take {pattern[at:]!r} of {pattern!r}; they take "
                 f"{', '.join(filter(None, _READ))}"
             )
-        form += _READ[word] or found[4].replace("%", "%%")
+        plain = found[4] if found[1] is None else found[1]
+        form += _READ[word] or plain.replace("%", "%%")
         at = found.end()
+    if "%Y" not in form:
+        raise UnsupportedError(f"to_date and to_timestamp take a format with a year, and not {pattern!r}")
     return _expression("strptime(t, '" + form.replace("'", "''") + "')", text)
 
 

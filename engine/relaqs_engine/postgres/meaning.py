@@ -90,6 +90,7 @@ class RelaqsPostgres(Relaqs):
 
     ARROW_BINDS_AS_CONCATENATION: ClassVar[bool] = True
     NULL_ORDERING = "nulls_are_large"
+    TABLESAMPLE_SIZE_IS_PERCENT = True
     Tokenizer: type[Any] = RelaqsPostgresTokenizer
 
 
@@ -390,16 +391,6 @@ def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return filled(text, {"v": node.this, "lo": node.args["low"], "hi": node.args["high"]})
 
 
-def _sample(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """A number is a percentage."""
-    if (size := node.args.get("size")) is None:
-        return None
-    sample = node.copy()
-    sample.set("size", None)
-    sample.set("percent", size.copy())
-    return sample
-
-
 def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """generate_series makes rows, and not a list."""
     for item in node.expressions:
@@ -531,8 +522,9 @@ def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
 def _make_interval(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     """Parts are given in their order, or by name as days => 3."""
     parts = dict(zip(_INTERVAL_PARTS, given, strict=False))
-    parts |= {each.name: each.expression for each in given if isinstance(each, exp.Kwarg)}
-    parts = {each: value for each, value in parts.items() if not isinstance(value, exp.Kwarg)}
+    named = (exp.Kwarg, exp.PropertyEQ)
+    parts |= {each.name.lower(): each.expression for each in given if isinstance(each, named)}
+    parts = {each: value for each, value in parts.items() if not isinstance(value, named)}
     if len(given) != len(parts) or not parts.keys() <= _INTERVAL_PARTS.keys():
         raise SqlError(f"make_interval takes {', '.join(_INTERVAL_PARTS)}, in this order or as days => 3")
     added = [called(_INTERVAL_PARTS[each], value.copy()) for each, value in parts.items()]
@@ -708,7 +700,6 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.ILike: _like,
     exp.Extract: _extract,
     exp.Between: _between,
-    exp.TableSample: _sample,
     exp.Select: _select,
     exp.Table: _table,
     exp.Values: _values,

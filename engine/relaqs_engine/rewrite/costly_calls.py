@@ -98,6 +98,8 @@ def _typed(sql: str, functions: Mapping[str, str]) -> str:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SqlError("only one SELECT at a time may call costly functions")
     tree = trees[0]
+    if any(each.args.get("with_ties") for each in find_all(tree, exp.LimitOptions)):
+        raise UnsupportedError("WITH TIES is not taken beside costly calls; write WHERE or a larger LIMIT")
     for select in find_all(tree, exp.Select):
         named = [
             item if isinstance(item, exp.Alias | exp.Column | exp.Star) else _named_as_written(item)

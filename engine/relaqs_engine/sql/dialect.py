@@ -183,7 +183,7 @@ def copied(tree: Sought) -> Sought:
     Planning copies ten thousand nodes for a large statement: rules do not change what they are given, and to
     write SQL changes what is written.
     """
-    root = object.__new__(tree.__class__)
+    root = tree.__class__.__new__(tree.__class__)
     root.parent = root.arg_key = root.index = None
     pairs: list[tuple[exp.Expr, exp.Expr]] = [(tree, root)]
     while pairs:
@@ -199,11 +199,11 @@ def copied(tree: Sought) -> Sought:
                 args[name] = items = value.copy()
                 for index, each in enumerate(items):
                     if isinstance(each, exp.Expr):
-                        items[index] = child = object.__new__(each.__class__)
+                        items[index] = child = each.__class__.__new__(each.__class__)
                         child.parent, child.arg_key, child.index = made, name, index
                         pairs.append((each, child))
             elif kind is not str and isinstance(value, exp.Expr):
-                args[name] = child = object.__new__(kind)
+                args[name] = child = kind.__new__(kind)
                 child.parent, child.arg_key, child.index = made, name, None
                 pairs.append((value, child))
     return root

@@ -222,9 +222,11 @@ class SocketExchange:
         self._links = links
 
     def send(self, peer: int, value: object) -> None:
+        """Send a value to a partner. Raises ExchangeBrokenError."""
         self._links[peer].send(value, self.limit_seconds)
 
     def receive(self, peer: int) -> Any:
+        """Return the value that a partner sends. Raises ExchangeBrokenError."""
         return self._links[peer].receive(self.limit_seconds)
 
     def all_reduce(self, sums: Sums | None) -> Sums:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import relaqs
+from relaqs.costly import functions
 from relaqs.costly.functions import CostlyCallError, Pace
 from relaqs.progress import StopReason
 from tests.relaqs.sessions import every_snapshot
@@ -147,8 +148,9 @@ def test_a_target_takes_the_calls_that_theory_gives() -> None:
             db.function("fifth", fifth, batch=1000, cache=False, version=str(seed))
             sql = "SELECT avg(fifth(number)::INT) AS share FROM numbers"
             found = db.online_sql(sql, target=target, seed=seed).result()
-            # It follows from the estimated share, which is within 5 % of 0.2: within 6 % of the calls.
-            assert 0.9 * needed <= found.calls <= 1.12 * needed
+            # The estimated share is within 5 % of 0.2, and so what it asks for within 5 / 0.8 = 6.25 %. The
+            # last step is 2 % larger than that, or of 2 % of what was asked.
+            assert 0.9375 * needed <= found.calls <= 1.0625 * 1.04 * needed
 
 
 def test_the_same_seed_asks_the_same_rows(reviews: pa.Table) -> None:
@@ -229,13 +231,23 @@ def test_a_rate_is_kept(reviews: pa.Table, asked: Asked) -> None:
         assert asked.rows / (time.monotonic() - began) <= 1_100
 
 
-def test_what_comes_late_is_not_caught_up_with() -> None:
-    pace, stop, begun = Pace(1_000.0), threading.Event(), []
-    for late in (0.0, 0.2, 0.0, 0.0):
-        time.sleep(late)
-        pace.wait(50, stop)
-        begun.append(time.monotonic())
-    assert all(after - before >= 0.0499 for before, after in pairwise(begun))
+def test_what_comes_late_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first that waits wakes 20 ms late. Those behind it keep the distance to it."""
+    now, late = [100.0], [0.02]
+
+    class Turn(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            now[0] += (timeout or 0.0) + (late.pop() if late else 0.0)
+            return True
+
+    monkeypatch.setattr(functions.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(functions.threading, "Condition", Turn)
+    pace, begun = Pace(1_000.0), []
+    for _ in range(4):
+        pace.wait(50, threading.Event())
+        begun.append(now[0])
+    gaps = [after - before for before, after in pairwise(begun)]
+    assert gaps == pytest.approx([0.07, 0.05, 0.05])
 
 
 def test_a_turn_that_is_far_away_is_left_by_a_stop() -> None:
@@ -322,7 +334,7 @@ def test_the_likely_are_asked_first_where_any_rows_will_do(
     db.function("complains", asked.complains, cache=False)
     assert all(text.endswith("bad") for _, text in db.online_sql(sql, seed=order).result().fetchall())
     without, asked.rows = asked.rows, 0
-    db.function("complains", asked.complains, cache=False, proxy="guess")
+    db.function("complains", asked.complains, cache=False, proxy="guess", version="guessed")
     found = db.online_sql(sql, seed=order).result()
     assert len(found.fetchall()) == len(set(found.fetchall())) == 50
     assert asked.rows < without / 2
@@ -338,6 +350,36 @@ def test_a_budget_ends_a_list_with_the_rows_that_were_found(db: relaqs.Session, 
     assert db.online_sql(sql, target="5%").result().is_exact  # no share of a list is within 5 %
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["mood(text) = 'bad'", "mood(text) IN ('bad', 'odd')", "mood(text) LIKE 'b%'", "length(mood(text)) = 3"],
+)
+def test_rows_are_listed_by_texts_that_are_answered(
+    db: relaqs.Session, reviews: pa.Table, condition: str
+) -> None:
+    def mood(text: pa.Array) -> list[str]:
+        return [each.split()[-1] for each in text.to_pylist()]
+
+    db.function("mood", mood, returns=str, cache=False)
+    found = db.online_sql(f"SELECT text FROM reviews WHERE {condition} LIMIT 9").result().fetchall()
+    assert len(found) == 9
+    assert all(text.endswith("bad") for (text,) in found)
+
+
+def test_guesses_by_sql_and_by_a_function_are_of_one_argument(db: relaqs.Session, reviews: pa.Table) -> None:
+    def short(text: pa.Array) -> list[bool]:
+        return [len(each) < 16 for each in text.to_pylist()]
+
+    db.function("short", short, cache=False, proxy=lambda text: [1.0 for _ in text])
+    bad = Asked().complains
+    db.function("bad", lambda text: bad(text), cache=False, proxy="text LIKE '%bad'")
+    sql = "SELECT count(*) AS n FROM reviews WHERE bad(text) OR short(text)"
+    wanted = "SELECT count(*) FROM reviews WHERE text LIKE '%bad' OR length(text) < 16"
+    assert db.online_sql(sql).result().fetchall() == exact(reviews, wanted)
+    (listed,) = db.online_sql(sql.replace("count(*) AS n", "id") + " LIMIT 1").result().fetchall()
+    assert len(listed) == 1
+
+
 def test_a_column_is_asked_about_and_shown(db: relaqs.Session, reviews: pa.Table) -> None:
     sql = "SELECT text, avg(complains(text)::INT) AS share FROM reviews GROUP BY text ORDER BY text"
     assert db.online_sql(sql).result().fetchall() == exact(reviews, sql)
@@ -348,6 +390,10 @@ def test_a_column_is_asked_about_and_shown(db: relaqs.Session, reviews: pa.Table
     [
         ("SELECT median(complains(text)::INT) FROM reviews", "cannot be estimated from costly calls"),
         ("SELECT id, (SELECT max(id) FROM reviews) FROM reviews WHERE complains(text)", "a subquery beside"),
+        (
+            "SELECT id FROM reviews WHERE complains(text) ORDER BY stars FETCH FIRST 3 ROWS WITH TIES",
+            "WITH TIES is not taken",
+        ),
         ("SELECT sum(id) OVER () FROM reviews WHERE complains(text)", "window functions"),
         ("SELECT count(*) FROM reviews WHERE complains()", "needs an argument"),
         ("SELECT count(*) FROM reviews WHERE complains(texts)", "texts"),

@@ -121,12 +121,16 @@ def test_a_program_may_end_while_queries_are_planned(tpch_warehouse: Path) -> No
     """Threads that no stop reaches, as those of a dashboard that plans: they end with their statement."""
     program = f"""
 import relaqs, sys, threading
+from relaqs_engine.duck import Interrupted
 from relaqs.jobs.executor import background_thread
 session = relaqs.connect({str(tpch_warehouse)!r})
 begun = threading.Semaphore(0)
 def plan():
     for number in range(10**6):
-        session.explain(f"SELECT avg(l_quantity) FROM lineitem WHERE l_orderkey > {{number}}")
+        try:
+            session.explain(f"SELECT avg(l_quantity) FROM lineitem WHERE l_orderkey > {{number}}")
+        except Interrupted:
+            return
         begun.release()
 for _ in range(3):
     background_thread(plan, "relaqs-plan").start()
@@ -136,4 +140,4 @@ sys.exit(3)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3, done.stderr
-    assert "terminate called" not in done.stderr
+    assert "Traceback" not in done.stderr

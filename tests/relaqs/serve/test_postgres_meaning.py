@@ -74,6 +74,8 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         ("to_date", "?column?"),
         [("2024-01-31", True)],
     ),
+    ("SELECT make_interval(DAYS => 1, hours := 2)::text", ("make_interval",), [("1 day 02:00:00",)]),
+    ("SELECT to_date('2024-01-31T10', 'YYYY-MM-DD\"T\"HH24')::text", ("to_date",), [("2024-01-31",)]),
     ("SELECT num_nulls(1, NULL, 'a'), num_nonnulls(1, NULL, 'a')", ("num_nulls", "num_nonnulls"), [(1, 2)]),
     (
         "SELECT timestamp '2024-01-15' BETWEEN SYMMETRIC '2024-02-01' AND '2024-01-01', "
@@ -259,6 +261,11 @@ def test_where_postgres_divides_by_zero_reading_rows_we_do_too(
 ) -> None:
     theirs = Said(error="division by zero", code="22012", planning_code=planning_code)
     assert verdict(theirs, Said(("?column?",)), sql) == said
+
+
+def test_the_size_of_a_sample_is_a_percentage_unless_rows_are_named() -> None:
+    assert "BERNOULLI (10 PERCENT)" in meaning_of("SELECT a FROM t TABLESAMPLE BERNOULLI (10)", {}).sql
+    assert "(10 ROWS)" in meaning_of("SELECT a FROM t USING SAMPLE 10 ROWS", {}).sql
 
 
 @pytest.mark.skipif(installed() is None, reason="no Postgres server is installed")
