@@ -265,7 +265,7 @@ def test_where_postgres_divides_by_zero_reading_rows_we_do_too(
 
 def test_the_size_of_a_sample_is_a_percentage_unless_rows_are_named() -> None:
     assert "BERNOULLI (10 PERCENT)" in meaning_of("SELECT a FROM t TABLESAMPLE BERNOULLI (10)", {}).sql
-    assert "(10 ROWS)" in meaning_of("SELECT a FROM t USING SAMPLE 10 ROWS", {}).sql
+    assert "SAMPLE 10 ROWS" in meaning_of("SELECT a FROM t USING SAMPLE 10 ROWS", {}).sql
 
 
 @pytest.mark.skipif(installed() is None, reason="no Postgres server is installed")
