@@ -40,7 +40,7 @@ _WITHOUT_ZEROS = {
 }
 _NAMES = {"MONTH": ("%B", 9), "DAY": ("%A", 9), "MON": ("%b", 0), "DY": ("%a", 0)}
 # What texts are read by; "" is what stands between the words.
-_READ = {word: _PLAIN[word] for word in ("YYYY", "MM", "DD", "HH24", "HH12", "HH", "MI", "SS", "AM", "PM")}
+_READ = {word: form for word, form in _PLAIN.items() if word not in ("YY", "DDD", "IYYY", "IW")}
 _READ |= {"MONTH": "%B", "MON": "%b", "": ""}
 _NUMBERS = {
     "Q": "quarter({t})",

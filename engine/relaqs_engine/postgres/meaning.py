@@ -44,7 +44,7 @@ from relaqs_engine.postgres.kinds import (
     kind_of_type,
     name_of,
 )
-from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none
+from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none, with_moments
 from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
 from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
 from relaqs_engine.sql.read import Effort, offset_of, position_of, read_statements
@@ -514,6 +514,8 @@ def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     name = name_of(node)
     if name == "to_timestamp" and len(given) == 1:
         return None
+    if with_moments(written := node.sql(DIALECT)) != written:
+        return None  # it becomes a literal
     if len(given) != 2 or not isinstance(given[1], exp.Literal):
         raise UnsupportedError(f"{name} takes a text and a format that is written out, as 'YYYY-MM-DD'")
     return exp.cast(read_moment(given[0], given[1].name), "DATE" if name == "to_date" else "TIMESTAMPTZ")
