@@ -415,7 +415,8 @@ class MemoryWatch:
         self._others_bytes = self._outside_bytes = 0  # that were there before
         self._last_bytes = 0
         self._clear_bytes = sys.maxsize  # outside of DuckDB when garbage was looked for last
-        self._is_bounded = self._is_over = False
+        self._is_bounded = False
+        self._times_over = 0  # in looks one after the other, with nothing left to give back
         self._most_bytes = sys.maxsize
 
     def wake(self) -> None:
@@ -498,8 +499,9 @@ class MemoryWatch:
         self._charge(running, own)
         is_far = own > full or resident > account + _NOTABLE_BYTES
         has_more = _outside_bytes() > self._outside_bytes + _NOTABLE_BYTES
+        gave = False
         if own > _FREED_SHARE * account or resident > account or has_more:
-            self._gives_back.now(_HURRY if is_far else _FREED_TIME)
+            gave = self._gives_back.now(_HURRY if is_far else _FREED_TIME)
             own = self._own_bytes()
         if own <= _FREED_SHARE * full:
             self._bound_less(full if is_of_server() else sys.maxsize)
@@ -507,7 +509,7 @@ class MemoryWatch:
             own -= written_bytes()
         if own > full:
             self._bound(own - full)
-        self._stop(running, own, account)
+        self._stop(running, own, account, gave)
 
     def _full_bytes(self, account: int) -> int:
         """Return what the databases may have now."""
@@ -549,11 +551,16 @@ class MemoryWatch:
             for database in open_databases():
                 database.bound(min(self._most_bytes, database.config.memory_limit_bytes))
 
-    def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int) -> None:
-        """Stop a statement where there is too little room in two looks, one after the other."""
-        was_over = self._is_over
-        self._is_over = own_bytes > account_bytes + _USUAL_BYTES and self._gives_back.now(share=1.0)
-        if self._is_over and was_over and running and all(each.stopped_by is None for each in running):
+    def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int, gave: bool) -> None:
+        """Stop a statement where there is too little room twice, one after the other.
+
+        A look counts where what was free has been given back in it (`gave`, or now).
+        """
+        if own_bytes <= account_bytes + _USUAL_BYTES:
+            self._times_over = 0
+            return
+        self._times_over += gave or self._gives_back.now(share=1.0)
+        if self._times_over > 1 and running and all(each.stopped_by is None for each in running):
             error = MemoryLimitError(
                 f"the query was stopped: queries have {own_bytes >> 20} MiB of memory together, and "
                 f"memory_limit is {account_bytes >> 20} MiB; raise memory_limit, read fewer columns or rows, "

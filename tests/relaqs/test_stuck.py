@@ -144,13 +144,13 @@ def test_closing_the_session_gives_a_deaf_statement_up(numbers: Path, tmp_path: 
 
 
 def test_a_process_with_a_deaf_statement_exits(numbers: Path, tmp_path: Path) -> None:
-    # It must outlast the process, which waits for 12 s: where it ends while the interpreter goes, DuckDB
-    # aborts the process.
-    many = f"(SELECT x + {ROWS} * range AS x FROM numbers, range(15))"
+    # It must outlast the process: where it ends while the interpreter goes, DuckDB aborts the process.
+    thrice = f"(SELECT x + {ROWS} * range AS x FROM numbers, range(3))"
     program = (
         "import relaqs, time; from relaqs.executors import duck_process; duck_process.DEAF_SECONDS = 0.3\n"
+        "from relaqs.jobs import executor; executor._STATEMENT_SECONDS = 0.3\n"
         f"db = relaqs.connect({str(numbers)!r}, threads=1, cache_directory={str(tmp_path)!r})\n"
-        f"query = db.online_sql({DEAF.replace('numbers', many)!r})\n"
+        f"query = db.online_sql({DEAF.replace('numbers', thrice)!r})\n"
         "while not duck_process._RUNTIME.statements._running: time.sleep(0.01)\n"
         "time.sleep(0.5)"
     )
