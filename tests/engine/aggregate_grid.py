@@ -4,7 +4,7 @@ A cell of the grid is one statement. Plain DuckDB answers it over the same rows 
 three answers differ, the statement has several right answers (`first(x)` without ORDER BY), and any of them,
 or any other of as many rows, is taken. Before an answer is called wrong, DuckDB answers in more orders, and
 one of its answers is right: `hash` and GROUP BY turn the last digit of a sum of doubles, which may be another
-in one order of ten, into another answer.
+in one order of ten, into another answer. So is any other, if the value itself is equal but for rounding.
 """
 
 from __future__ import annotations
@@ -202,6 +202,11 @@ MODIFIERS: Mapping[str, tuple[str, str, str]] = {
 }
 
 # Places where each row, or each group, tells the call's value.
+# Places that make another answer of the last digit of a double, and one beside each that shows the value.
+BY_LAST_DIGIT = {
+    "inside": "SELECT t.h, {a} AS a FROM t GROUP BY t.h",
+    **dict.fromkeys(("as text", "cte", "distinct"), "SELECT t.g, {a} AS a FROM t GROUP BY t.g"),
+}
 ALONE = ("ranked", "cte", "cte, joined", "stage", "of each", "distinct")
 AT_ONCE = 24
 PLACES: Mapping[str, str] = {
@@ -486,8 +491,20 @@ def _alone(ways: Ways, cell: Cell) -> Outcome:
     takes_any = cell.function in TAKES_ANY and not is_ordered
     if cell.function in COMPENSATED and not is_ordered:  # an infinite value makes NaN, unless it comes last
         has_sign = has_sign or "infinity" in cell.type or "NaN" in cell.type
-    may_differ = (takes_any or has_sign) and not found.detail.startswith("schema")
-    return replace(found, verdict="ambiguous") if found.verdict == "wrong" and may_differ else found
+    if found.verdict != "wrong" or found.detail.startswith("schema"):
+        return found
+    may_differ = takes_any or has_sign or _differs_by_last_digit(ways, cell)
+    return replace(found, verdict="ambiguous") if may_differ else found
+
+
+def _differs_by_last_digit(ways: Ways, cell: Cell) -> bool:
+    """Whether a cell has several answers, and the value it is made of is DuckDB's own but for rounding."""
+    if cell.place not in BY_LAST_DIGIT:
+        return False
+    first, *others = ways.in_more_orders(cell.sql)
+    shown = BY_LAST_DIGIT[cell.place].replace("{a}", cell.call)
+    has_several = any(_differences(each, first) for each in others)
+    return has_several and outcome(ways, shown).verdict == "equal"
 
 
 def _bound(oracle: Oracle, cell: Cell) -> Cell | None:
