@@ -59,12 +59,20 @@ _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on s
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
-class Units:
+class _Questions:
+    """The calls of a plan, the functions by their names, and a cursor of a database of the query's own."""
+
+    def __init__(self, plan: CostlyPlan, functions: Mapping[str, Registered], cursor: Cursor) -> None:
+        self._plan = plan
+        self._query = plan.query
+        self._functions = [functions[call.function].function for call in plan.query.calls]
+        self._cursor = cursor
+
+
+class Units(_Questions):
     """The units of one query, those of them that were asked, and what these say of all.
 
-    Args:
-        functions: those that it calls, by name.
-        cursor: of a database of its own.
+    Args beside those of `_Questions`:
         frame: the rows that may count.
         seed: of the order in which units are asked.
     """
@@ -77,10 +85,7 @@ class Units:
         frame: pa.Table,
         seed: int,
     ) -> None:
-        self._plan = plan
-        self._query = plan.query
-        self._functions = [functions[call.function].function for call in plan.query.calls]
-        self._cursor = cursor
+        super().__init__(plan, functions, cursor)
         self._width = max(1, len(plan.query.sums))  # sums
         self._new = np.zeros(0, dtype=np.int64)
         with cursor.registered(given=frame):
@@ -492,14 +497,20 @@ class Units:
                 cells.within(column, seen[shown], np.full(len(shown), np.inf))
 
 
-class ListedRows:
+class ListedRows(_Questions):
     """The rows that a query may list, and those that were asked.
 
     Rows are asked in the order of the answer. Where any order is right, those come first that are most likely
     listed by what is guessed of them. So the first rows that are found are the answer, and the others need no
     call. Where answers decide about the order, all rows are asked.
 
-    Args: as for `Units`.
+        SELECT id, topic(text) FROM reviews WHERE complains(text) ORDER BY paid DESC LIMIT 20
+
+    It asks `complains` of the rows from the highest payment on until 20 hold, and `topic` of these 20.
+
+    Args beside those of `_Questions`:
+        frame: the rows that may be listed, in any order.
+        seed: of the order of rows that are equally likely, or equal in ORDER BY.
     """
 
     def __init__(
@@ -511,16 +522,12 @@ class ListedRows:
         seed: int,
     ) -> None:
         assert plan.query.rows is not None
-        self._plan = plan
-        self._query = plan.query
+        super().__init__(plan, functions, cursor)
         self._rows = plan.query.rows
-        self._functions = [functions[call.function].function for call in plan.query.calls]
-        self._cursor = cursor
         self._batch = min(function.batch for function in self._functions)
-        self.count = int(frame.num_rows)
-        self.asked = 0
-        self._new = [(0, 0) for _ in self._functions]
+        self.first_count, self.count, self.asked = FIRST_UNITS, int(frame.num_rows), 0
         self._is_deciding = [call.answer in self._rows.deciding for call in plan.query.calls]
+        self._first_other = f"answers{[*self._is_deciding, False].index(False)}"  # of SELECT alone
         with cursor.registered(given=frame):
             cursor.run("CREATE TEMP TABLE given_rows AS SELECT * FROM given")
         make_guesses(cursor, self._query, self._functions, "given_rows")
@@ -556,11 +563,6 @@ class ListedRows:
         return most is not None and not self._rows.is_ordered_by_answers and self._found >= most
 
     @property
-    def first_count(self) -> int:
-        """How many rows are asked in the first step at most."""
-        return FIRST_UNITS
-
-    @property
     def is_complete(self) -> bool:
         """Whether the exact answer is known."""
         return self._is_decided and not self._unanswered
@@ -587,10 +589,6 @@ class ListedRows:
         """The share of the answers that was asked for, if no row more is found."""
         total = self.count * any(self._is_deciding) + self._found * (not all(self._is_deciding))
         return (self.asked + self._answered) / max(total, 1)
-
-    @property
-    def _first_other(self) -> str:
-        return f"answers{self._is_deciding.index(False)}"
 
     def _answers(self, *, deciding: bool) -> str:
         """Return SQL for the answers, and the rows that have them: those that decide, or all."""

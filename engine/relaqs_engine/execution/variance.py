@@ -130,7 +130,7 @@ class Scan:
         """Return the kurtosis of what a joined row adds to a group.
 
         A group that has a tenth of the largest unit is taken to have a tenth of each. Half of what counts
-        would have, N·Σm⁴/(Σm²)², measured best: with more of it the few large blocks speak alone.
+        would have, N·Σm⁴/(Σm²)², measured best for totals: with more of it the few large blocks speak alone.
 
         Where a row is made of a unit, it stands for the unit's rows, and eight times as much is taken. Blocks
         have more rows because of their large units. These are what varies, and weights that are too equal

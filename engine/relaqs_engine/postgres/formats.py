@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
 
@@ -41,7 +42,7 @@ _WITHOUT_ZEROS = {
 _NAMES = {"MONTH": ("%B", 9), "DAY": ("%A", 9), "MON": ("%b", 0), "DY": ("%a", 0)}
 # What texts are read by; "" is what stands between the words.
 _READ = {word: form for word, form in _PLAIN.items() if word not in ("YY", "DDD", "IYYY", "IW")}
-_READ |= {"MONTH": "%B", "MON": "%b", "": ""}
+_READ |= {"MONTH": "%B", "MON": "%b"}
 _NUMBERS = {
     "Q": "quarter({t})",
     "D": "(dayofweek({t}) + 1)",
@@ -66,19 +67,12 @@ def formatted_moment(moment: exp.Expr, pattern: str) -> exp.Expr:
         UnsupportedError: the pattern has a part that is not known here.
     """
     parts: list[str] = []
-    plain, at = "", 0
-    while at < len(pattern):
-        found = _MOMENT_PART.match(pattern, at)
-        if found is None:
-            raise UnsupportedError(
-                f"to_char does not take {pattern[at:]!r} of {pattern!r}; it takes {', '.join(_WORDS)}"
-            )
-        at = found.end()
-        quoted, fill_mode, word, other = found.groups()
-        if word is None:
-            plain += (other if quoted is None else quoted).replace("%", "%%")
+    plain = ""
+    for between, word, is_filled in _parts_of(pattern, "to_char does", _WORDS):
+        plain += between
+        if not word:
             continue
-        if (added := _moment_word(word, is_filled=not fill_mode)) is not None and added.startswith("%"):
+        if (added := _moment_word(word, is_filled=is_filled)) is not None and added.startswith("%"):
             plain += added
             continue
         parts += [_strftime(plain)] if plain else []
@@ -98,21 +92,32 @@ def read_moment(text: exp.Expr, pattern: str) -> exp.Expr:
     Raises:
         UnsupportedError: the pattern has a part that is not known here.
     """
-    form, at = "", 0
-    while at < len(pattern):
-        found = _MOMENT_PART.match(pattern, at)
-        word = (found[3] or "").upper() if found else ""
-        if found is None or word not in _READ or found[2]:
+    form = ""
+    for between, word, is_filled in _parts_of(pattern, "to_date and to_timestamp do", tuple(_READ)):
+        if not is_filled:
             raise UnsupportedError(
-                f"to_date and to_timestamp do not take {pattern[at:]!r} of {pattern!r}; they take "
-                f"{', '.join(filter(None, _READ))}"
+                f"to_date and to_timestamp do not take FM, as in {pattern!r}; leave it out"
             )
-        plain = found[4] if found[1] is None else found[1]
-        form += _READ[word] or plain.replace("%", "%%")
-        at = found.end()
+        form += between + _READ.get(word.upper(), "")
     if "%Y" not in form:
         raise UnsupportedError(f"to_date and to_timestamp take a format with a year, and not {pattern!r}")
     return _expression("strptime(t, '" + form.replace("'", "''") + "')", text)
+
+
+def _parts_of(pattern: str, who: str, known: Collection[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield text between words, as strftime has it, or a word, and whether it is filled (no FM before it).
+
+    Raises UnsupportedError for a word that is not known.
+    """
+    at = 0
+    while at < len(pattern):
+        found = _MOMENT_PART.match(pattern, at)
+        if found is None or (found[3] and found[3].upper() not in known):
+            raise UnsupportedError(f"{who} not take {pattern[at:]!r} of {pattern!r}, but {', '.join(known)}")
+        at = found.end()
+        quoted, fill_mode, word, other = found.groups()
+        between = "" if word else (other if quoted is None else quoted).replace("%", "%%")
+        yield between, word or "", not fill_mode
 
 
 def _moment_word(word: str, *, is_filled: bool) -> str | None:

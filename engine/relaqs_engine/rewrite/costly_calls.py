@@ -224,9 +224,9 @@ class _Cut:
         """Return how many rows LIMIT and OFFSET ask for together, None where that is not a number."""
         limit, offset = self._tree.args.get("limit"), self._tree.args.get("offset")
         numbers = [node.expression for node in (limit, offset) if node]
-        if limit is None or not all(isinstance(each, exp.Literal) and each.is_int for each in numbers):
-            return None
-        if (options := limit.args.get("limit_options")) and options.args.get("percent"):
+        options = limit.args.get("limit_options") if limit else None
+        is_share = limit is None or (options and options.args.get("percent"))
+        if is_share or not all(isinstance(each, exp.Literal) and each.is_int for each in numbers):
             return None
         return sum(int(each.name) for each in numbers)
 

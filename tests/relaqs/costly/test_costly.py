@@ -326,6 +326,48 @@ def test_rows_are_listed_as_duckdb_lists_them(
         assert all(row in wanted for each in snapshots for row in each.fetchall())
 
 
+LISTS_OF_TABLES = (
+    ("SELECT id, txt, hour(seen) AS h FROM t WHERE odd(txt) ORDER BY id LIMIT 7", None),
+    ("SELECT id FROM t WHERE NOT odd(txt) AND hour(seen) < 5 ORDER BY seen DESC, id LIMIT ?", [6]),
+    ("SELECT day(seen) AS d, odd(txt) AS o, id FROM t WHERE k = ? ORDER BY o, id LIMIT 5 OFFSET 2", [3]),
+    (
+        "WITH v AS (SELECT *, odd(txt) AS o FROM t WHERE txt IS NOT NULL) "
+        "SELECT v.id FROM v JOIN t AS w USING (id) WHERE o ORDER BY v.id DESC LIMIT 4",
+        None,
+    ),
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_rows_of_every_kind_of_table_are_listed_in_every_time_zone(tmp_path: Path, zone: str) -> None:
+    """The clocks of Berlin go forward in these hours."""
+
+    def odd(txt: pa.Array) -> list[bool | None]:
+        return [None if each is None else each.endswith(("1", "3")) for each in txt.to_pylist()]
+
+    with duckdb.connect() as duck:
+        duck.execute(f"SET TimeZone = '{zone}'")
+        duck.execute(
+            "CREATE TABLE t AS SELECT i AS id, i % 5 AS k, "
+            "CASE WHEN i % 9 > 0 THEN 't' || i % 13 END AS txt, "
+            "TIMESTAMPTZ '2024-03-31 00:30:00+00' + to_hours(i) AS seen FROM range(500) AS r(i)"
+        )
+        duck.execute(f"COPY t TO '{tmp_path}/t.parquet'")
+        duck.execute(f"COPY t TO '{tmp_path}/t.csv'")
+        relaqs.shuffle(duck.sql("FROM t"), tmp_path / "laid" / "t", partitions=5)
+        relaqs.shuffle(duck.sql("FROM t LIMIT 250"), tmp_path / "grown" / "t", partitions=5)
+        relaqs.append(duck.sql("FROM t OFFSET 250"), tmp_path / "grown" / "t")
+        frame = {"t": duck.sql("FROM t").to_arrow_table()}
+        for source in ("laid", "grown", "t.parquet", "t.csv", None):
+            given = {"tables": frame} if source is None else {"data": tmp_path / source}
+            with relaqs.connect(**given, threads=2, timezone=zone) as db:
+                db.function("odd", odd, cache=False)
+                for sql, params in LISTS_OF_TABLES:
+                    wanted = sql.replace("odd(txt)", "(txt LIKE '%1' OR txt LIKE '%3')")
+                    found = db.online_sql(sql, params=params).result()
+                    assert found.fetchall() == duck.execute(wanted, params).fetchall(), (source, sql)
+
+
 @pytest.mark.parametrize("order", [0, 1])
 def test_the_likely_are_asked_first_where_any_rows_will_do(
     db: relaqs.Session, asked: Asked, order: int
