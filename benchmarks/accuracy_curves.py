@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +74,13 @@ def _lay_out(folder: Path, seed: int) -> list[str]:
 
 def _jobs(table: str, seed: int) -> list[TrainingJob | MiniBatchTraining]:
     sql = f"SELECT * FROM {table}"
-    few = {"held_out": HELD_OUT, "tolerance": 0.0, "patience_passes": PASSES, "seed": seed, "start_rows": 256}
+    few: dict[str, Any] = {
+        "held_out": HELD_OUT,
+        "tolerance": 0.0,
+        "patience_passes": PASSES,
+        "seed": seed,
+        "start_rows": 256,
+    }
     return [
         LogisticRegression(sql, "y", tolerance=1e-12),
         LinearSVM(sql, "y", tolerance=1e-12),
@@ -86,7 +93,6 @@ def _jobs(table: str, seed: int) -> list[TrainingJob | MiniBatchTraining]:
 
 def _curve(db: Session, name: str, job: TrainingJob | MiniBatchTraining) -> AccuracyCurve:
     held_out = None if isinstance(job, MiniBatchTraining) else HELD_OUT
-    goals = {} if held_out is None else {"held_out": held_out}
-    run = db.train(job, max_steps=PASSES, **goals)
+    run = db.train(job, max_steps=PASSES, held_out=held_out)
     run.result()
     return AccuracyCurve(name, np.array([step.accuracy for step in run.steps]))

@@ -97,7 +97,7 @@ class _Span:
         while seconds > 0 and (cores := self._cores()):
             step = min(seconds, *(self._left[job][0] / each for job, each in cores.items() if each > 0))
             for job, each in cores.items():
-                total[job] += each * step
+                total[job] += each * step  # type: ignore[assignment]
                 self._work(job, each * step)
             seconds -= step
         return total

@@ -33,7 +33,7 @@ class Figures:
         total: Counter[str] = Counter()
         for run in self._seen.runs:
             if (part := overlap(run, begin, end)) > 0:
-                total[run.job] += part
+                total[run.job] += part  # type: ignore[assignment]
         return total
 
     def deviation(self, begin: float, end: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
@@ -114,6 +115,9 @@ def chosen(names: Sequence[str]) -> tuple[Case, ...]:
 
 
 def once(table: Path, make: Callable[[Path], object]) -> None:
-    """Make a table at this path if it is not there."""
+    """Make a table at this path if it is not there, aside first: one that was not finished is none."""
     if not (table / MANIFEST_NAME).exists():
-        make(table)
+        table.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=table.parent.parent) as aside:
+            make(Path(aside, table.name))
+            Path(aside, table.name).replace(table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ class Suite:
         """Return a warehouse whose layouts have this seed, made below `into` if it is not there."""
         folder = into / f"{self.name}-{self.partitions}-{seed}"
         for table, (file,) in files_of_folder(self.files).items():
-            once(folder / table, lambda path, t=table, f=file: self._lay_out(t, f, path, seed))
+            once(folder / table, partial(self._lay_out, table, file, seed=seed))
         return folder
 
     def _lay_out(self, table: str, file: Path, path: Path, seed: int) -> object:

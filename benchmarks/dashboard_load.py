@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,7 +131,7 @@ def measure(address: str, server: psutil.Process, seconds: float) -> None:
         for name, height in HEIGHTS.items():
             page = browser.new_page(viewport={"width": 1440, "height": height})
             frames: list[int] = []
-            page.on("websocket", lambda socket, seen=frames: count(socket, seen))
+            page.on("websocket", partial(count, seen=frames))
             page.goto(address)
             page.locator("article[data-state=refining], article[data-state=target_met]").nth(
                 PANELS - 1

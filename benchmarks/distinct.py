@@ -133,8 +133,8 @@ def known_beforehand(layout: Layout, column: str, values: int) -> tuple[float, b
     known = layout.column(column).distinct
     if known is None:
         return np.inf, True
-    counted = np.array([[known.least], [known.most], [known.relative_error]])
-    low, high = (float(end[0]) for end in counted_interval(*counted, CONFIDENCE))
+    least, most, error = np.array([[known.least], [known.most], [known.relative_error]])
+    low, high = (float(end[0]) for end in counted_interval(least, most, error, CONFIDENCE))
     return (high - low) / 2 / values, low <= values <= high
 
 
@@ -179,15 +179,21 @@ def columns_of(options: argparse.Namespace) -> Iterator[tuple[Layout, str, str]]
     folder = options.data / "distinct" / "columns"
     if not (folder / MANIFEST_NAME).exists():
         shuffle(synthetic(), folder, partitions=PARTITIONS, seed=0)
-    made = Catalog.open(folder.parent).table("columns")
+    made = _layout(folder.parent, "columns")
     for column in made.columns:
         yield made, "rows", column.name
     files = options.raw or tpch.originals(options.scale, TPCH_TABLES)
     for units in UNITS["tpch"]:
         into = options.data / "coverage" / f"tpch-{options.scale:g}"
-        layout = Catalog.open(warehouse("tpch", units, 0, files, into)).table("lineitem")
+        layout = _layout(warehouse("tpch", units, 0, files, into), "lineitem")
         for name in TPCH_COLUMNS:
             yield layout, units.name, name
+
+
+def _layout(warehouse: Path, table: str) -> Layout:
+    found = Catalog.open(warehouse).table(table)
+    assert isinstance(found, Layout)
+    return found
 
 
 def table_of(lines: Sequence[Line], title: str) -> Table:

@@ -12,6 +12,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -50,7 +51,12 @@ def timed(page: str) -> list[Timed]:
 
 def drawn(queries: Sequence[Timed]) -> str:
     """Return the chart as SVG, the same text whenever and wherever it is drawn."""
-    style = {"svg.fonttype": "none", "svg.hashsalt": "relaqs", "font.family": "sans-serif", "font.size": 9.5}
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "relaqs",
+        "font.family": "sans-serif",
+        "font.size": 9.5,
+    }
     with mpl.rc_context(style):
         figure = Figure(figsize=INCHES, layout="constrained")
         axes = figure.add_subplot()

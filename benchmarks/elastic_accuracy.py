@@ -23,6 +23,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -131,7 +132,7 @@ def journal_of(job: MiniBatchPerceptron, steps: int, times: Sequence[int], warm_
     return Journal(np.array(rows), np.array(rates), np.ones(len(rows), dtype=np.int64))
 
 
-def _run(session: Session, job: MiniBatchPerceptron, batch: str | Journal | None) -> Trained:
+def _run(session: Session, job: MiniBatchPerceptron, batch: Literal["elastic"] | Journal | None) -> Trained:
     run = session.train(job, batch=batch)
     run.result()
     steps = run.steps

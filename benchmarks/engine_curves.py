@@ -40,7 +40,7 @@ def engine_curves(data: Path, batches: int | None, seed: int) -> list[EngineCurv
 
     jobs = [LiveJob(f"Q{number}", Kind.QUERY, partial(start, number)) for number in range(1, 23)]
     with Driver(data, usable_cores(), "fair", "work") as driver:
-        run = driver.run(jobs, np.arange(len(jobs)) * APART_SECONDS)
+        run = driver.run(jobs, np.arange(len(jobs), dtype=np.float64) * APART_SECONDS)
     curves = [
         EngineCurve(
             each.job.name,

@@ -43,6 +43,7 @@ from relaqs_engine.layouts.folder import Writing
 from rich.console import Console
 
 import relaqs
+from benchmarks.plain_duckdb import relation
 from tests.store_server import Fault, StoreServer
 
 ROWS, BATCH_ROWS = 20_000, 200
@@ -126,8 +127,8 @@ class OnDisk:
 
     name: str
     most_bytes: float
-    prepare: Callable[[Disk], None]
-    write: Callable[[Disk], None]
+    prepare: Callable[[Disk], object]
+    write: Callable[[Disk], object]
     before: Callable[[Disk], list[Path]]
     after: Callable[[Disk], list[Path]]
 
@@ -200,7 +201,7 @@ def rows_of(snapshot: relaqs.Snapshot) -> Answer:
 
 def by_duckdb(files: Sequence[Path]) -> Answer:
     sources = f"read_parquet({[str(file) for file in files]})"
-    return duckdb.sql(SUM.replace("FROM trips", f"FROM {sources}")).fetchall()
+    return relation(SUM.replace("FROM trips", f"FROM {sources}")).fetchall()
 
 
 def full_disk(disk: Disk, rounds: int, draws: random.Random) -> Held:
@@ -237,11 +238,11 @@ def small_disk(folder: Path) -> Iterator[Disk]:
     place.mkdir()
     trips = "SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare, 'note ' || hash(i) % 90000 AS note FROM"
     disk = Disk(place, folder / "first.parquet", folder / "more.parquet", folder / "texts.json")
-    duckdb.sql(f"{trips} range(150000) AS t(i)").write_parquet(str(disk.first))
-    duckdb.sql(f"{trips} range(150000, 200000) AS t(i)").write_parquet(str(disk.more))
+    relation(f"{trips} range(150000) AS t(i)").write_parquet(str(disk.first))
+    relation(f"{trips} range(150000, 200000) AS t(i)").write_parquet(str(disk.more))
     duckdb.sql(f"COPY (SELECT *, {{'id': id}} AS nested FROM '{disk.first}') TO '{disk.texts}'")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
-    looks, Writing.check_space = Writing.check_space, lambda self, byte_count: None  # type: ignore[method-assign]
+    looks, Writing.check_space = Writing.check_space, lambda self, needed_bytes: None  # type: ignore[method-assign]
     try:
         yield disk
     finally:
@@ -267,7 +268,7 @@ def of_store(address: str) -> Answer:
 
 
 def asked(address: str) -> None:
-    if of_store(address) != duckdb.sql(f"WITH numbers AS ({FIRST}) {SUMS}").fetchall():
+    if of_store(address) != relation(f"WITH numbers AS ({FIRST}) {SUMS}").fetchall():
         raise AssertionError("a wrong answer")
 
 
@@ -293,7 +294,7 @@ def failing_store(server: StoreServer, folder: Path, rounds: int, draws: random.
     """Return how writes to a store ended that failed at a drawn request."""
     held, truths = (
         Held(),
-        [duckdb.sql(f"WITH numbers AS ({sql}) {SUMS}").fetchall() for sql in (FIRST, OTHER)],
+        [relation(f"WITH numbers AS ({sql}) {SUMS}").fetchall() for sql in (FIRST, OTHER)],
     )
     counts = dict[str, int]()
     for number in range(-len(STORE_WRITES), rounds):
@@ -390,7 +391,7 @@ def killed_appends(folder: Path, appends: int, kills: int, seed: int = 0) -> Out
 def _batch(path: Path, start: int, count: int) -> Path:
     numbers = f"range({start}, {start + count}) AS t(i)"
     sql = f"SELECT i AS id, hash(i) % 700 AS driver, hash(i, 1) % 1000 / 10.0 AS fare FROM {numbers}"
-    duckdb.sql(sql).write_parquet(str(path))
+    relation(sql).write_parquet(str(path))
     return path
 
 
@@ -412,8 +413,8 @@ def _differences(files: list[Path], into: Path) -> tuple[int, int]:
     """Return how many rows the table lacks, and how many it has too many."""
     stored = f"SELECT id, driver, fare FROM read_parquet({[str(path) for path in read_manifest(into).paths]})"
     given = f"FROM read_parquet({[str(file) for file in files]})"
-    ((lost,),) = duckdb.sql(f"SELECT count(*) FROM (({given}) EXCEPT ALL ({stored}))").fetchall()
-    ((doubled,),) = duckdb.sql(f"SELECT count(*) FROM (({stored}) EXCEPT ALL ({given}))").fetchall()
+    ((lost,),) = relation(f"SELECT count(*) FROM (({given}) EXCEPT ALL ({stored}))").fetchall()
+    ((doubled,),) = relation(f"SELECT count(*) FROM (({stored}) EXCEPT ALL ({given}))").fetchall()
     return lost, doubled
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import psutil
 import psycopg
+from relaqs_tpch.data import ORIGINALS
 from rich.console import Console
 
 from benchmarks import record, tpch
@@ -197,8 +198,8 @@ def main(words: Sequence[str] | None = None) -> int:
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaqs-faults-")))
         warehouse = scratch / "warehouse"
-        shutil.copytree(folder, warehouse, ignore=shutil.ignore_patterns(tpch.ORIGINALS))
-        truth = Truth.of(folder / tpch.ORIGINALS, warehouse)
+        shutil.copytree(folder, warehouse, ignore=shutil.ignore_patterns(ORIGINALS))
+        truth = Truth.of(folder / ORIGINALS, warehouse)
         processes = Processes(scratch / "processes.log")
         stack.callback(processes.kill)
         with Cluster(processes) as cluster:

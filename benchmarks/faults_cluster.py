@@ -80,7 +80,7 @@ class Processes:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            is_ours = process.environ().get(MARK) == self.mark
+            is_ours = bool(process.environ().get(MARK) == self.mark)
             return is_ours and process.status() != psutil.STATUS_ZOMBIE
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False

@@ -98,4 +98,8 @@ def flipped(warehouse: Path, place: float) -> Undo:
     before = path.read_bytes()
     at = int((place * len(paths)) % 1 * len(before))
     path.write_bytes(before[:at] + bytes([before[at] ^ 0xFF]) + before[at + 1 :])
-    return lambda: path.write_bytes(before) and None
+
+    def undo() -> None:
+        path.write_bytes(before)
+
+    return undo

@@ -199,9 +199,9 @@ def _print_summary(console: Console, measured: Sequence[Measured]) -> None:
         met = f"at most {goal} in {sum(ratio <= goal for ratio in ratios)} of {len(ratios)}"
         console.print(f"warm, {what}: median ratio {median(ratios):.2f}, largest {max(ratios):.2f}, {met}")
     long = [each.first_ratio for each in measured if each.duckdb_seconds > LONG_SECONDS]
-    met = sum(ratio <= LONG_GOAL for ratio in long)
+    count = sum(ratio <= LONG_GOAL for ratio in long)
     console.print(
-        f"where DuckDB takes over {LONG_SECONDS:.0f} s: first answer ≤ {LONG_GOAL} in {met} of {len(long)}"
+        f"where DuckDB takes over {LONG_SECONDS:.0f} s: first answer ≤ {LONG_GOAL} in {count} of {len(long)}"
     )
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import state_digest
@@ -39,6 +38,7 @@ from rich.table import Table
 
 import relaqs
 from benchmarks import record
+from benchmarks.plain_duckdb import relation
 from relaqs.executors.row_group_files import RowGroupFileSystem
 from relaqs.queries.jobs import Checkpoint, SavedState
 from relaqs.training.row_cache import SpilledBlock, SpillFile, TornError
@@ -147,11 +147,11 @@ def warehouse_files(folder: Path) -> Iterator[Victim]:
 
 
 def _warehouse(folder: Path) -> Path:
-    duckdb.sql(
+    relation(
         "SELECT i AS id, CASE WHEN i % 500 = 0 THEN 1e6 + i ELSE hash(i) % 1000 END AS fare, "
         f"i % 13 AS zone, 'note ' || hash(i) % 50 AS note FROM range({ROWS}) AS numbers(i)"
     ).write_parquet(str(folder / "trips.parquet"))
-    duckdb.sql("SELECT i AS zone, 'zone ' || i AS name FROM range(13) AS numbers(i)").write_parquet(
+    relation("SELECT i AS zone, 'zone ' || i AS name FROM range(13) AS numbers(i)").write_parquet(
         str(folder / "zones.parquet")
     )
     shuffle(folder / "trips.parquet", into=folder / "warehouse" / "trips", partitions=8)
@@ -229,9 +229,7 @@ def spilled_block(folder: Path) -> Victim:
 def row_group_name(folder: Path) -> Victim:
     """Return a file with the name of a row group: it must stand for no other one."""
     source = folder / "groups.parquet"
-    duckdb.sql("SELECT range AS x, range AS y FROM range(8192)").write_parquet(
-        str(source), row_group_size=2048
-    )
+    relation("SELECT range AS x, range AS y FROM range(8192)").write_parquet(str(source), row_group_size=2048)
     found = source.stat()
     state = (str(source), found.st_size, found.st_mtime_ns)
     served = RowGroupFileSystem([state])

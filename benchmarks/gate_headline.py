@@ -53,8 +53,8 @@ def errors_of(truth: Truth, estimate: Estimate) -> tuple[float, float]:
     seen = replace(
         estimate,
         half_widths=off,
-        certified=np.ones(off.shape, dtype=bool),
-        certifiable=tuple(map(bool, judged)),
+        doubts=np.zeros(off.shape, dtype=np.int64),
+        never=tuple("" if each else "it is not judged" for each in judged),
     )
     return announced, seen.relative_error(judge=_AS_IT_IS)
 

@@ -18,8 +18,9 @@ from benchmarks.tally import NOMINAL, Coverage
 
 CAPTION = (
     "In percent. certified: share of the cells shown, and how many. held: share of those that hold the "
-    "truth, ± two standard errors. worst: of the group whose misses are least by chance. width: mean "
-    "half-width of certified cells, of an oracle's."
+    "truth, ± two standard errors. worst: of the group whose misses are least by chance. width: "
+    "half-width of certified cells ÷ an oracle's, the mean over orders and groups, the root mean square over "
+    "layouts."
 )
 TWENTIETH, TENTH = 0.05, 0.10
 
@@ -67,8 +68,8 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
             mine = [found for found in layouts if fraction in found.counts and place in found.columns]
             if mine:
                 judgement = _judged(mine, fraction, place, has_spike=data == "spike")
-                of = (data, path, stored, len(mine), key, expressions[place])
-                lines.append(Line(*of, fraction, judgement))
+                expression, count = expressions[place], len(mine)
+                lines.append(Line(data, path, stored, count, key, expression, fraction, judgement))
     return sorted(lines, key=lambda line: line.place)
 
 
@@ -203,21 +204,22 @@ def certified_at(lines: Iterable[Line], fraction: float) -> float:
     return sum(j.certified for j in mine) / cells if cells else float("nan")
 
 
-def page_rows(lines_by_orders: Mapping[str, Sequence[Line]]) -> list[list[str]]:
-    """Return the table of a page: for each data and storage the orders, what is certified, what holds.
+def page_rows(lines_by_orders: Mapping[str, Sequence[tuple[str, Line]]]) -> list[list[str]]:
+    """Return the table of a page: for each data and storage the orders, what is certified, what holds, when.
 
-    lines_by_orders: lines, by how many orders they are over, and over how many layouts.
+    lines_by_orders: lines with their days, by how many orders they are over, and over how many layouts.
     """
     head = ["data", "stored", "orders", "lines", "failed", "certified at 5 %", "10 %", "width"]
-    rows = [[*head, "cells", "held", "least", "of"]]
+    rows = [[*head, "cells", "held", "least", "of", "on"]]
     for orders, lines in lines_by_orders.items():
-        places: dict[tuple[str, str], list[Line]] = {}
-        for line in sorted(lines, key=_name):
+        places: dict[tuple[str, str], list[tuple[str, Line]]] = {}
+        for day, line in sorted(lines, key=lambda dated: _name(dated[1])):
             joined = "joined, " if line.path.startswith("join") else ""
-            places.setdefault((line.data, joined + line.stored), []).append(line)
+            places.setdefault((line.data, joined + line.stored), []).append((day, line))
         for place, mine in places.items():
-            count, failed, _, twentieth, tenth, width, _, *others = _summary(mine)
-            rows.append([*place, orders, count, failed, twentieth, tenth, width, *others])
+            count, failed, _, twentieth, tenth, width, _, *others = _summary([line for _, line in mine])
+            days = ", ".join(sorted({day for day, _ in mine}))
+            rows.append([*place, orders, count, failed, twentieth, tenth, width, *others, days])
     return rows
 
 

@@ -79,6 +79,7 @@ _CORE = (0, 9, 18, 29)
 # What the error of a whole answer is asked of, by a key. {k}, {l}: the keys with most and with least groups.
 HEADLINES = (
     ("{k}", ("avg({y})",)),
+    ("{k}", ("avg({x})",)),
     ("month({d})", ("sum({y})", "count(*) FILTER (WHERE {c})")),
     ("month({d})", ("avg({x})",)),
     ("{l}", ("count(*) FILTER (WHERE {c})",)),
@@ -119,7 +120,9 @@ class Query:
         """Return the query with nothing but the expressions at these places."""
         columns = [f"{self.expressions[i]} AS e{i}" for i in places]
         keys = [f"{self.key} AS k"] if self.key else []
-        rows = f"{self.table.name}{self.table.joined}" + (f" WHERE {self.where}" if self.where else "")
+        rows = f"{self.table.inner or self.table.name}{self.table.joined}" + (
+            f" WHERE {self.where}" if self.where else ""
+        )
         grouped = f" GROUP BY {self.key}" if self.key else ""
         return f"SELECT {', '.join(keys + columns)} FROM {rows}{grouped}"
 

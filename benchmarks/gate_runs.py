@@ -128,7 +128,7 @@ def _replay(run: Run, catalog: Catalog, places: Sequence[int]) -> Replay | RowGr
     sql = run.query.sql_of(places)
     if run.stored.storage.row_groups:
         return RowGroupReplay(sql, catalog, run.fractions)
-    return Replay(sql, catalog)
+    return Replay(sql, catalog, run.stored.storage.share_needed)
 
 
 def carry_out(runs: Sequence[Run], processes: int) -> list[Counted]:

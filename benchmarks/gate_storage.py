@@ -1,6 +1,8 @@
 """How the tables of the gate are stored, and so what is drawn of them: rows, clusters, row groups of a file.
 
 - *rows*, *clusters*: a layout, its sampling units each row, or all rows with the same key.
+- *headed rows*, *headed clusters*: the same, where partitions have heads, as only large tables have. The ten
+  heads are read first, a hundredth of the rows.
 - *appended*, *compacted*: a layout by rows that came in fifty parts in their order, and the same made one.
 - *row groups*: a plain Parquet file, in the order that the rows have. Made-up rows are written into several
   files: neighbours are drawn from in turn, so how much a number varies over the draws of one file is that
@@ -12,22 +14,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts import add_static, append, compact, shuffle
+from relaqs_engine.layouts import add_static, append, compact, sampled, shuffle
+from relaqs_engine.layouts.assignment import HEAD_DIVISOR
 from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 
 from benchmarks.coverage_cases import PARTITIONS, once
 from benchmarks.gate_data import Table
 
-WAYS = ("rows", "clusters", "row groups", "appended", "compacted")
+WAYS = ("rows", "clusters", "row groups", "appended", "compacted", "headed rows", "headed clusters")
+HEADED = {"headed rows": "rows", "headed clusters": "clusters"}
 APPENDS = 50
 
 
@@ -38,6 +45,11 @@ class Storage:
     way: str
     cluster_key: tuple[str, ...] = ()
     row_groups: int = 0
+
+    @property
+    def share_needed(self) -> float | None:
+        """Return the share of the rows for which heads are read first; None where there are no heads."""
+        return 1 / HEAD_DIVISOR / HEAD_DIVISOR if self.way in HEADED else None
 
     @property
     def name(self) -> str:
@@ -66,11 +78,13 @@ class Stored:
 def storages_of(table: Table, ways: Sequence[str] = ()) -> list[Storage]:
     """Return how a table is stored, in these ways alone where some are given."""
     found = []
-    for way in (way for way in table.stored if not ways or way in ways):
+    for way in ways or table.stored:
+        if HEADED.get(way, way) not in table.stored:
+            continue
         if way == "row groups":
             found += [Storage(way, row_groups=count) for count in table.row_groups]
         else:
-            found.append(Storage(way, (table.cluster_key,) if way == "clusters" else ()))
+            found.append(Storage(way, (table.cluster_key,) if way.endswith("clusters") else ()))
     return found
 
 
@@ -103,11 +117,12 @@ def stored(table: Table, storage: Storage, seed: int, source: Path, into: Path) 
     folder = into / f"{table.name}-by-{storage.name}-{seed}"
     once(folder / table.name, lambda path: _lay_out(table, storage, seed, source, path, into))
     for each in table.beside:
-        key, file = each.cluster_key or None, str(files[each.name])
+        key, beside = each.cluster_key or None, str(files[each.name])
         if key is None:
-            once(folder / each.name, lambda path, file=file: add_static(file, path))
+            once(folder / each.name, partial(add_static, beside))
         else:
-            once(folder / each.name, lambda path, file=file, key=key: _shuffled(file, path, key, seed))
+            laid_out = partial(_shuffled, beside, key=key, seed=seed, is_headed=storage.way in HEADED)
+            once(folder / each.name, laid_out)
     return Stored(storage, folder, files)
 
 
@@ -119,11 +134,14 @@ def _lay_out(table: Table, storage: Storage, seed: int, source: Path, path: Path
         shutil.copytree(appended.path / table.name, path, dirs_exist_ok=True)
         compact(path)
     else:
-        _shuffled(str(source), path, storage.cluster_key or None, seed)
+        key, is_headed = storage.cluster_key or None, storage.way in HEADED
+        _shuffled(str(source), path, key=key, seed=seed, is_headed=is_headed)
 
 
-def _shuffled(source: str, path: Path, key: tuple[str, ...] | None, seed: int) -> None:
-    shuffle(source, path, partitions=PARTITIONS, cluster_by=key, seed=seed)
+def _shuffled(source: str, path: Path, *, key: tuple[str, ...] | None, seed: int, is_headed: bool) -> None:
+    headed = mock.patch.object(sampled, "_HEADED_ROWS", 1) if is_headed else nullcontext()
+    with headed:
+        shuffle(source, path, partitions=PARTITIONS, cluster_by=key, seed=seed)
 
 
 def _append_in_parts(rows: pa.Table, path: Path, seed: int) -> None:

@@ -2,7 +2,8 @@
 
 Beside how often cells held the truth: how wide they are, compared with an oracle that knows how much the
 estimate really varies. That is the spread of the estimate itself over the orders, 1.96 of its standard
-deviations either way.
+deviations either way. Layouts may differ, and so each counts by how many of its cells are certified: the
+intervals of a calm layout are not compared with how the estimates of another one vary.
 
 A line fails ("low") if it is below 90 %, or below 91 % of at least 200 certified cells, or below 93 % by more
 than two standard errors where at least 500 are certified. Of less than 100 certified cells a share below 90 %
@@ -79,10 +80,10 @@ class Spread:
 class Judged:
     """What one expression comes to at one fraction.
 
-    certified: the number of cells. width: mean half-width of certified cells, each divided by the oracle's;
-    NaN where none is certified or nothing varies. worst: coverage of the group with the misses that are
-    least by chance, and how often chance alone has them. known: certified cells with intervals of no width.
-    at_end: others that end at the truth.
+    certified: the number of cells. width: half-width of certified cells ÷ the oracle's, the mean over orders
+    and groups, the root mean square over layouts; NaN where none is certified or nothing varies. worst:
+    coverage of the group with the misses that are least by chance, and how often chance alone has them.
+    known: certified cells with intervals of no width. at_end: others that end at the truth.
     """
 
     coverage: Coverage
@@ -156,7 +157,7 @@ def judged(
     return Judged(
         coverage=coverage_of(counts, layouts, partitions),
         certified=int(certified.sum()),
-        width=_width(total),
+        width=_width({name: np.stack([piece[name] for piece in pieces]) for name in SUMS}),
         worst=float(held[worst] / certified[worst]) if certified[worst] else float("nan"),
         worst_chance=float(chance[worst]),
         has_spike=has_spike,
@@ -165,12 +166,23 @@ def judged(
     )
 
 
-def _width(total: dict[str, FloatArray]) -> float:
-    """Return the mean over certified cells of half-width / oracle's half-width."""
-    shown = np.maximum(total["shown"], 1.0)
-    variance = np.maximum(total["square"] / shown - (total["error"] / shown) ** 2, 0.0)
-    oracle = NORMAL_95 * np.sqrt(variance * shown / np.maximum(shown - 1.0, 1.0))
-    varies = (oracle > 0.0) & (total["certified"] > 0.0) & np.isfinite(total["half_width"])
+def _width(sums: dict[str, FloatArray]) -> float:
+    """Return half-width of certified cells ÷ the oracle's: the mean over groups, weighted by certified cells.
+
+    Of each group the half-widths of a layout's orders have their mean, and those means the root mean square
+    over layouts, as the oracle's is of estimates by the same weights. sums: by name, each of shape (layouts,
+    groups).
+    """
+    certified, shown = sums["certified"], np.maximum(sums["shown"], 1.0)
+    count = certified.sum(axis=0)
+    weight = certified / np.maximum(count, 1.0)
+    half_width = np.sqrt((weight * (sums["half_width"] / np.maximum(certified, 1.0)) ** 2).sum(axis=0))
+    error, square = ((weight * sums[name] / shown).sum(axis=0) for name in ("error", "square"))
+    orders = (shown * (certified > 0.0)).sum(axis=0)
+    variance = np.maximum(square - error**2, 0.0) * orders / np.maximum(orders - 1.0, 1.0)
+    oracle = NORMAL_95 * np.sqrt(variance)
+    # What differs by rounding alone does not vary: a mean of groups beside it would be that one's, 10⁸.
+    varies = (oracle > ROUNDING * half_width) & (count > 0.0) & np.isfinite(half_width)
     if not varies.any():
         return float("nan")
-    return float((total["half_width"][varies] / oracle[varies]).sum() / total["certified"][varies].sum())
+    return float((count * half_width / np.maximum(oracle, 1e-300))[varies].sum() / count[varies].sum())

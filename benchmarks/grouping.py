@@ -42,7 +42,8 @@ ROUNDS = 200
 
 def some_jobs(count: int, seed: int) -> Subtasks:
     """Return jobs as in the evaluation of Harmony, as many as are asked for."""
-    rows, number = [], 0
+    rows: list[SubtaskTimes] = []
+    number = 0
     while len(rows) < count:
         for job in harmony_jobs(seed + 1000 * number)[: count - len(rows)]:
             rows.append(

@@ -51,7 +51,8 @@ def _worth_of_sets(jobs: Subtasks, is_in: IntArray, own: int, machines: int, mod
     computes, sends = is_in @ comp, is_in @ comm
     seconds = np.max([computes, sends, (is_in * (comp + comm)).max(axis=1)], axis=0)
     used = own * (model.cpu_weight * computes + (1 - model.cpu_weight) * sends) / machines
-    return np.divide(used, seconds, out=np.full(len(is_in), -np.inf), where=seconds > 0)
+    found: FloatArray = np.divide(used, seconds, out=np.full(len(is_in), -np.inf), where=seconds > 0)
+    return found
 
 
 def annealed(
@@ -102,7 +103,7 @@ class _Annealing:
         self.rows = np.arange(len(workloads))
         numbers = range(PLACES)
         self.worth = np.array([self._worth(np.full(len(workloads), g), self.group) for g in numbers]).T
-        self.best = self.worth.sum(axis=1)
+        self.best: FloatArray = self.worth.sum(axis=1)
 
     def _worth(self, place: IntArray, group: IntArray, moved: IntArray | int = 0) -> FloatArray:
         """Return what one group of each workload is worth; `group` is that of each job, shape (w, n)."""

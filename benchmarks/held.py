@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 from relaqs_engine.arrow_arrays import doubles
+from relaqs_engine.execution.estimate import ApproximateColumn
 
 from benchmarks.replay import rows_of
 from benchmarks.tally import Coverage, FloatArray, Look, counts_of, coverage_of
-from relaqs.queries.snapshot import ApproximateColumn, Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 NOWHERE = sys.float_info.max  # as a truth: in no interval
 

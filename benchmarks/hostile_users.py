@@ -1,18 +1,18 @@
 """How long does a user of a server wait for a small answer while another user does their worst?
 
     python -m benchmarks.hostile_users WAREHOUSE [--seconds 20] [--threads 2] [--seed 0] [--only ATTACK]
-    python -m benchmarks.hostile_users WAREHOUSE --cluster [--seconds 20] [--seed 0] [--only ATTACK]
     python -m benchmarks.hostile_users WAREHOUSE --together 50 --seconds 600
 
 A process serves the warehouse, one of TPC-H. Bob connects, asks how many nations there are, and for a first
 estimate of a sum by group over the largest table, again and again. Eve attacks from a process of her own.
 For each attack there is a new server: bob is alone with it first, then beside eve, and then the server is
 told to end by SIGTERM while she goes on. Printed is how long each takes. With --cluster two workers of one
-thread compute.
+thread compute, with --processes 2 the server has two processes.
 
 With --together there are so many users at once, half of them attackers, of all kinds. The others connect and
 ask one of a few small questions, each by a name of their own. Each answer must be the one that was given
-before there were attackers. --page docs/robustness.md writes the table into that page.
+before there were attackers. --page docs/robustness.md writes the table into that page, if it has a place for
+this kind.
 """
 
 from __future__ import annotations
@@ -354,7 +354,9 @@ def table_of(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _rows_of(found: Sequence[Waits]) -> list[tuple[str, ...]]:
-    rows = [("eve, or the question", "visits", "wrong", "lost", "p50 s", "p95 s", "most s")]
+    rows: list[tuple[str, ...]] = [
+        ("eve, or the question", "visits", "wrong", "lost", "p50 s", "p95 s", "most s")
+    ]
     for each in found:
         seconds = [f"{value:.2f}" for value in (each.median, each.most_95, each.most)]
         rows.append((each.attack, str(each.visits), str(each.wrong), str(each.lost), *seconds))
@@ -362,7 +364,7 @@ def _rows_of(found: Sequence[Waits]) -> list[tuple[str, ...]]:
 
 
 def _rows_beside(found: Sequence[Beside]) -> list[tuple[str, ...]]:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             *("eve", "load", "visits", "lost", "login, most s", "small: alone, p95 s", "beside, p95 s"),
             *("first estimate: alone, p50 s", "beside, p50 s", "SIGTERM s"),
@@ -387,20 +389,25 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("warehouse", type=Path, help="with TPC-H laid out")
     parser.add_argument("--seconds", type=float, default=20.0, help="beside each attack, default 20")
-    parser.add_argument("--threads", type=int, default=2, help="of the server, default 2")
+    parser.add_argument("--threads", type=int, default=2, help="of the server, without --cluster, default 2")
+    parser.add_argument("--processes", type=int, default=1, help="of the server, default 1")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[each.name for each in ATTACKS], metavar="ATTACK")
     parser.add_argument("--cluster", action="store_true", help="have a Dask cluster of two workers compute")
     parser.add_argument("--together", type=int, metavar="USERS", help="at once, half of them attackers")
     parser.add_argument("--page", type=Path, help="of Markdown, to write the table into")
     options = parser.parse_args(words)
+    what = "users together" if options.together else "users beside each other"
+    what += " on a cluster" * options.cluster + " in several processes" * (options.processes > 1)
+    if options.page is not None:
+        record.place_in(options.page, what)
     facts = record.circumstances("hostile_users", words)
     attacks = [each for each in ATTACKS if options.only in (None, each.name)]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         users = Path(folder) / "users.toml"
         for user in ("bob", "eve", *(f"user{number}" for number in range(options.together or 0))):
             add_user(users, user, PASSWORD)
-        given = ["--users", str(users)]
+        given = ["--users", str(users), "--processes", str(options.processes)]
         if options.cluster:
             cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
             given += ["--cluster", stack.enter_context(cluster).scheduler_address]
@@ -423,8 +430,7 @@ def main(words: Sequence[str] | None = None) -> int:
     console.print(record.headline(facts), table_of(rows), sep="\n")
     console.print(f"Record: {record.write('hostile_users', facts, {'waits': kept})}")
     if options.page is not None:
-        alone = "users beside each other on a cluster" if options.cluster else "users beside each other"
-        record.put_into(options.page, "users together" if options.together else alone, facts, rows)
+        record.put_into(options.page, what, facts, rows)
     return int(is_bad)
 
 

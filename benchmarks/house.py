@@ -196,13 +196,15 @@ def twins(tree: Tree) -> int:
 
 
 def _alias(node: ast.stmt) -> str | None:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _annotated(node) else []
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     return next((name for name in names if name[0].isupper() and not name.isupper()), None)
-
-
-def _annotated(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign)
 
 
 def shown_by_example(tree: Tree) -> float:
@@ -213,8 +215,9 @@ def shown_by_example(tree: Tree) -> float:
     public = {name for where, node in tree.nodes() if where in PUBLIC for name in _listed(node)}
     shown: dict[str, bool] = {}
     for _, node in tree.nodes():
-        is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
-        if is_definition and node.name in public and not node.name.endswith("Error"):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        if node.name in public and not node.name.endswith("Error"):
             shown[node.name] = shown.get(node.name, False) or ">>>" in (ast.get_docstring(node) or "")
     return 100 * sum(shown.values()) / len(shown)
 

@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relaqs
+from benchmarks.plain_duckdb import relation
 from relaqs.cli.reading import progress_bar
 from relaqs.queries import tables
 
@@ -70,9 +71,7 @@ class Written(ABC):
         """Write the source, and the table a first time."""
         self.folder.mkdir()
         self._write_source(
-            duckdb.sql(
-                f"SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare FROM range({self.rows}) AS t(i)"
-            )
+            relation(f"SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare FROM range({self.rows}) AS t(i)")
         )
         self.write()
 
@@ -104,7 +103,7 @@ class Written(ABC):
         """Raise FoundWrongError unless the table is whole and right."""
 
     def _check_answer(self, db: relaqs.Session) -> None:
-        expected = duckdb.sql(SUM.replace("trips", f"'{self.source}'")).fetchall()
+        expected = relation(SUM.replace("trips", f"'{self.source}'")).fetchall()
         answer = [tuple(row.values()) for row in db.online_sql(SUM).result().estimate.to_pylist()]
         if answer != expected:
             raise FoundWrongError(f"the answer is {answer}, not {expected}")

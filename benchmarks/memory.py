@@ -45,7 +45,7 @@ from rich.console import Console
 from benchmarks import record
 from benchmarks.overhead import WrongAnswerError
 from benchmarks.server_process import serving
-from relaqs.memory import memory_bytes
+from relaqs.memory import bound_process_memory, memory_bytes
 from relaqs.opening import connect
 
 MONSTERS = {
@@ -147,13 +147,19 @@ def by_session(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
 def by_database_api(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
     from relaqs import dbapi
 
-    opening = {"memory_limit": limit, "result_limit": memory_bytes(limit) // ANSWERS, "threads": 2}
+    opening: dict[str, Any] = {
+        "memory_limit": limit,
+        "result_limit": memory_bytes(limit) // ANSWERS,
+        "threads": 2,
+    }
     with dbapi.connect(folder, within=STATEMENT_SECONDS, **opening) as connection:
         yield lambda sql: f"{len(connection.execute(sql).fetchall())} rows"
 
 
 def by_agent(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
     from relaqs.mcp.server import Tools
+
+    bound_process_memory()  # as `relaqs mcp` does
 
     class Context:
         async def report_progress(self, *said: object) -> None:
@@ -167,7 +173,7 @@ def by_agent(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
 def by_notebook(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell = InteractiveShell()
+    shell: Any = InteractiveShell()
     shell.extension_manager.load_extension("relaqs")
     line = f"%%relaqs --data db --timeout {STATEMENT_SECONDS:g}s --wait"
 

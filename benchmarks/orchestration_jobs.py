@@ -162,7 +162,7 @@ class Drawn:
         """Return the mix with training by mini-batches."""
 
         def job(number: int, each: Template) -> LiveJob:
-            rows = "elastic" if batch == "elastic" else each.job.start_rows
+            rows: int | Literal["elastic"] = "elastic" if batch == "elastic" else each.job.start_rows
             return _live(number, lambda session: each.started(session, rows, losses[each.name]))
 
         return self._mix([job(number, each) for number, each in enumerate(self.trained)])

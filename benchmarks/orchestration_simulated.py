@@ -105,7 +105,7 @@ def measured(
             warm_up(driver.session, chosen)
             for each in chosen:
                 for batch in ("fixed", "elastic"):
-                    rows = each.job.start_rows if batch == "fixed" else "elastic"
+                    rows: int | Literal["elastic"] = each.job.start_rows if batch == "fixed" else "elastic"
                     if batch == "fixed" and each.job.start_rows // PIECE_ROWS < slots:
                         continue  # its steps cannot fill so many
                     runs = [

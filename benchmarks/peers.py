@@ -41,6 +41,7 @@ from sqlglot.tokenizer_core import TokenType
 
 import relaqs
 from benchmarks.grid.judge import Outcome, Truth, difference, stable
+from benchmarks.plain_duckdb import relation
 
 WAYS = ("file", "rows", "key")
 HANG_SECONDS = 60.0
@@ -261,7 +262,7 @@ class Peer:
         before = self._folders[name] / "0.parquet"
         with suppress(duckdb.Error):
             now = self._duckdb.sql(f"SELECT * FROM {quote_name(name)}").to_arrow_table()
-            then = duckdb.sql(f"FROM '{before}'").to_arrow_table()
+            then = relation(f"FROM '{before}'").to_arrow_table()
             return bool(now.equals(then))
         return False
 

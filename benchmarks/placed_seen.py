@@ -20,7 +20,7 @@ from relaqs.executors.dask.messages import KEY_PREFIX, job_of
 from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import Task
 from relaqs.sharing.parts import PlacedPlan, PlacedPolicy, PlacedView
-from relaqs.training.elastic.turn_job import PLACED
+from relaqs.training.elastic.driver import PLACED
 from relaqs.training.parted.part_host import PartTurnWork
 from relaqs.training.parted.placing import Part
 
@@ -136,8 +136,8 @@ class SentTurns:
                 self.others[task.key.job].append(time.time())
             elif isinstance(work := task.work, PartTurnWork):
                 there = work.membership
-                workers = {part: worker_of(there.slots[at]) for part, at in sorted(there.place_of.items())}
-                own = tuple(part for part, at in there.place_of.items() if there.slots[at] == work.slot)
+                workers = {part: worker_of(there.slots[at]) for part, at in sorted(work.place_of.items())}
+                own = tuple(part for part, at in work.place_of.items() if there.slots[at] == work.slot)
                 job, turn = task.key.job, (there.generation, work.steps[0].step)
                 if job not in self._turns or self._turns[job][0] != turn:
                     self._turns[job] = turn, self._asked.pop(job, time.time())

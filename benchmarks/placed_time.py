@@ -39,7 +39,7 @@ from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.mlf_rl import MlfRl, PlacedLoadControl
 from relaqs.policies.registry import make_placed_policy
 from relaqs.sharing.parts import DEVICES, NodeResources, PlacedPolicy, PlacedView
-from relaqs.training.parted.placing import ModelCut, PartedRunView, PartSizes, RunHistory, placed_by
+from relaqs.training.parted.placing import ModelCut, PartSizes, RunHistory, RunInParts, placed_by
 
 ASKED_MS = {"mlf_h": (10.0, 100.0), "mlf_rl": (20.0, 250.0), "mlf_rl with MLF-C": (25.0, 300.0)}
 ASKED_LIVE_MS = 5.0  # for a plan of 20 live runs
@@ -126,7 +126,7 @@ def decision_table(size: Size) -> Table:
 LIVE_RUNS, LIVE_WORKERS = 20, 8
 
 
-def live_run(number: int) -> PartedRunView:
+def live_run(number: int) -> RunInParts:
     """Return a run in two or three stages, some with two replicas, that has told a few losses."""
     stages, replicas = 2 + number % 2, 1 + number % 2
     history = RunHistory(JobDescription(f"run {number:02}", work_total=100), float(number))
@@ -136,7 +136,7 @@ def live_run(number: int) -> PartedRunView:
     history.begin_turn((3, 100))
     cut = ModelCut(tuple(range(stages)), stages, replicas=replicas)
     sizes = PartSizes(np.arange(1.0, stages + 1), np.full(stages - 1, 1e4), pieces=4)
-    return PartedRunView(history.facts(), cut, sizes, {})
+    return RunInParts(MlfH(), history, cut, sizes)
 
 
 def live_table() -> Table:

@@ -9,6 +9,8 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.plain import PlainTable
 
 
 class PlainDuckDB:
@@ -47,9 +49,18 @@ class PlainDuckDB:
         self.close()
 
 
+def relation(sql: str) -> duckdb.DuckDBPyRelation:
+    """Return the rows of a SELECT as a relation of DuckDB's own connection."""
+    found = duckdb.sql(sql)
+    assert found is not None
+    return found
+
+
 def files_of_layouts(catalog: Catalog) -> dict[str, Sequence[Path]]:
     """Return the partition files of each table of a catalog, of its first layout where it has several."""
-    return {name: layout.paths for name, layout in catalog.tables.items()}
+    return {
+        name: table.paths for name, table in catalog.tables.items() if isinstance(table, Layout | PlainTable)
+    }
 
 
 def files_of_folder(folder: Path) -> dict[str, Sequence[Path]]:

@@ -44,7 +44,9 @@ def write(name: str, facts: Mapping[str, Any], content: Mapping[str, Any]) -> Pa
     return path
 
 
-def put_into(page: Path, name: str, facts: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> None:
+def put_into(
+    page: Path, name: str, facts: Mapping[str, Any], rows: Sequence[Sequence[str]], *, kept_by: int = 0
+) -> None:
     """Write a table of what was measured into a page, in the place of the one that is there by this name.
 
     Args:
@@ -52,14 +54,41 @@ def put_into(page: Path, name: str, facts: Mapping[str, Any], rows: Sequence[Seq
         name: of the table.
         facts: of the measurement.
         rows: the first one is the head.
+        kept_by: so many first cells name a row. Rows of the table there with other names are kept, so that
+            the line above the table has the command alone, and each row its day.
+    """
+    before, there, after = place_in(page, name)
+    if kept_by:
+        rows = [rows[0], *_kept(there, rows, kept_by), *rows[1:]]
+    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
+    said = f"`{facts['command']}`, "
+    if kept_by:
+        said += "each row on a day of its own:"
+    else:
+        said += f"{facts['at'][:10]}, {facts['processor']}, {facts['cores']} cores, "
+        said += f"load {facts['load_average']:.0f} when it began:"
+    lines = ["", "", said, "", head, "|---" * len(rows[0]) + "|", *others, "", ""]
+    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+
+
+def place_in(page: Path, name: str) -> tuple[str, str, str]:
+    """Return what of a page is before the table of this name, the table, and what is after it.
+
+    Raises ValueError where the page has no place for it. Who measures for long asks before that.
     """
     begin, end = f"<!-- measured: {name} -->", "<!-- end of measured -->"
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
-    _, closed, after = rest.partition(end)
+    there, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"{page} has no place for {name}: write {begin} and {end} into it")
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
-    said = f"`{facts['command']}`, {facts['at'][:10]}, {facts['processor']}, {facts['cores']} cores, "
-    said += f"load {facts['load_average']:.0f} when it began:"
-    lines = [begin, "", said, "", head, "|---" * len(rows[0]) + "|", *others, "", end]
-    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+    return before + begin, there, end + after
+
+
+def _kept(table: str, rows: Sequence[Sequence[str]], kept_by: int) -> list[list[str]]:
+    """Return the rows of a table in Markdown that the new ones do not replace, as long as the new head."""
+    head, *new = rows
+    named = {tuple(row[:kept_by]) for row in new}
+    found = [
+        [cell.strip() for cell in line[1:-1].split(" | ")] for line in table.splitlines() if line[:2] == "| "
+    ]
+    return [[*row, *[""] * (len(head) - len(row))] for row in found[1:] if tuple(row[:kept_by]) not in named]

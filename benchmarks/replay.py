@@ -27,10 +27,12 @@ from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import (
     GroupState,
     leading_stream,
-    outlier_sql,
-    partial_sql,
+    outlier_task,
+    own_schedule,
+    partial_task,
     scheduled_batches,
 )
+from relaqs_engine.layouts.manifest import Layout, StoredFile
 from relaqs_engine.layouts.row_groups import MOST_DRAWN, RowGroupTable
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.planning.planner import plan_query
@@ -50,18 +52,21 @@ _PLANNED_ABOVE_SECONDS = 1e-5  # so small files are drawn from, too, and what th
 
 
 class Replay:
-    """A query's partial aggregates over every partition of a layout, ready to be folded in any order."""
+    """A query's partial aggregates over every partition of a layout, ready to be folded in any order.
 
-    def __init__(self, sql: str, catalog: Catalog) -> None:
+    share_needed: of the rows, for which heads are read first where there are such. None: as is predicted.
+    """
+
+    def __init__(self, sql: str, catalog: Catalog, share_needed: float | None = None) -> None:
         self._catalog = catalog
-        self.plan = plan = self.planned(sql, catalog)
-        self._leading = leading_stream(self.plan, catalog)
+        plan = self.planned(sql, catalog)
+        self.plan = plan = plan if share_needed is None else plan.predicted(share_needed)
         self._read = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
         self._reading = cursor = self._read.cursor()
         self._parts = _parts(self.plan)
         for hoist in {hoist.name: hoist for part in self._parts.values() for hoist in part.hoists}.values():
             cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
-        self._partials: dict[tuple[str, bool], list[pa.Table]] = {}
+        self._partials: dict[tuple[str, bool, tuple[StoredFile, ...]], pa.Table] = {}
         self._outliers = _outliers(plan, catalog, cursor)
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
@@ -76,31 +81,40 @@ class Replay:
             raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
         return plan
 
-    def _partials_of(self, part: str, *, by_block: bool) -> list[pa.Table]:
-        """Return a part's partial aggregates of each partition, by its number: made when first asked for."""
-        if (part, by_block) not in self._partials:
-            sqls = (
-                partial_sql(self._parts[part], self._catalog, (number,), by_block=by_block)
-                for number in range(len(self._leading.partitions))
-            )
-            self._partials[part, by_block] = [self._reading.table(sql) for sql in sqls]
-        return self._partials[part, by_block]
+    def _partial_of(self, part: str, number: int, catalog: Catalog, *, by_block: bool) -> pa.Table:
+        """Return a part's partial aggregates of a partition: made when first asked for."""
+        files = leading_stream(self.plan, catalog).partitions[number].files
+        of = (part, by_block, files)
+        if of not in self._partials:
+            task = partial_task(self._parts[part], catalog, (number,), by_block=by_block)
+            self._partials[of] = self._reading.table(task.sql)
+        return self._partials[of]
 
     def batches(self, seed: int) -> tuple[MiniBatch, ...]:
         """Return the mini-batches of the query with this seed."""
-        return scheduled_batches(self.plan, self._catalog, seed)
+        return self._schedule(seed)[1]
+
+    def _schedule(self, seed: int) -> tuple[Catalog, tuple[MiniBatch, ...]]:
+        """Return the mini-batches, and the catalog by which they number partitions."""
+        if isinstance(self.plan, MergePlan):
+            return own_schedule(self.plan, self._catalog, seed)
+        return self._catalog, scheduled_batches(self.plan, self._catalog, seed)
 
     def estimates(
         self, seed: int, request: IntervalRequest, wanted: Callable[[int], bool] = lambda index: True
     ) -> Iterator[tuple[int, Estimate]]:
         """Yield (mini-batch, estimate) where wanted, before the last mini-batch, which is exact."""
-        return self._after_each(self.batches(seed), request, wanted)
+        return self._after_each(*self._schedule(seed), request, wanted)
 
     def _after_each(
-        self, batches: Sequence[MiniBatch], request: IntervalRequest, wanted: Callable[[int], bool]
+        self,
+        catalog: Catalog,
+        batches: Sequence[MiniBatch],
+        request: IntervalRequest,
+        wanted: Callable[[int], bool],
     ) -> Iterator[tuple[int, Estimate]]:
         cursor = self._states.cursor()
-        fold, estimate = self._folding(cursor, request)
+        fold, estimate = self._folding(catalog, cursor, request)
         for batch in batches[:-1]:
             fold(batch)
             if wanted(batch.index) and (found := estimate()) is not None:
@@ -114,33 +128,39 @@ class Replay:
 
         Where none is near, as in small tables late in a query, a mini-batch is cut in two.
         """
-        batches = cut_at(self.batches(seed), shares)
-        nearest = nearest_batches(batches, tuple(shares))
-        for index, estimate in self._after_each(batches, request, nearest.__contains__):
+        catalog, batches = self._schedule(seed)
+        leading = leading_stream(self.plan, catalog)
+        batches = cut_at(batches, shares, leading)
+        nearest = nearest_batches(batches, tuple(shares), leading)
+        for index, estimate in self._after_each(catalog, batches, request, nearest.__contains__):
             for share in (s for s, batch in zip(shares, nearest, strict=True) if batch == index):
                 yield share, estimate
 
     def _folding(
-        self, cursor: Cursor, request: IntervalRequest
+        self, catalog: Catalog, cursor: Cursor, request: IntervalRequest
     ) -> tuple[Callable[[MiniBatch], None], Callable[[], Estimate | None]]:
         """Return what folds a mini-batch, and what estimates after it. Refined plans decide no row early."""
+        leading = leading_stream(self.plan, catalog)
         if isinstance(self.plan, MergePlan):
-            state = GroupState(self.plan, self._leading, cursor)
-            estimator = Estimator(self.plan, self._leading, state, cursor, request)
-            return lambda batch: state.fold(batch, self._results(_WHOLE, batch)), estimator.estimate
-        answer = RefinedAnswer(self.plan, self._leading, cursor, request)
+            state = GroupState(self.plan, leading, cursor)
+            estimator = Estimator(self.plan, leading, state, cursor, request)
+            return lambda batch: state.fold(batch, self._results(_WHOLE, batch, catalog)), estimator.estimate
+        answer = RefinedAnswer(self.plan, leading, cursor, request)
         stages = [stage.name for stage in self.plan.stages]
 
         def fold(batch: MiniBatch) -> None:
-            answer.fold_stages(batch, {name: self._results(name, batch) for name in stages})
-            answer.fold_kept(batch, self._results(_WHOLE, batch))
+            answer.fold_stages(batch, {name: self._results(name, batch, catalog) for name in stages})
+            answer.fold_kept(batch, self._results(_WHOLE, batch, catalog))
 
         return fold, answer.estimate
 
-    def _results(self, part: str, batch: MiniBatch) -> list[pa.Table]:
+    def _results(self, part: str, batch: MiniBatch, catalog: Catalog) -> list[pa.Table]:
         """Return what each task of a mini-batch would return for a part of the plan."""
-        partials = self._partials_of(part, by_block=batch.by_block)
-        results = [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
+        partial = self._partial_of
+        results = [
+            pa.concat_tables([partial(part, number, catalog, by_block=batch.by_block) for number in task])
+            for task in batch.tasks
+        ]
         return [*self._outliers, *results] if batch.index == 0 else results
 
     def close(self) -> None:
@@ -251,25 +271,36 @@ def _parts(plan: MergePlan | RefinedPlan) -> dict[str, MergePlan]:
 def _outliers(plan: MergePlan | RefinedPlan, catalog: Catalog, cursor: Cursor) -> list[pa.Table]:
     """Return the partial aggregates of the outlier index, if the plan reads it."""
     if isinstance(plan, MergePlan) and plan.partial.outlier_sql:
-        return [cursor.table(outlier_sql(plan, catalog))]
+        return [cursor.table(outlier_task(plan, catalog).sql)]
     return []
 
 
-def nearest_batches(batches: tuple[MiniBatch, ...], fractions: tuple[float, ...]) -> tuple[int, ...]:
-    """Return for each fraction the mini-batch, before the last, after which the scan is nearest to it."""
-    scanned = list(accumulate(len(batch.partitions) for batch in batches))
-    shares = [count / scanned[-1] for count in scanned[:-1]]
-    return tuple(min(range(len(shares)), key=lambda i: abs(shares[i] - f)) for f in fractions)
+def nearest_batches(
+    batches: tuple[MiniBatch, ...], fractions: tuple[float, ...], leading: Layout | None = None
+) -> tuple[int, ...]:
+    """Return for each fraction the mini-batch, before the last, after which the scan is nearest to it.
+
+    leading: the table with the rows that count. None: each partition has as many.
+    """
+    shares = list(accumulate(sum(_shares(batch, leading)) for batch in batches))
+    known = [share / shares[-1] for share in shares[:-1]]
+    return tuple(min(range(len(known)), key=lambda i: abs(known[i] - f)) for f in fractions)
 
 
-def cut_at(batches: tuple[MiniBatch, ...], shares: Sequence[float]) -> tuple[MiniBatch, ...]:
-    """Return the mini-batches, cut in two at each share of the partitions that no end of one is near."""
+def cut_at(
+    batches: tuple[MiniBatch, ...], shares: Sequence[float], leading: Layout | None = None
+) -> tuple[MiniBatch, ...]:
+    """Return the mini-batches, cut in two at each share of the rows that no end of one is near.
+
+    leading: the table with the rows that count. None: each partition has as many.
+    """
     ends = list(accumulate(len(batch.partitions) for batch in batches))
-    whole = ends[-1]
+    read = [0.0, *accumulate(share for batch in batches for share in _shares(batch, leading))]
+    read = [each / read[-1] for each in read]
     far = {
-        round(share * whole)
+        min(range(len(read)), key=lambda i: abs(read[i] - share))
         for share in shares
-        if min(abs(end / whole - share) for end in ends[:-1]) > _NEAR * share
+        if min(abs(read[end] - share) for end in ends[:-1]) > _NEAR * share
     }
     found: list[MiniBatch] = []
     for batch, begin, end in zip(batches, (0, *ends), ends, strict=False):
@@ -277,6 +308,11 @@ def cut_at(batches: tuple[MiniBatch, ...], shares: Sequence[float]) -> tuple[Min
         for first, last in pairwise(cuts):
             found.append(MiniBatch(len(found), _tasks_within(batch, first, last), batch.by_block))
     return tuple(found)
+
+
+def _shares(batch: MiniBatch, leading: Layout | None) -> list[int]:
+    """Return the rows of each partition of a mini-batch, in their order."""
+    return [1 if leading is None else leading.partitions[i].row_count for i in batch.partitions]
 
 
 def _tasks_within(batch: MiniBatch, first: int, last: int) -> tuple[tuple[int, ...], ...]:

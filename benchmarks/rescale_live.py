@@ -3,8 +3,8 @@
     python -m benchmarks.rescale_live [--megabytes 0.1 4 40] [--times 5]
 
 A cluster of four processes of one thread. A made-up model of some size trains on 1, 2, 4 and 1 ranks with
-64, 128, 512 and 64 rows a step. *Pause* is from the end of the last step before a change to the start of the
-first one after it, of the worst rank that had made one. *Restart* is the same change in another way: the last
+512 rows a step. *Pause* is from the end of the last step before a change to the start of the first one after
+it, of the worst rank that had made one. *Restart* is the same change in another way: the last
 state is written to a file, a new process starts, reads it, and makes a step. *Pace while it prepares*: the
 steps a second while new ranks are made ready, as a share of those before.
 """
@@ -34,13 +34,13 @@ from rich.table import Table
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.training.elastic.course import FixedBatch, Order, first_course
-from relaqs.training.elastic.rank import Lesson
-from relaqs.training.elastic.turn_job import TurnJob, Wish
+from relaqs.training.elastic.rank import Lesson, Rank
 from relaqs.training.protocol import MiniBatches
 from relaqs.training.rows import Profile, Rows, Sums
+from tests.relaqs.training.gangs import LoneGang
 
 ROWS, FEATURES, PIECE_ROWS = 8192, 16, 64
-CHANGES = ((2, 128), (4, 512), (1, 64))
+STEP_ROWS, CHANGES = 512, (2, 4, 1)
 SETTLE_SECONDS = 1.0  # of training before each change
 
 
@@ -93,11 +93,14 @@ class SizedRecipe:
     job: Sized
     prepare_seconds: float = 0.0
 
-    def lesson(self, owner: str) -> Lesson:
+    def actor(self, slot: str, owner: str) -> Rank:
+        return Rank(slot, self.lesson())
+
+    def lesson(self) -> Lesson:
         time.sleep(self.prepare_seconds)
         order = Order((ROWS,), PIECE_ROWS, 0)
         first = first_course(self.job, self.job.begin(None))
-        return Lesson(self.job, FixedBatch(PIECE_ROWS), order, first, Numbers(order))
+        return Lesson(self.job, FixedBatch(STEP_ROWS), order, first, Numbers(order))
 
 
 @dataclass
@@ -115,14 +118,14 @@ def measured(executor: DaskExecutor, megabytes: float, times: int) -> Found:
     for again in range(times):
         recipe = SizedRecipe(Sized(megabytes=megabytes), prepare_seconds=2.0)
         with training(executor, recipe, f"sized-{megabytes:g}-{again}", slots[:1]) as job:
-            for ranks, batch_rows in CHANGES:
+            for ranks in CHANGES:
                 before = pace(job, SETTLE_SECONDS)
                 made = len(job.rescales)
-                job.resize(Wish(slots[:ranks], batch_rows))
+                job.offered(slots[:ranks])
                 if ranks > job.rescales[-1].ranks:
                     time.sleep(0.1)
                     found.kept_up.append(pace(job, SETTLE_SECONDS) / before)
-                wait_for(lambda made=made: len(job.rescales) > made)
+                wait_for(job, lambda made=made: len(job.rescales) > made)
                 pause_seconds = job.rescales[-1].pause_seconds
                 found.pauses.append(
                     math.inf if pause_seconds is None else pause_seconds
@@ -134,22 +137,22 @@ def measured(executor: DaskExecutor, megabytes: float, times: int) -> Found:
 @contextmanager
 def training(
     executor: DaskExecutor, recipe: SizedRecipe, name: str, slots: tuple[str, ...]
-) -> Iterator[TurnJob]:
-    job = TurnJob(name, recipe, executor, Wish(slots, PIECE_ROWS))
+) -> Iterator[LoneGang]:
+    """Train in the block. Raises the error that the gang ended with."""
+    job = LoneGang(recipe, executor, name, slots)
     job.start()
     try:
-        wait_for(lambda: job.rescales)
+        wait_for(job, lambda: job.rescales)
         yield job
     finally:
         job.stop()
-        job.wait(30.0)
+        job.wait()
 
 
-def pace(job: TurnJob, seconds: float) -> float:
+def pace(job: LoneGang, seconds: float) -> float:
     """Return the steps a second over some time, from the driver's own count."""
     began, step = time.monotonic(), job.step
-    while time.monotonic() < began + seconds or job.step == step:
-        time.sleep(0.01)
+    wait_for(job, lambda: time.monotonic() >= began + seconds and job.step > step)
     return (job.step - step) / (time.monotonic() - began)
 
 
@@ -157,8 +160,8 @@ RESTARTED = """
 import pickle, sys
 from benchmarks.rescale_live import SizedRecipe
 recipe, state = pickle.load(open(sys.argv[1], "rb"))
-lesson = recipe.lesson("")
-step = lesson.next(lesson.first, None)
+lesson = recipe.lesson()
+step = lesson.next(lesson.first)
 course = lesson.after(lesson.first, step, lesson.sums(lesson.first, step.pieces))
 """
 
@@ -173,9 +176,11 @@ def restart_seconds(job: Sized) -> float:
     return time.monotonic() - began
 
 
-def wait_for(is_so: Any, limit_seconds: float = 60.0) -> None:
+def wait_for(job: LoneGang, is_so: Any, limit_seconds: float = 60.0) -> None:
     deadline = time.monotonic() + limit_seconds
     while not is_so():
+        if job.error is not None:
+            raise job.error
         assert time.monotonic() < deadline, "it never was so"
         time.sleep(0.01)
 

@@ -8,16 +8,15 @@ after another, exactly and with a target of 5 % in turn. In a third process so m
 the same. The two take turns, a quarter of the time each, and so they do with one asker alone. Every exact
 answer must be DuckDB's. Last, one client fetches many rows.
 
-With --small it tells how many small statements a second are answered, and what CPU time each takes: one
-server from one connection and from all, and two and four servers side by side from as many. --page
-docs/robustness.md writes the table into that page.
+With --small it tells how many small statements a second are answered, what CPU time each takes, and what
+memory the server has: by one, two and four processes (`relaqs serve --processes`), from one connection, and
+from all as those of one user and of several. --page docs/robustness.md writes the table into that page.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import psutil
 import psycopg
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
@@ -162,38 +162,51 @@ def values_per_second(server: Running) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """How many small statements were answered. cpu_seconds: of all servers together."""
+    """How many small statements were answered. cpu_seconds, memory_bytes: of all processes together."""
 
-    servers: int
+    processes: int
     connections: int
+    users: int
     statements: int
     seconds: float
     cpu_seconds: float
+    memory_bytes: int
 
     @property
     def row(self) -> tuple[str, ...]:
         each = 1000 * self.cpu_seconds / self.statements
-        rates = (f"{self.statements / self.seconds:.0f}", f"{each:.1f}")
-        return (*map(str, (self.servers, self.connections)), *rates, f"{self.cpu_seconds / self.seconds:.1f}")
+        rates = (
+            f"{self.statements / self.seconds:.0f}",
+            f"{each:.1f}",
+            f"{self.cpu_seconds / self.seconds:.1f}",
+        )
+        return (
+            *map(str, (self.processes, self.connections, self.users)),
+            *rates,
+            f"{self.memory_bytes / 1e6:.0f}",
+        )
 
 
-def measure_small(warehouse: Path, servers: int, connections: int, seconds: float, threads: int) -> Small:
-    """Ask servers side by side for so long, each connection one small question again and again."""
+def measure_small(
+    warehouse: Path, processes: int, connections: int, users: int, seconds: float, threads: int
+) -> Small:
+    """Ask a server for so long, each connection one small question again and again."""
+    options = ("--threads", str(threads), "--processes", str(processes))
     with ExitStack() as stack:
-        running = [stack.enter_context(serving(warehouse, "--threads", str(threads))) for _ in range(servers)]
+        server = stack.enter_context(serving(warehouse, *options))
         opened = [
-            stack.enter_context(
-                psycopg.connect(running[number % servers].address(f"user-{number}"), autocommit=True)
-            )
+            stack.enter_context(psycopg.connect(server.address(f"user-{number % users}"), autocommit=True))
             for number in range(connections)
         ]
         for connection in opened:
             ask_small(connection, time.monotonic())  # whatever the first question opens stays open
-        before, began = sum(map(cpu_seconds, running)), time.monotonic()
+        before, began = cpu_seconds(server), time.monotonic()
         with ThreadPoolExecutor(connections) as pool:
             counts = list(pool.map(partial(ask_small, until=began + seconds), opened))
         took = time.monotonic() - began
-        return Small(servers, connections, sum(counts), took, sum(map(cpu_seconds, running)) - before)
+        used = cpu_seconds(server) - before
+        memory = sum(each.memory_full_info().pss for each in family(server))
+        return Small(processes, connections, users, sum(counts), took, used, memory)
 
 
 def ask_small(connection: psycopg.Connection[Any], until: float) -> int:
@@ -205,18 +218,25 @@ def ask_small(connection: psycopg.Connection[Any], until: float) -> int:
     return count
 
 
+def family(server: Running) -> list[psutil.Process]:
+    """Return all processes of a server."""
+    first = psutil.Process(server.process.pid)
+    return [first, *first.children()]
+
+
 def cpu_seconds(server: Running) -> float:
-    """Return what a server has computed so far."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return what a server's processes have computed so far."""
+    times = [each.cpu_times() for each in family(server)]
+    return float(sum(each.user + each.system for each in times))
 
 
 def small(options: argparse.Namespace, facts: dict[str, Any], console: Console) -> int:
     """Measure small statements, and show how many there were."""
-    cases = [(1, 1), *((servers, options.connections) for servers in (1, 2, 4))]
+    many = options.connections
+    cases = [(1, 1, 1), *((count, many, users) for count in (1, 2, 4) for users in (1, many))]
     seconds = options.seconds / len(cases)
     found = [measure_small(options.warehouse, *case, seconds, options.threads) for case in cases]
-    head = ("servers", "connections", "statements a second", "CPU ms each", "cores used")
+    head = ("processes", "connections", "users", "statements a second", "CPU ms each", "cores used", "MB")
     rows = [head, *(each.row for each in found)]
     for row in rows:
         console.print(" · ".join(row), markup=False)

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relaqs
-from benchmarks.first_answer import QUESTIONS
+from benchmarks.first_questions import QUESTIONS
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts
 from relaqs.executors.threads import usable_cores
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from relaqs_tpch.data import ORIGINALS
 from relaqs_tpch.exact import difference
 from rich.console import Console
 from rich.table import Table
@@ -180,8 +181,8 @@ def soak(options: argparse.Namespace, console: Console) -> int:
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaqs-soak-")))
         warehouse = scratch / "warehouse"
-        shutil.copytree(folder, warehouse, ignore=shutil.ignore_patterns(tpch.ORIGINALS))
-        truth = Truth.of(folder / tpch.ORIGINALS, warehouse)
+        shutil.copytree(folder, warehouse, ignore=shutil.ignore_patterns(ORIGINALS))
+        truth = Truth.of(folder / ORIGINALS, warehouse)
         processes = Processes(scratch / "processes.log")
         stack.callback(processes.kill)
         with Cluster(processes) as cluster, Board(processes, cluster.address, warehouse, scratch) as board:

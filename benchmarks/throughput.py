@@ -88,7 +88,8 @@ class Door:
     def core_seconds(self) -> float:
         """Return what the door's processes, and their children, have taken so far."""
         whole = [each for process in self.processes for each in (process, *process.children(recursive=True))]
-        return sum(times.user + times.system for times in (each.cpu_times() for each in set(whole)))
+        times = [each.cpu_times() for each in set(whole)]
+        return float(sum(each.user + each.system for each in times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +251,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1, help="of each line; medians are shown")
     parser.add_argument("--page", type=Path, help="a page of the docs, which gets the table")
     options = parser.parse_args(words)
+    name_of_table = f"answers at scale {options.scale:g}"
+    if options.page is not None:
+        record.place_in(options.page, name_of_table)
     warehouse, originals = tpch.warehouse(options.scale)
     facts = record.circumstances("throughput", words)
     names, goals = options.doors.split(","), options.goals.split(",")
@@ -273,7 +277,7 @@ def main(words: Sequence[str] | None = None) -> int:
     path = record.write("throughput", facts, {"figures": [asdict(each) for each in figures], "wrong": wrong})
     console.print(f"{record.NOT_OFFICIAL} Record: {path}")
     if options.page is not None:
-        record.put_into(options.page, f"answers at scale {options.scale:g}", facts, rows_of(figures))
+        record.put_into(options.page, name_of_table, facts, rows_of(figures))
     return int(bool(wrong))
 
 

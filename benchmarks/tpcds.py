@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -180,16 +181,16 @@ def warehouse(
     folder, base = into.with_name(f"{into.name}-{number}") if number else into, SEEDS * number
     for table, (file,) in files_of_folder(files).items():
         if table not in sampled:
-            once(folder / table, lambda path, f=file: add_static(str(f), path))
+            once(folder / table, partial(add_static, str(file)))
             continue
         seed, key = base + list(sampled).index(table), sampled[table]
         if key:
             seed = base + len(sampled)
-        once(folder / table, lambda path, f=file, s=seed, k=key: _shuffled(f, path, s, k))
+        once(folder / table, partial(_shuffled, file, seed=seed, key=key))
     for seed, together in enumerate(by_keys, start=base + 1):
         for table, column in together:
             file, key = files / f"{table}.parquet", (column,)
-            once(folder / f"{table}@{column}", lambda path, f=file, s=seed, k=key: _shuffled(f, path, s, k))
+            once(folder / f"{table}@{column}", partial(_shuffled, file, seed=seed, key=key))
     return folder
 
 

@@ -21,6 +21,7 @@ from relaqs.training import (
     LinearRegression,
     LinearSVM,
     LogisticRegression,
+    MiniBatchTraining,
     Perceptron,
     PolynomialSVM,
     TopicModel,
@@ -112,7 +113,7 @@ def training_jobs(seed: int = 0, most_steps: int = MOST_STEPS) -> list[LiveJob]:
     return [live_job(name, job, most_steps) for name, job in jobs.items()]
 
 
-def live_job(name: str, job: TrainingJob, most_steps: int) -> LiveJob:
+def live_job(name: str, job: TrainingJob | MiniBatchTraining, most_steps: int) -> LiveJob:
     def start(session: Session) -> TrainingRun:
         return session.train(job, max_steps=most_steps)
 

@@ -90,7 +90,9 @@ def main(words: Sequence[str] | None = None) -> None:
     for seed in map(int, options.seeds.split(",")):
         made = of_seed(options, seed, facts)
         runs += made
-        for run in made if kept is not None else ():
+        if kept is None:
+            continue
+        for run in made:
             kept.append(ScheduleRun.kind_of_record, run.as_record())
     console = Console()
     console.print(headline(facts))

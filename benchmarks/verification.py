@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.state import batch_reads, scheduled_batches
-from relaqs_engine.layouts.manifest import TableRead
+from relaqs_engine.execution.state import batch_tasks, scheduled_batches
+from relaqs_engine.layouts.manifest import Layout, TableRead
 from relaqs_engine.plans.aggregate import FoldedPlan
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD
@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.timed import OnlineRun, OnlineSession
-from relaqs.executors.files import IntactFiles
+from relaqs.executors.files import IntactFiles, StoreFiles
 from relaqs.executors.threads import usable_cores
 
 HEADINGS = ("query", "MB", "check", "query", "share", "first check", "first estimate", "share")
@@ -107,15 +107,20 @@ def _cost(session: OnlineSession, plan: FoldedPlan, catalog: Catalog, number: in
 def _reads(plan: FoldedPlan, catalog: Catalog) -> tuple[list[TableRead], list[TableRead]]:
     """Return what a query reads to its end, and what its first estimate reads once hoists are there."""
     batches = [
-        [read for reads in batch_reads(plan, catalog, batch) for read in reads]
+        [
+            read
+            for task in batch_tasks(plan, catalog, batch)
+            for read in task.reads
+            if isinstance(read, TableRead)
+        ]
         for batch in scheduled_batches(plan, catalog, seed=0)
     ]
-    hoisted = [read for hoist in plan.hoists for read in hoist.reads]
+    hoisted = [read for hoist in plan.hoists for read in hoist.reads if isinstance(read, TableRead)]
     return [*hoisted, *(read for batch in batches for read in batch)], batches[0]
 
 
 def _check_seconds(reads: Sequence[TableRead]) -> float:
-    files = IntactFiles()
+    files = IntactFiles(StoreFiles())
     for read in reads[:1]:
         files.check([TableRead(read.directory, (), ())])  # its manifest is read with the session
     started = time.process_time()
@@ -125,7 +130,7 @@ def _check_seconds(reads: Sequence[TableRead]) -> float:
 
 def _byte_count(reads: Sequence[TableRead], catalog: Catalog) -> int:
     """Return about how many bytes are checked: those of the columns."""
-    of_folder = {str(layout.directory): layout for layout in catalog.layouts}
+    of_folder = {str(each.directory): each for each in catalog.layouts if isinstance(each, Layout)}
     total = 0.0
     for read in reads:
         layout = of_folder[read.directory]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from relaqs_bootstrap.first_use import on_first_use
 from relaqs_engine.errors import (
     BrokenDatabaseError,
     ClusterError,
@@ -32,7 +33,6 @@ from relaqs_engine.errors import (
     TooManyGroupsError,
     UnsupportedError,
 )
-from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -110,46 +110,7 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
-    "Advice": "relaqs_engine.advisor.advise",
-    "ApproximateColumn": "relaqs_engine.execution.estimate",
-    "ArgumentError": "relaqs.arguments",
-    "Cache": "relaqs_engine.layouts.cache",
-    "CacheEntry": "relaqs_engine.layouts.cached_files",
-    "ClusterStatus": "relaqs.jobs.job",
-    "CostlyCallError": "relaqs.costly.functions",
-    "Expected": "relaqs.prediction.ahead",
-    "JobStatus": "relaqs.jobs.job",
-    "Layout": "relaqs_engine.layouts",
-    "LayoutProgress": "relaqs.queries.tables",
-    "MissingPackageError": "relaqs.plugins",
-    "OnlinePlan": "relaqs_engine.plans.plan",
-    "OnlineQuery": "relaqs.queries.online_query",
-    "Pacer": "relaqs.pacing",
-    "PluginError": "relaqs.plugins",
-    "PolicyError": "relaqs.policies",
-    "QueryOptions": "relaqs.queries.options",
-    "QueryPacer": "relaqs.pacing",
-    "QueryTimeoutError": "relaqs.queries.online_query",
-    "Session": "relaqs.session",
-    "Snapshot": "relaqs.queries.snapshot",
-    "Table": "relaqs_engine.layouts",
-    "TrainingRun": "relaqs.training",
-    "VerifyReport": "relaqs_engine.layouts",
-    "add_static": "relaqs_engine.layouts",
-    "append": "relaqs.laying_out",
-    "compact": "relaqs_engine.layouts",
-    "connect": "relaqs.opening",
-    "load_ipython_extension": "relaqs.notebook.extension",
-    "online_sql": "relaqs.opening",
-    "report": "relaqs.pacing",
-    "report_fits": "relaqs.pacing",
-    "report_losses": "relaqs.pacing",
-    "shuffle": "relaqs.laying_out",
-    "verify": "relaqs_engine.layouts",
-}
-
-_load, __dir__ = on_first_use("relaqs", _HOMES)
+_load, __dir__ = on_first_use(__name__)
 
 
 def __getattr__(name: str) -> object:

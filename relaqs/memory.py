@@ -30,21 +30,18 @@ _SHARE_OF_A_SERVER = 0.8  # of the machine's
 
 def memory_bytes(amount: int | str) -> int:
     """Return bytes for 4000000000, "4GB" and "3.7 GiB". Raises ArgumentError below 256 MiB."""
-    found = amount if isinstance(amount, int) else _parsed(amount)
-    if found is None or isinstance(found, bool) or found < SMALLEST_BYTES:
-        raise ArgumentError(
-            f'memory_limit is {amount!r}; it must be bytes or text such as "4GB", and at least 256 MiB'
-        )
-    return found
+    return _at_least(SMALLEST_BYTES, amount, 'memory_limit is {!r}; it must be bytes or text such as "4GB"')
 
 
 def result_bytes(amount: int | str) -> int:
     """Return bytes for what the answer of a query may take. Raises ArgumentError below 1 MiB."""
+    return _at_least(1 << 20, amount, 'result_limit is {!r}; it must be bytes or text such as "64MB"')
+
+
+def _at_least(least_bytes: int, amount: int | str, what: str) -> int:
     found = amount if isinstance(amount, int) else _parsed(amount)
-    if found is None or isinstance(found, bool) or found < 1 << 20:
-        raise ArgumentError(
-            f'result_limit is {amount!r}; it must be bytes or text such as "64MB", and at least 1 MiB'
-        )
+    if found is None or isinstance(found, bool) or found < least_bytes:
+        raise ArgumentError(f"{what.format(amount)}, and at least {least_bytes >> 20} MiB")
     return found
 
 
@@ -164,10 +161,12 @@ def is_of_server() -> bool:
     return _OF_SERVER.is_set()
 
 
-def bound_process_memory() -> None:
+def bound_process_memory(processes: int = 1) -> None:
     """Let a query of a server that needs more memory than there is fail, and not the process or the machine.
 
     DuckDB's own limit does not count the texts that a function makes of one vector of rows.
+
+    processes: of the server, which may have as much each.
     """
     _OF_SERVER.set()
     try:
@@ -175,6 +174,6 @@ def bound_process_memory() -> None:
     except ModuleNotFoundError:  # Windows
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = int(machine_memory_bytes() * _SHARE_OF_A_SERVER)
+    most = int(machine_memory_bytes() * _SHARE_OF_A_SERVER / processes)
     if soft == resource.RLIM_INFINITY or soft > most:
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

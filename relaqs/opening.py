@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,8 @@ def connect(
 
     Args:
         data: a folder of layouts; or Parquet, CSV, JSON or DuckDB files, Delta or Iceberg tables (a path, a
-            pattern, a list, or a folder of such), each a table by its own name; or a DataFrame, Arrow data or
-            a DuckDB relation, which is called `data`.
+            pattern, a list, a folder of such, or a call such as "read_csv('f.csv', delim=';')"), each a table
+            by its own name; or a DataFrame, Arrow data or a DuckDB relation, which is called `data`.
         tables: table name → any of these. A list of paths is one table.
         cluster: a Dask scheduler's address, or a Dask client. Without it queries run on threads of this
             process.
@@ -68,8 +69,7 @@ def connect(
         threads: how many threads of this process answer queries. By default one for each core.
         memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
             machine's memory, and a quarter with a cluster.
-        cache_directory: where layouts and copies are. By default $RELAQS_CACHE
-            or ~/.cache/relaqs.
+        cache_directory: where layouts and copies are. By default $RELAQS_CACHE or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).
         slot_policy: on a cluster, which of the models in training by mini-batches get which slots: a name,
@@ -160,25 +160,8 @@ def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> Onl
     >>> relaqs.online_sql("SELECT sum(x) AS total FROM numbers", "data", threads=1).result().is_exact
     True
     """
-    opening = {name: options.pop(name) for name in _CONNECT_OPTIONS & set(options)}
+    opening = {name: options.pop(name) for name in signature(connect).parameters.keys() & options.keys()}
     return connect(data, **opening).online_sql(sql, **options)
-
-
-_CONNECT_OPTIONS = {
-    "tables",
-    "cluster",
-    "views",
-    "threads",
-    "memory_limit",
-    "cache_directory",
-    "policy",
-    "slot_policy",
-    "result_limit",
-    "security",
-    "background_layouts",
-    "exact_below_seconds",
-    "timezone",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,16 +125,16 @@ def answer_pixels(
     return float(share.max() * height_pixels)
 
 
-def curve_pixels(qualities: Sequence[float], height_pixels: float, steps: int = STEADY_STEPS) -> float:
-    """Return the largest of a curve's newest changes, in pixels; inf while it has not made so many steps.
+def curve_pixels(qualities: Sequence[float], height_pixels: float) -> float:
+    """Return the largest of a curve's newest changes, in pixels; inf while it has not made STEADY_STEPS.
 
     qualities: a job's errors or losses, one a step; the chart shows all of them, height_pixels high.
     """
     known = np.array([quality for quality in qualities if math.isfinite(quality)])
-    if len(known) <= steps:
+    if len(known) <= STEADY_STEPS:
         return math.inf
     extent = known.max() - known.min()
-    largest = np.abs(np.diff(known[-steps - 1 :])).max()
+    largest = np.abs(np.diff(known[-STEADY_STEPS - 1 :])).max()
     return float(largest / extent * height_pixels) if extent > 0 else 0.0
 
 

@@ -8,12 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import CivilTime, Lent
-from relaqs_engine.errors import UnsupportedError, naming
+from relaqs_engine.errors import SqlError, UnsupportedError, naming
 from relaqs_engine.execution.estimate import Weighting
 from relaqs_engine.layouts.cache import CacheUse
 from relaqs_engine.layouts.plain import all_measured
@@ -162,10 +161,11 @@ class Session(RunsOwnCode):
     def measured_tables(self) -> Mapping[str, Table]:
         """Return the tables' layouts by name, with the statistics of all columns.
 
-        Layouts have them. A plain table has none yet, and is read once to find them.
+        Layouts have them. A plain table has none yet, and is read once to find them. Where a row of it cannot
+        be read, its columns stay without: their minimum is None.
 
         Raises:
-            DataError: a plain table's files changed since the session was opened, or cannot be read.
+            DataError: a plain table's files changed since the session was opened.
 
         >>> import duckdb, relaqs
         >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
@@ -373,7 +373,7 @@ class Session(RunsOwnCode):
         return self.submit(sql, options, params=params)
 
     def sql(self, query: str, params: Parameters | None = None) -> Snapshot:
-        """Return the exact answer of one SELECT, as DuckDB's `sql` does: `.df()`, `.fetchall()`, `.pl()`.
+        """Return the exact answer of one SELECT, as DuckDB's `sql` and `execute` do: `.df()`, `.fetchone()`.
 
         Args:
             query: the SELECT.
@@ -388,6 +388,8 @@ class Session(RunsOwnCode):
         """
         with self.submit(query, QueryOptions(), params=params, shows_estimates=False) as running:
             return running.result()
+
+    execute = sql
 
     def submit(
         self,
@@ -766,7 +768,7 @@ class Session(RunsOwnCode):
         self._planner.check_open()
         return self._executor.status()
 
-    def at_once(self, plan: OnlinePlan, below_seconds: float) -> OnlinePlan:
+    def at_once(self, plan: OnlinePlan, below_seconds: float, target: float | None = None) -> OnlinePlan:
         """Return how a query is answered of which only one answer is seen: exactly, where that takes little.
 
         A session that was opened without `exact_below_seconds` runs none for that reason.
@@ -774,13 +776,24 @@ class Session(RunsOwnCode):
         Args:
             plan: how it is answered with estimates.
             below_seconds: what one core is predicted to take less for is read as a whole.
+            target: the error that is enough. A sample that reaches it in half of the time is taken instead.
 
         >>> db = relaqs.connect("data", threads=1, exact_below_seconds=0.3)
         >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
         >>> db.at_once(plan, 0.3).mode.value, db.at_once(plan, 0.0).mode.value
         ('exact', 'mergeable')
         """
-        return self._planner.at_once(plan, below_seconds) if self.exact_below_seconds is not None else plan
+        if self.exact_below_seconds is None:
+            return plan
+        return self._planner.at_once(plan, below_seconds, target)
+
+    def with_own_names(self, sql: str) -> str:
+        """Return a statement with its tables' names here, where it names paths or schemas of DuckDB files.
+
+        >>> db.with_own_names("SELECT max(x) FROM numbers")
+        'SELECT max(x) FROM numbers'
+        """
+        return self._planner.with_own_names(sql).sql
 
     def explain(self, sql: str, *, params: Parameters | None = None, timezone: str | None = None) -> str:
         """Return how a SELECT would be answered, in words and SQL.
@@ -831,12 +844,17 @@ class Session(RunsOwnCode):
         self, select: ReadSelect, intervals: bool, timeout: float | None, begun_at: float
     ) -> OnlinePlan:
         """Return how a SELECT is answered. Planning may take until `timeout` after `begun_at`."""
-        if select.functions is not None:
-            return self._planner.costly(select.written, select.functions, select.civil_time)
         written, civil_time = select.written, select.civil_time
-        return self._planner.plan(
-            written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
-        )
+        try:
+            if select.functions is not None:
+                return self._planner.costly(written, select.functions, civil_time)
+            return self._planner.plan(
+                written, intervals=intervals, timeout=timeout, begun_at=begun_at, civil_time=civil_time
+            )
+        except SqlError as error:
+            if self._functions is None:
+                raise
+            raise self._functions.meant(error) from error.__cause__
 
     def _texts_of(self, written: WrittenSql, *, civil_time: CivilTime | None) -> list[str]:
         """Return the texts in the first column of an exact answer."""
@@ -870,12 +888,7 @@ class Session(RunsOwnCode):
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

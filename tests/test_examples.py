@@ -15,9 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 import relaqs_bootstrap
+import sqlglot
 from relaqs_engine.layouts.sampled import shuffle
+from relaqs_engine.planning import example
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, rule_of
 
 import relaqs
@@ -36,6 +39,17 @@ from tests.test_house import product_files
 PROMPT = ">>> "
 PARTITIONS = 20  # where an example leaves it open; a hundred files of a thousand rows take most of the time
 RULES = dict.fromkeys(map(rule_of, (*READING, *SAMPLING, *AGGREGATING, *LISTING)))
+GIVEN = {  # as the reference makes them
+    "query": 'query = db.online_sql("SELECT sum(x) AS total FROM numbers")',
+    "answer": 'answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()',
+}
+EXAMPLES = (example.after, example.refusal, example.planned, example.explained, example.shown)
+OF_THE_ENGINE: dict[str, object] = {
+    "sqlglot": sqlglot,
+    "np": np,
+    **{each.__name__: each for each in EXAMPLES},
+    "CATALOG": example.CATALOG,
+}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 REWRITER = (
@@ -139,22 +153,34 @@ def examples_of(module: ModuleType) -> list[doctest.DocTest]:
 
 @contextmanager
 def namespace_of(test: doctest.DocTest, tables: Path) -> Iterator[dict[str, object]]:
-    """Yield the names that the first lines of the reference give to each example, over fresh tables."""
+    """Yield the names that each example has: in the engine those of `planning/example.py`, over its tables.
+
+    Elsewhere they are those that the first lines of the reference give, over fresh tables.
+    """
     if not test.name.startswith("relaqs."):  # the reference shows the examples of this package alone
-        yield {}
+        yield OF_THE_ENGINE if test.name.startswith("relaqs_engine.") else {}
         return
     names: dict[str, object] = {"duckdb": duckdb, "relaqs": relaqs}
     text = "".join(example.source for example in test.examples)
-    if re.search(r"\bdb\b|\bdata\b", text) is None:
+    if re.search(r"\b(db|data|run|query|answer)\b", text) is None:
         yield names
         return
     shutil.rmtree("data", ignore_errors=True)
     shutil.copytree(tables, "data", copy_function=os.link)
-    if re.search(r"(?<!as )\bdb\b(?! =)", text) is None:
+    if re.search(r"(?<!as )\b(db|run|query|answer)\b(?! =)", text) is None:
         yield names
         return
     with relaqs.connect("data", threads=1) as db:
-        yield names | {"db": db}
+        names["db"] = db
+        if test.name.startswith(f"{TrainingRun.__module__}.TrainingRun.") and "run = " not in text:
+            exec(
+                "".join(each.source for each in doctest.DocTestParser().get_examples(TrainingRun.__doc__)),
+                names,
+            )
+        for name, line in GIVEN.items():
+            if re.search(rf"\b{name}\b", text) and f"{name} = " not in text:
+                exec(line, names)
+        yield names
 
 
 @pytest.fixture(scope="session")

@@ -321,6 +321,24 @@ def test_documents_that_are_cited_exist() -> None:
     assert missing == []
 
 
+def test_files_and_classes_that_docstrings_name_exist() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for _, path in product_files()}
+    files = {path.name for path in text_files()}
+    names = {
+        word for text in texts.values() for word in re.findall(r"^\s*(?:class )?([A-Z]\w+)\b", text, re.M)
+    }
+    named = re.compile(r"\b([a-z_]+\.py)\b|`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
+    missing = [
+        f"{path.relative_to(ROOT)} names {name}"
+        for path, text in texts.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for match in named.finditer(ast.get_docstring(node) or "")
+        if (name := next(filter(None, match.groups()))) not in files | names
+    ]
+    assert missing == []
+
+
 def test_constraints_pin_every_direct_dependency() -> None:
     import tomllib
 

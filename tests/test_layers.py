@@ -49,7 +49,7 @@ FLOORS = {
         {"report"},
     ),
     "relaqs_engine": (
-        {"arrow_arrays", "duck_words", "errors", "first_use", "shared_files"},
+        {"arrow_arrays", "duck_words", "errors", "shared_files"},
         {"stores"},
         {"duck"},
         {"layouts"},
@@ -103,9 +103,10 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 
 
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
-# feature may raise the first by its own files: costly functions did, by eight.
-MOST_FILES = 394
-MOST_CORE_LINES = 104_600  # rounded up to hundreds
+# feature may raise the first two by its own: costly functions did, by eight files, and the processes of a
+# server by 480 lines, of which training gave 280.
+MOST_FILES = 393
+MOST_CORE_LINES = 104_200  # rounded up to hundreds
 MOST_SHORT_FILES = 8
 MOST_SHARED_FILE_NAMES = 14
 LONGEST_WALKS = {"query": 68, "plain": 38, "train": 59}

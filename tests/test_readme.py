@@ -100,12 +100,18 @@ def test_every_command_runs_and_prints(typed: tuple[Path, dict[str, str]]) -> No
     assert targeted.startswith("Estimate")
 
 
+def words_of(printed: str) -> str:
+    """Return what was printed without bars, which are as wide as the terminal."""
+    return " ".join(re.sub("[─●]", " ", printed).split())
+
+
 @pytest.mark.slow
 def test_the_programs_run_as_written(typed: tuple[Path, dict[str, str]]) -> None:
     folder, _ = typed
     first, sharing = (run([sys.executable, "-c", program], folder) for program in blocks("python"))
-    assert "Estimate" in first
-    assert "Exact" in first
+    printed = words_of(re.sub(r" · [\d.]+ s$", "", first, flags=re.MULTILINE))
+    assert all(words_of(shown) in printed for shown in blocks("text")[0].split("\nExact\n"))
+    assert "\nExact · " in first
     assert "training" in sharing
 
 

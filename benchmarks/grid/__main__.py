@@ -14,11 +14,11 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.grid.dimensions import DIMENSIONS, CoveringArray, by_every_door
+from benchmarks.grid.dimensions import DIMENSIONS, Case, CoveringArray, by_every_door
 from benchmarks.grid.doors import Doors
 from benchmarks.grid.report import Report
 from benchmarks.grid.statements import Writer
@@ -84,7 +84,7 @@ def _run(
     """Run the cases, as many as there is time for."""
     begun = time.monotonic()
     until = begun + 60 * minutes
-    cases = enumerate(itertools.islice(iter(array), count))
+    cases: Iterator[tuple[int, Case]] = enumerate(itertools.islice(iter(array), count))
     if one is not None:
         cases = iter([list(cases)[one]])
     if every_door:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,7 +224,7 @@ class CoveringArray:
 
 
 def _row(
-    tables: Mapping[tuple[int, ...], NDArray[np.bool_]], key: tuple[int, ...], values: tuple[int, ...]
+    tables: Mapping[Any, NDArray[np.bool_]], key: tuple[int, ...], values: tuple[int, ...]
 ) -> NDArray[np.bool_]:
     """Return what a table says of each value of the key's last dimension, given values of the others."""
     order = sorted(range(len(key)), key=key.__getitem__)

@@ -246,14 +246,15 @@ class Doors:
     def _port_of(self, session: Session) -> int:
         """Return the port of a server in this process that answers by this session."""
         from relaqs.serve.entry import Door
-        from relaqs.serve.server import Server
+        from relaqs.serve.health import Health
+        from relaqs.serve.server import Conversations, Server
 
         if id(session) not in self._servers:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
-            server = Server(session, Door())
+            server = Server(Conversations(session, ()), Door(), Health())
             _, self._servers[id(session)] = self._on_loop(server.start("127.0.0.1", 0))
             self._undo.callback(lambda: self._on_loop(server.stop()))
         return self._servers[id(session)]
@@ -287,7 +288,7 @@ def every_snapshot(ask: Callable[[], relaqs.OnlineQuery]) -> list[Snapshot]:
         published.append((feed, snapshot))
         return publish(feed, snapshot, end)
 
-    Feed.publish = note  # type: ignore[method-assign]
+    Feed.publish = note  # type: ignore[method-assign, assignment]
     try:
         query = ask()
         query.result()

@@ -124,7 +124,8 @@ def _few_rows(failing: Failing, fails: Fails) -> Failing:
             place = 0
             while place < len(kept):
                 fewer = (*kept[:place], *kept[place + size :])
-                smaller = replace(failing, **{table: replace(rows, kept=fewer)})
+                changed: dict[str, Any] = {table: replace(rows, kept=fewer)}
+                smaller = replace(failing, **changed)
                 if fewer and fails(smaller):
                     failing, kept = smaller, fewer
                 else:

@@ -14,8 +14,10 @@ from typing import Any
 from benchmarks.grid.dimensions import Case
 from benchmarks.grid.worlds import NOT_KEPT, RARE, odd_values, usual_value
 
-SUMMED = ("tinyint", "integer", "bigint", "hugeint", "ubigint", "decimal", "decimal38", "float", "double")
-SUMMED += ("utinyint", "smallint", "uinteger", "uhugeint")
+SUMMED = (
+    *("tinyint", "integer", "bigint", "hugeint", "ubigint", "decimal", "decimal38", "float", "double"),
+    *("utinyint", "smallint", "uinteger", "uhugeint"),
+)
 DAYS = ("date", "timestamp", "timestamptz", "timestamp_ns", "timestamp_s", "timestamp_ms")
 
 
@@ -109,15 +111,15 @@ class Statement:
                 yield replace(self, other=other)
         for name in ("around", "limit", "order", "qualify", "distinct"):
             if getattr(self, name):
-                yield replace(self, **{name: ""})
+                yield _with(self, {name: ""})
         if self.group not in ("", "{}"):
             yield replace(self, group="{}")
         for name in ("before", "joins", "having", "where", "items", "keys"):
             parts = getattr(self, name)
             if len(parts) > 1:
-                yield replace(self, **{name: ()})
+                yield _with(self, {name: ()})
             for place in range(len(parts)):
-                yield replace(self, **{name: (*parts[:place], *parts[place + 1 :])})
+                yield _with(self, {name: (*parts[:place], *parts[place + 1 :])})
         for place, item in enumerate(self.items):
             for simpler in _simpler(item):
                 yield replace(self, items=(*self.items[:place], simpler, *self.items[place + 1 :]))
@@ -340,7 +342,7 @@ class Writer:
         if self.case["aggregate"] == "none":
             if grouping in ("none", "distinct"):
                 self.has_rows = True
-                items = ("a.id", value, "a.n") if grouping == "none" else (value,)
+                items: tuple[str, ...] = ("a.id", value, "a.n") if grouping == "none" else (value,)
                 return replace(base, keys=keys, items=items, distinct="DISTINCT" if keys else "")
             return replace(base, keys=keys, group=group)
         items = self._aggregates()
@@ -578,3 +580,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "first": ("first({x})", "last({x})", "any_value({x})", "arbitrary({x})"),
     "histogram": ("histogram({x})", "mode({x})", "histogram(a.n)", "mode(a.n)"),
 }  # fmt: skip
+
+
+def _with(statement: Statement, parts: dict[str, Any]) -> Statement:
+    return replace(statement, **parts)

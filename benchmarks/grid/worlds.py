@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from unittest import mock
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
-from relaqs_engine.layouts import add_static, compact, heavy_units, outliers
+from relaqs_engine.layouts import add_static, compact, heavy_units, outliers, statistics
 
 import relaqs
 from benchmarks.grid.dimensions import DIMENSIONS, FILES, IN_MEMORY, LAID_OUT
@@ -271,8 +271,11 @@ class Made:
 
 @contextmanager
 def small_indexes() -> Iterator[None]:
-    """Let small tables have indexes of outliers and of heavy units, which large ones have."""
-    with mock.patch.object(outliers, "FEWEST_ROWS", 100), mock.patch.object(heavy_units, "FEWEST_ROWS", 100):
+    """Let small tables have indexes of outliers and of heavy units, and zones, which large ones have."""
+    fewest = ((outliers, "FEWEST_ROWS"), (heavy_units, "FEWEST_ROWS"), (statistics, "ZONED_ROWS"))
+    with ExitStack() as stack:
+        for module, name in fewest:
+            stack.enter_context(mock.patch.object(module, name, 100))
         yield
 
 
@@ -410,12 +413,12 @@ class _Maker:
         elif self.kind in ("appended", "compacted"):
             rest = f"SELECT * FROM ({self.rows.sql}) WHERE id % 3"
             key = "k" if self.rows.seed % 2 else None
-            relaqs.shuffle(
-                self._query(f"{rest} > 0"), into, partitions=partitions, cluster_by=key, force=True, threads=1
-            )
-            relaqs.append(self._query(f"{rest} = 0"), into, threads=1)
-            if self.kind == "compacted":
-                compact(into, threads=1)
+            first, second = self._query(f"{rest} > 0"), self._query(f"{rest} = 0")
+            with small_indexes():
+                relaqs.shuffle(first, into, partitions=partitions, cluster_by=key, force=True, threads=1)
+                relaqs.append(second, into, threads=1)
+                if self.kind == "compacted":
+                    compact(into, threads=1)
         else:
             key = "k" if self.kind in ("key", "heavy") else None
             with small_indexes():

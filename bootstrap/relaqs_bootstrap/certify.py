@@ -38,11 +38,7 @@ class Doubt(IntEnum):
 
 
 def is_certified(
-    variance: Variance,
-    *,
-    fraction: float,
-    rows_matched: IntArray,
-    possible_influence: FloatArray,
+    variance: Variance, *, fraction: float, rows_matched: IntArray, possible_influence: FloatArray
 ) -> BoolArray:
     """Return which cells have enough support, and near-normal variation, for their interval to hold.
 
@@ -80,11 +76,7 @@ def is_certified(
 
 
 def doubts(
-    variance: Variance,
-    *,
-    fraction: float,
-    rows_matched: IntArray,
-    possible_influence: FloatArray,
+    variance: Variance, *, fraction: float, rows_matched: IntArray, possible_influence: FloatArray
 ) -> IntArray:
     """Return for each cell why it is not certified, shape (G, C). The arguments are those of `is_certified`.
 

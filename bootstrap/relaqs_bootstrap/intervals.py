@@ -396,8 +396,7 @@ def share_variance_of_rows(values: IntArray, share: float, fraction: float) -> V
         share: p of the quantile.
         fraction: f, the scanned share of the table.
 
-    Returns shape (G, 1): p(1 − p)(1 − f)/n.
-    Source: Cochran 1977, Sampling Techniques, §3.2.
+    Returns shape (G, 1): p(1 − p)(1 − f)/n. Source: Cochran 1977, Sampling Techniques, §3.2.
 
     The median of 100 values, half of the table read: 0.5 · 0.5 · 0.5 / 100:
 

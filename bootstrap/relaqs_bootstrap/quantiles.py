@@ -1,8 +1,7 @@
 """Quantiles and tails of the normal, Student's t, the gamma and the negative binomial distribution.
 
-They are fast and safe for any number of cells. Most cells need no more than a series in their shape. For
-the others a few quantiles are found, and a polynomial through these has the rest: that takes a tenth of the
-time.
+They are fast and safe for any number of cells. Most cells need no more than a series in their shape. For the
+others a few quantiles are found, and a polynomial through these has the rest: that takes a tenth of the time.
 
 A quantile is where the logarithm of a tail, as a function of log x, comes to a given value. That function
 is concave for t and gamma, so Newton's steps find it from anywhere, and come from one side from the second

@@ -422,11 +422,7 @@ def _per_group(values: FloatArray, group_index: IntArray, groups: int) -> FloatA
 
 
 def _absent(
-    table: FloatArray,
-    of_support: IntArray,
-    present: FloatArray,
-    group_index: IntArray,
-    complete: BoolArray,
+    table: FloatArray, of_support: IntArray, present: FloatArray, group_index: IntArray, complete: BoolArray
 ) -> FloatArray:
     """Return the weight of each group's absent blocks, shape (G, 1): exactly 0 where none is absent."""
     groups = len(of_support)

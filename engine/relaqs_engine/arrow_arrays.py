@@ -18,6 +18,7 @@ _MICROSECONDS_A_DAY = 86_400_000_000
 _DURATION = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])
 _DAYS_A_MONTH = 30  # as in DuckDB's comparisons of intervals
 _MOST_MICROSECONDS = 9e18  # nearly the largest BIGINT: some 285,000 years
+_UNITS_A_MICROSECOND = {"s": 1e-6, "ms": 1e-3, "us": 1.0, "ns": 1e3}  # of Arrow's moments
 
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:
@@ -38,7 +39,7 @@ def microseconds(column: pa.ChunkedArray | pa.Array) -> FloatArray:
         return _lengths(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us"))
-    return doubles(column.cast(pa.int64()))
+    return doubles(column.cast(pa.int64())) / _UNITS_A_MICROSECOND[column.type.unit]
 
 
 def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np.int64]:
@@ -74,7 +75,7 @@ def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Arra
 
     Args:
         origin: in microseconds since 1970, for times of day since midnight.
-        kind: timestamp[us] with or without a zone, date32, or time64[us]. A date is the day of the moment.
+        kind: a timestamp with or without a zone, date32, or a time. A date is the day of the moment.
             month_day_nano_interval for intervals, which get days and hours.
     """
     with np.errstate(invalid="ignore"):
@@ -88,6 +89,11 @@ def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Arra
     counted = whole
     if pa.types.is_date(kind):
         counted = (whole // _MICROSECONDS_A_DAY).astype(np.int32)
+    elif kind.unit == "ns":
+        known &= np.abs(whole) < _MOST_MICROSECONDS // 1_000
+        counted = np.where(known, whole, 0) * 1_000
+    elif kind.unit != "us":
+        counted = whole // round(1.0 / _UNITS_A_MICROSECOND[kind.unit])
     plain = np.ascontiguousarray(counted)
     return pa.Array.from_buffers(kind, plain.size, [_bits(known), pa.py_buffer(plain)])
 

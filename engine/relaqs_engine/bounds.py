@@ -50,11 +50,25 @@ from relaqs_engine.layouts.manifest import Column
 def type_name(cast: exp.Expr) -> str:
     """Return the name of the type that is cast to, in capitals and without its parameters.
 
-    >>> import sqlglot
     >>> type_name(sqlglot.parse_one("CAST(x AS decimal(10, 2))"))
     'DECIMAL'
     """
     return str(cast.args["to"].this.name).upper()
+
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+
+
+def range_of(duckdb_type: str) -> tuple[float, float] | None:
+    """Return the least and the greatest whole number of a type of up to 64 bits, None for other types.
+
+    >>> range_of("SMALLINT"), range_of("UTINYINT"), range_of("DOUBLE")
+    ((-32768.0, 32767.0), (0.0, 255.0), None)
+    """
+    if (bits := _BITS.get(duckdb_type)) is not None:
+        return -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+    bits = _BITS.get(duckdb_type.removeprefix("U"))
+    return None if bits is None else (0.0, 2.0**bits - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +169,14 @@ class Bounds:
     def rising(self, function: Callable[[float], float]) -> Bounds:
         """Return the bounds of a function that never falls. An end at which it has no value becomes unknown.
 
-        >>> import math
         >>> Bounds(0.0, 100.0).rising(math.log10)
         Bounds(lowest=None, highest=2.0)
         """
         return Bounds(_applied(function, self.lowest), _applied(function, self.highest))
 
-    def clipped(self, lowest: float) -> Bounds:
-        """Return the bounds of a value that is also known to be at least `lowest`."""
-        return Bounds(lowest if self.lowest is None else max(self.lowest, lowest), self.highest)
+    def clipped(self, lowest: float | None, highest: float | None = None) -> Bounds:
+        """Return the bounds of a value that is also known to lie between these."""
+        return self.and_also(Bounds(lowest, highest))
 
 
 UNKNOWN = Bounds(None, None)
@@ -235,6 +248,20 @@ def _plus(a: float | None, b: float | None) -> float | None:
 
 
 ColumnLookup = Callable[[exp.Column], Column | None]
+_WRITTEN_OUT = (exp.Literal, exp.Identifier, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
+
+
+def is_never_null(value: exp.Expr, column_of: ColumnLookup) -> bool:
+    """Whether a value is made of numbers and of columns without NULL, by what keeps them so."""
+
+    def keeps(node: exp.Expr) -> bool:
+        if not isinstance(node, exp.Column):
+            return isinstance(node, _WRITTEN_OUT)
+        column = column_of(node)
+        return column is not None and column.null_count == 0
+
+    return all(keeps(node) for node in value.walk(prune=lambda node: isinstance(node, exp.Column)))
+
 
 _MOMENTS = ("DATE", "TIMESTAMP")
 _SECONDS_A_DAY = 86_400.0
@@ -288,7 +315,6 @@ def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
 def counted_days(duration: exp.Expr) -> tuple[float | None, exp.Expr | None]:
     """Return the days of the unit of an INTERVAL, and how many it has. A month has 30, as in comparisons.
 
-    >>> import sqlglot
     >>> days, count = counted_days(sqlglot.parse_one("INTERVAL '3 weeks'", dialect="duckdb"))
     >>> days, count.sql()
     (7.0, '3')
@@ -378,6 +404,15 @@ def date_part(
     if name == "epoch_us" and argument is not None:
         return _epoch_microseconds(argument.unnest(), column_of)
     return _DATE_PARTS.get(name, UNKNOWN) if _is_moment(argument, column_of) else UNKNOWN
+
+
+def dates_at_most(expression: exp.Expr, column_of: ColumnLookup) -> float:
+    """Return about how many values MONTH(d) and DATE_TRUNC('month', d) have at most, infinity for others."""
+    days, ends = 1.0, date_part(expression, column_of, lambda _: UNKNOWN).ends
+    if expression.name.lower() == "date_trunc" and len(expression.expressions) == 2:
+        unit, moment = expression.expressions
+        days, ends = _DAYS_OF_UNITS.get(unit.name.lower(), 0.0), day_bounds(moment, column_of).ends
+    return 1.0 + (ends[1] - ends[0]) / days if ends and days else math.inf
 
 
 def _epoch_microseconds(argument: exp.Expr, column_of: ColumnLookup) -> Bounds:

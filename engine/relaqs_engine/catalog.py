@@ -45,7 +45,6 @@ class Catalog:
         left_out: tables that are there and cannot be opened, by name, and why. To ask one raises its error.
         tables: the layouts by the names that queries use: for each table the one that is chosen here.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> list(CATALOG.tables)
     ['trips', 'zones', 'orders', 'items']
     >>> CATALOG.table("Orders").cluster_key

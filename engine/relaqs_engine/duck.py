@@ -44,6 +44,7 @@ from relaqs_engine.stores.objects import copy_at
 # Of few rows. Who has DuckDB make such copies elsewhere is warned as before.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", module=re.escape(__name__))
 DUCKDB_VERSION: str = duckdb.__version__
+tokenize = duckdb.tokenize  # gives where each token begins, in bytes, and its kind
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 RELATIONS_KEPT = 16  # of each cursor of a closed database, those that were used last
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
@@ -763,7 +764,7 @@ def _translated(error: Exception, sql: str) -> BaseException:
                 f"DuckDB met a fault of its own: {_said(error).splitlines()[0]}; ask in another way, and "
                 "report it there"
             )
-        case duckdb.IOException() | duckdb.InvalidInputException() | duckdb.PermissionException():
+        case duckdb.Error():
             if said.rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
                 return KeyboardInterrupt()
             return _of_data_or_rows(error, sql)
@@ -772,8 +773,6 @@ def _translated(error: Exception, sql: str) -> BaseException:
                 return _out_of_memory(error)
             if said.startswith("INTERRUPT Error"):
                 return Interrupted("the statement was interrupted on request")
-            return _of_rows(error, sql)
-        case duckdb.Error():
             return _of_rows(error, sql)
     return KeyboardInterrupt() if said == "Query interrupted" else error  # DuckDB's own answer to ctrl-C
 
@@ -794,7 +793,7 @@ def syntax_error(sql: str) -> SqlError | None:
 
 @cache
 def _connection_that_parses() -> duckdb.DuckDBPyConnection:
-    """Return this process's connection for reading texts. It reads no data. Opening one takes 25 ms."""
+    """Return this process's connection for reading texts. It opens no file. Opening one takes 25 ms."""
     return _connect()
 
 
@@ -806,9 +805,13 @@ def _cursor_that_parses() -> duckdb.DuckDBPyConnection:
 @cache
 def type_names() -> frozenset[str]:
     """Return the names of DuckDB's types, in lower case. They are the same in every database."""
-    with _cursor_that_parses() as connection:
-        rows = connection.execute("SELECT DISTINCT lower(type_name) FROM duckdb_types()").fetchall()
-    return frozenset(name for (name,) in rows)
+    return frozenset(_pairs("SELECT lower(type_name), type_name FROM duckdb_types()"))
+
+
+def pandas_frame(table: pa.Table) -> Any:
+    """Return a table as DuckDB has it for pandas: no whole number loses digits beside a NULL."""
+    with translated_errors(""), _cursor_that_parses() as connection:
+        return connection.from_arrow(table).df()
 
 
 def parse_tree(sql: str) -> Any:
@@ -853,8 +856,8 @@ def _pairs(sql: str) -> Mapping[str, str]:
 
 def _of_data_or_rows(error: duckdb.Error, sql: str) -> DataError:
     """Return the error of data that cannot be read, or of a row. DuckDB has one class for both."""
-    is_of_rows = isinstance(error, duckdb.InvalidInputException) and not _OF_A_FILE.match(str(error))
-    if (words := about_file(str(error))) is None and is_of_rows:
+    is_of_a_file = isinstance(error, duckdb.IOException | duckdb.PermissionException)
+    if (words := about_file(str(error))) is None and not (is_of_a_file or _OF_A_FILE.match(str(error))):
         return _of_rows(error, sql)
     return DataError(words or f"the data could not be read: {_said(error)}")
 
@@ -885,12 +888,9 @@ def _sql_error(text: str, sql: str) -> SqlError:
     message = re.sub(r"^\w+ Error:\s*", "", text).split("\n")[0].strip()
     at = _LINE.search(text)
     position = position_at(int(at[1]), at[2], len(at[3]), sql) if at else None
-    if (of_types := about_types(text, sql, position)) is not None:
-        return SqlError(of_types, position)
-    if (of_syntax := about_syntax(message, sql, position)) is not None:
-        return SqlError(of_syntax, position)
-    match = _CANDIDATES.search(text)
-    candidates = _QUOTED.findall(match[1].split("\n\n")[0]) if match else []
+    if (told := about_types(text, sql, position) or about_syntax(message, sql, position)) is not None:
+        return SqlError(told, position)
+    candidates = _QUOTED.findall(match[1].split("\n\n")[0]) if (match := _CANDIDATES.search(text)) else []
     return SqlError(message, position, tuple(dict.fromkeys(candidates))[:5])
 
 

@@ -16,7 +16,7 @@ _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
 _OF_OTHER_FORM = " if it is not written as 2024-01-31"  # where a cast gives NULL, and DuckDB reads no time
-_OF_DECIMAL_COMMAS = ", or duckdb.read_csv(…, decimal=',', thousands='.') if a file has it as 1.234,56"
+_OF_DECIMAL_COMMAS = ", or replace(replace(x, '.', ''), ',', '.')::DOUBLE if x is written as 1.234,56"
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
 _NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
 _IN_TIME = {  # what is never equal to a number, and how one is written
@@ -38,6 +38,7 @@ _WORDS_LIKE_NAMES = (
 )
 _NAME_TO_COME = r"(?:\b(?:SELECT|FROM|JOIN|WHERE|AND|OR|ON|BY)\s|[(,.=<>])\s*"
 _WORD_FOR_A_NAME = re.compile(rf"{_NAME_TO_COME}({_WORDS_LIKE_NAMES})\b(?!\s+BY\b)", re.IGNORECASE)
+_NUMBER_FOR_A_NAME = re.compile(r"\d[\d_]*[A-Za-z_]\w*")
 
 _NO_FUNCTION = re.compile(r"No function matches the given name and argument types '(.+?)\((.*)\)'\.")
 _NO_COMMON_TYPE = re.compile(
@@ -48,6 +49,7 @@ _TAKES_LISTS = re.compile(r".*Candidate functions:(\s*\w+\([^,)]*\[\][^\n]*)+", 
 _BAD_JSON = re.compile(r'Malformed JSON in file "(.+?)", at (byte \d+) in (.+?): ([^\n]+?)[.\s]*(?:\n|$)')
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^\s*file = (.+)$", re.MULTILINE)
+_CSV_CAST = re.compile(r"converting column \"(.+?)\"\. Could not convert string \"(.*)\" to '(.+)'")
 _CSV_REASON = re.compile(r"\n([^\n]+?)\.?\n+Possible ")
 _NO_DIALECT = re.compile(r'Error when sniffing file "(.+?)"')
 _OWN_COMPLAINT = re.compile(r"Invalid Input Error: (the first values of column .*)", re.DOTALL)
@@ -57,6 +59,7 @@ _OTHER_COLUMNS = re.compile(
 )
 
 _ATTEMPTS = {
+    "Conversion Error: extract specifier ": "such as 'year', 'quarter', 'month', 'week', 'day' or 'hour'",
     **dict.fromkeys(
         ("Conversion Error: invalid timestamp field format", "Conversion Error: invalid date field format"),
         "strptime(…, '%d.%m.%Y') reads other forms, and TRY_CAST gives NULL for such a value",
@@ -91,16 +94,6 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
 
     Args:
         place: line and column of the expression in it, where they are known.
-
-    >>> said = "No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'."
-    >>> about_types(said, "SELECT name+1 FROM trips", (1, 12))  # doctest: +ELLIPSIS
-    "+ does not take name (VARCHAR) with 1 (INTEGER); try a cast, as in TRY_CAST(name AS DOUBLE), or ..."
-    >>> said = "No function matches the given name and argument types 'sum(INTERVAL)'. sum(DOUBLE) -> DOUBLE"
-    >>> about_types(said, "SELECT sum(b - a) FROM trips", (1, 8))
-    'sum does not take b - a (INTERVAL); try its seconds, as in epoch(b - a)'
-    >>> said = "Cannot compare values of type DATE and type INTEGER_LITERAL - an explicit cast is required"
-    >>> about_types(said, "SELECT count(*) FROM trips WHERE day > 5", (1, 39))  # doctest: +ELLIPSIS
-    "Cannot compare values of type DATE and type INTEGER - ...; a day is written as DATE '2024-01-31'"
     """
     if "BITSTRING_AGG" in message and "statistics" in message:
         return (
@@ -123,7 +116,10 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         "[" in type_text for type_text in types
     ):
         return f"{found[1]} takes a list, and not {named[0]}"
-    column = next((value for value, given in pairs if given != target and re.fullmatch(_COLUMN, value)), "…")
+    unfit = (pair for pair in pairs if pair[1] != target and re.fullmatch(_COLUMN, pair[0]))
+    column, _ = min(
+        unfit, key=lambda pair: _NUMBER.match(pair[1]) is not None, default=("…", "")
+    )  # no number
     attempt = f"a cast, as in TRY_CAST({column} AS {target})"
     if target == "TIMESTAMP" and "VARCHAR" in types:
         attempt += f", or strptime({column}, '%d.%m.%Y'){_OF_OTHER_FORM}"
@@ -169,6 +165,8 @@ def about_syntax(message: str, sql: str, place: tuple[int, int] | None) -> str |
     if place is None or not message.startswith("syntax error"):
         return None
     at = _offset(sql, place)
+    if found := _NUMBER_FOR_A_NAME.match(sql, at):
+        return f'{message}; a name that begins with a digit is written in quotes: "{found[0]}"'
     for found in _WORD_FOR_A_NAME.finditer(sql):
         if found.start(1) == at or (found.end() <= at and not sql[found.end() : at].strip()):
             word = found[1]
@@ -194,7 +192,7 @@ def about_file(message: str) -> str | None:
         first, other, column = found.groups()
         return (
             f"the files are not one table: {first} has a column {column!r}, and {other} has not; give each "
-            "as a table of its own, or duckdb.read_csv([…], union_by_name=True), or read_json"
+            'as a table of its own, or say "read_csv([…], union_by_name=true)", or read_json, in their place'
         )
     if found := _OWN_COMPLAINT.search(message):  # see `layouts/text_files.py`
         return found[1]
@@ -205,7 +203,7 @@ def _about_csv(message: str) -> str | None:
     if found := _NO_DIALECT.search(message):
         return (
             f"{found[1]} does not read as CSV: its lines do not all have the same number of fields, or it is "
-            "something else; mend it, or say how it is read: duckdb.read_csv(…, delimiter=';', skiprows=2)"
+            "something else; mend it, or say how it is read: give \"read_csv('…', delim=';', skip=2)\" for it"
         )
     line, file = _CSV_LINE.search(message), _CSV_FILE.search(message)
     if line is None or file is None:
@@ -213,12 +211,18 @@ def _about_csv(message: str) -> str | None:
     if "not utf-8 encoded" in message:
         return (
             f"line {line[1]} of {file[1]} is not UTF-8; save the file as UTF-8, or say what it is: "
-            "duckdb.sql(\"FROM read_csv('…', encoding='latin-1')\"), or 'utf-16'"
+            "give \"read_csv('…', encoding='latin-1')\" for it, or 'utf-16'"
+        )
+    if cast := _CSV_CAST.search(message):
+        return (
+            f"line {line[1]} of {file[1]}: the first values of column {cast[1]!r} are {cast[3]}, and "
+            f"{cast[2]!r} is not; lay the table out (`relaqs shuffle`), which takes the type from all rows, "
+            f"or read it as text: give \"read_csv('…', types={{{cast[1]!r}: 'VARCHAR'}})\" for it"
         )
     why = f" ({found[1]})" if (found := _CSV_REASON.search(message)) else ""
     return (
-        f"line {line[1]} of {file[1]} cannot be read as CSV{why}; mend it, or leave such lines out: "
-        "duckdb.read_csv(…, ignore_errors=True)"
+        f"line {line[1]} of {file[1]} cannot be read as CSV{why}; mend it, or leave such lines out: give "
+        "\"read_csv('…', ignore_errors=true)\" for it"
     )
 
 

@@ -107,10 +107,7 @@ class SqlError(RelaqsError):
     """
 
     def __init__(
-        self,
-        message: str,
-        position: tuple[int, int] | None = None,
-        candidates: tuple[str, ...] = (),
+        self, message: str, position: tuple[int, int] | None = None, candidates: tuple[str, ...] = ()
     ) -> None:
         super().__init__(message)
         self.message = shortened(message)
@@ -212,10 +209,7 @@ class ExpressionError(DataError):
     """
 
     def __init__(
-        self,
-        message: str,
-        position: tuple[int, int] | None = None,
-        ran: Underlined | None = None,
+        self, message: str, position: tuple[int, int] | None = None, ran: Underlined | None = None
     ) -> None:
         super().__init__(message)
         self.message = shortened(message)

@@ -155,9 +155,7 @@ _MANY_FILES = 20
     help="A name for these rows. If a batch of this name was appended before, nothing is done.",
 )
 @click.option(
-    "--new-files",
-    is_flag=True,
-    help="Take only those files of SOURCE that the table was not made of.",
+    "--new-files", is_flag=True, help="Take only those files of SOURCE that the table was not made of."
 )
 @memory_option
 def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: bool, memory_limit: int) -> None:

@@ -28,7 +28,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.cli.reading import QUIET_SECONDS, Doing, shown_until_first
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
-from relaqs.rendering.rounding import show_duration
+from relaqs.rendering.rounding import show_bytes, show_duration
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 
 if TYPE_CHECKING:
@@ -36,15 +36,35 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT = "-"
 _SUFFIXES = {".parquet": "parquet", ".md": "markdown", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_OF_OTHER_FORMATS = (
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".json",
+    ".tsv",
+    ".html",
+    ".feather",
+    ".arrow",
+    ".db",
+    ".duckdb",
+)
 
 
 def format_by_name(path: str | None) -> str:
     """Return the format that a file's name stands for, "table" where it says nothing.
 
+    Raises ArgumentError where it names a format that there is not.
+
     >>> format_by_name("late.parquet"), format_by_name("late.txt")
     ('parquet', 'table')
     """
-    return _SUFFIXES.get(Path(path or "").suffix.lower(), "table")
+    suffix = Path(path or "").suffix.lower()
+    if suffix in _OF_OTHER_FORMATS:
+        raise ArgumentError(
+            f"{path}: {suffix} cannot be written; call it {', '.join(_SUFFIXES)}, or .txt for a table, or "
+            "give --format"
+        )
+    return _SUFFIXES.get(suffix, "table")
 
 
 @contextmanager
@@ -98,7 +118,7 @@ _SAID_OF_A_FILE = (
     "is_exact",
     "warnings",
 )
-_UNWRITTEN = ("widths", "course", "doubts")  # of a snapshot: what its methods answer from
+_UNWRITTEN = ("widths", "course", "doubts", "_fetched")  # of a snapshot: what its methods answer from
 
 
 @contextmanager
@@ -201,6 +221,8 @@ def show_live(snapshots: Iterable[Snapshot], console: Console, doing: Doing | No
     finally:
         if screen.newest is not None:
             console.print(screen.newest)
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            console.print("stopped by ctrl-C", style="dim")
     return screen.newest
 
 
@@ -310,7 +332,7 @@ def plain(value: object) -> object:
         case list() | tuple():
             return [plain(each) for each in value]
         case bytes():
-            return value.hex()
+            return show_bytes(value)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
         case _:

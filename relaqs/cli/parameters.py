@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.sources import paths_in_call
 from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, check_zone, relative_error, seconds_in
@@ -111,11 +112,10 @@ class PathOrAddress(click.Path):
     """A path on this machine, or an address in an object store or on a web server, given as text."""
 
     def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
+        if paths_in_call(value):
+            return value
         try:
             check_path(value)
             address = Address.of(value)
@@ -124,8 +124,13 @@ class PathOrAddress(click.Path):
         return super().convert(value, param, ctx) if address is None else str(address)
 
 
-def _there(context: click.Context, parameter: click.Parameter, path: str | Path) -> str | Path:
-    """Return a path or pattern. What a pattern matches is seen when it is opened."""
+def _there(
+    context: click.Context, parameter: click.Parameter, paths: tuple[str | Path, ...]
+) -> str | Path | None:
+    """Return the one path or pattern that was given. What a pattern matches is seen when it is opened."""
+    if len(paths) > 1:
+        raise click.BadParameter(f"it is given {len(paths)} times; give one folder that has all the tables")
+    path = paths[0] if paths else None
     if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
         raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
     return path
@@ -183,12 +188,7 @@ def format_option(
 ) -> Callable[[Decorated], Decorated]:
     """Return the option --format, which a command gets as `output`. The first format is the default."""
     return click.option(
-        "--format",
-        "output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help=help,
+        "--format", "output", type=click.Choice(formats), default=formats[0], show_default=True, help=help
     )
 
 
@@ -196,12 +196,13 @@ def _data_option(*, required: bool) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--data",
         required=required,
+        multiple=True,  # so that a second one is refused, and does not take the place of the first
         type=PathOrAddress(path_type=Path),
         callback=_there,
         metavar="PATH",
         help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
-        "pattern, a Delta or Iceberg table, or a folder of such. Or the address of one in an object store: "
-        "s3://bucket/folder.",
+        "pattern, a Delta or Iceberg table, or a folder of such; or how a file is read, as in "
+        "\"read_csv('f.csv', delim=';')\". Or the address of one in an object store: s3://bucket/folder.",
     )
 
 

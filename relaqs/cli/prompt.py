@@ -94,6 +94,9 @@ def _written(name: str) -> str:
 MARK = "."
 """A command of the prompt begins with it. SQL never does."""
 
+OF_PSQL = {"\\d": ".schema", "\\dt": ".tables", "\\h": ".help", "\\?": ".help", "\\help": ".help"}
+"""Commands of psql, and those that do the same here."""
+
 LEAVE = ("quit", "exit", "\\q")
 """What leaves other prompts leaves this one, too. No SELECT is one of them."""
 
@@ -143,7 +146,7 @@ class Prompt:
             completer=SqlCompleter(lambda: session.tables, tuple(self._commands)),
             complete_while_typing=False,
             multiline=Condition(lambda: not _is_whole(get_app().current_buffer.text)),
-            prompt_continuation="   ...> ",
+            prompt_continuation=_before_line,
         )
 
     def run(self) -> None:
@@ -163,7 +166,7 @@ class Prompt:
         try:
             if _leaves(text):
                 raise Leaving
-            if text.lstrip().startswith(MARK):
+            if _is_command(text):
                 self._run_command(text.strip())
             else:
                 for statement in statements_of(text):
@@ -177,6 +180,7 @@ class Prompt:
 
     def _run_command(self, text: str) -> None:
         name, _, rest = text.rstrip("; \n").partition(" ")
+        name = OF_PSQL.get(name, name)
         command = self._commands.get(name.lower())
         if command is None:
             near = get_close_matches(name.lower(), self._commands, n=1)
@@ -231,7 +235,20 @@ class Prompt:
 
 def _is_whole(text: str) -> bool:
     """Return whether Enter ends the input: a command is one line, and a SELECT ends with a semicolon."""
-    return text.lstrip().startswith(MARK) or _leaves(text) or is_finished(text)
+    return _is_command(text) or _leaves(text) or is_finished(text)
+
+
+def _is_command(text: str) -> bool:
+    return text.lstrip().startswith((MARK, "\\"))
+
+
+def _before_line(width: int, line: int, wraps: int) -> str:
+    """Return what the prompt writes before a further line. It has a quote where one is not closed."""
+    try:
+        statements_of(get_app().current_buffer.text)
+    except SqlError:
+        return "  '...> "
+    return "   ...> "
 
 
 def _leaves(text: str) -> bool:

@@ -5,11 +5,12 @@ A command that serves others lets operators see metrics and a log of queries (`w
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from relaqs_engine.layouts.manifest import SOON_SECONDS
@@ -18,7 +19,8 @@ from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from prometheus_client import CollectorRegistry
 
     from relaqs.metrics import MetricsServer
     from relaqs.session import Session
@@ -57,25 +59,35 @@ def watch(
     session: Session, metrics_host: str, metrics_port: int | None, query_log: Path | None, open_now: ExitStack
 ) -> MetricsServer | None:
     """Let operators see what the session does, as long as `open_now` is open. Return what serves metrics."""
+    _log_queries(session, query_log, open_now)
+    if metrics_port is None:
+        return None
+    from relaqs.metrics import metrics_of
+
+    return _serve_metrics(metrics_of(session), metrics_host, metrics_port, open_now)
+
+
+def _log_queries(session: Session, query_log: str | Path | None, open_now: ExitStack) -> None:
     if query_log is not None:
         from relaqs.metrics import QueryLog
 
         session.witnesses.append(open_now.enter_context(QueryLog(query_log)))
-    if metrics_port is None:
-        return None
-    from relaqs.metrics import serve_metrics
+
+
+def _serve_metrics(registry: CollectorRegistry, host: str, port: int, open_now: ExitStack) -> MetricsServer:
+    from relaqs.metrics import MetricsServer
 
     try:
-        server = open_now.enter_context(serve_metrics(session, metrics_port, host=metrics_host))
+        server = open_now.enter_context(MetricsServer(registry, host, port))
     except OSError as error:
         raise click.ClickException(
-            f"metrics cannot be served on {metrics_host}:{metrics_port}: {error.strerror}; "
-            "give another --metrics-port, or 0"
+            f"metrics cannot be served on {host}:{port}: {error.strerror}; give another --metrics-port, or 0"
         ) from None
-    click.echo(f"Metrics: http://{metrics_host}:{server.port}/metrics")
+    click.echo(f"Metrics: http://{host}:{server.port}/metrics")
     return server
 
 
+_LEAST_THREADS = 2  # of each process: with one, a small statement takes half as much time again
 _ANSWERS = 8  # so many of the largest size have room in --memory-limit: DuckDB does not count them
 _FILE = click.Path(exists=True, dir_okay=False)
 _USERS = click.option(
@@ -102,6 +114,13 @@ _USERS = click.option(
 @click.option("--allow-plain", is_flag=True, help="Let clients in without TLS. Their answers can be read.")
 @click.option("--memory-limit", type=memory_size, metavar="SIZE", help="Of all queries, such as 4GB.")
 @click.option("--threads", type=click.IntRange(min=1), help="That answer queries. One for each core.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="That answer users. All connections of a user are in one. They share --memory-limit and --threads.",
+)
 @cluster_option
 @timezone_option
 @watching_options
@@ -117,6 +136,7 @@ def serve(
     allow_plain: bool,
     memory_limit: int | None,
     threads: int | None,
+    processes: int,
     cluster: str | None,
     timezone: str | None,
     metrics_host: str,
@@ -132,33 +152,78 @@ def serve(
         return
     if data is None:
         raise click.UsageError("Missing option '--data'; name the folder of tables to serve")
+    if processes > 1 and sys.platform == "win32":
+        raise click.UsageError("--processes must be 1 on Windows, which hands no connections to processes")
     _need_packages()
     from relaqs.memory import bound_process_memory, usual_memory_bytes
     from relaqs.opening import connect
     from relaqs.serve.health import Health, add_metrics
-    from relaqs.serve.server import run
+    from relaqs.serve.server import Conversations, run
 
     health = Health()
     door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
-    shared_bytes = _shared_bytes(memory_limit, door, on_cluster=cluster is not None)
+    names = ["relaqs"] if door.users is None else [user.name for user in door.users]
+    shared_bytes = _shared_bytes(memory_limit, door, processes, on_cluster=cluster is not None)
     whole_bytes = usual_memory_bytes(on_cluster=cluster is not None) if memory_limit is None else memory_limit
-    bound_process_memory()
-    with (
-        ExitStack() as watching,  # is closed last, so that it hears of queries that the end stops
-        connect(
-            data,
-            cluster=cluster,
-            memory_limit=shared_bytes,
-            result_limit=whole_bytes // _ANSWERS,
-            threads=threads,
-            exact_below_seconds=None if cluster else SOON_SECONDS,
-            timezone=timezone,
-        ) as session,
-    ):
-        metrics = watch(session, metrics_host, metrics_port, query_log, watching)
-        if metrics is not None:
-            add_metrics(health, metrics.registry)
-        run(session, door, host, port, _say_address, health)
+    opening: dict[str, Any] = {
+        "data": os.fspath(data),
+        "cluster": cluster,
+        "memory_limit": shared_bytes,
+        "result_limit": whole_bytes // processes // _ANSWERS,
+        "threads": threads and min(threads, max(_LEAST_THREADS, threads // processes)),
+        "exact_below_seconds": None if cluster else SOON_SECONDS,
+        "timezone": timezone,
+    }
+    with ExitStack() as watching:  # is closed last, so that it hears of queries that the end stops
+        if processes == 1:
+            bound_process_memory()
+            session = watching.enter_context(connect(**opening))
+            metrics = watch(session, metrics_host, metrics_port, query_log, watching)
+            if metrics is not None:
+                add_metrics(health, metrics.registry)
+            run(Conversations(session, names), door, host, port, _say_address, health)
+            return
+        from relaqs.serve.processes import NotStartedError, Processes
+
+        told = {"opening": opening, "users": names, "query_log": query_log and os.fspath(query_log)}
+        several = Processes(processes, {**told, "has_metrics": metrics_port is not None})
+        if metrics_port is not None:
+            from relaqs.serve.health import summed_metrics
+
+            _serve_metrics(summed_metrics(health, several.metrics), metrics_host, metrics_port, watching)
+        try:
+            run(several, door, host, port, _say_address, health)
+        except NotStartedError as error:
+            context.exit(error.status)
+
+
+@serve.command("answer", hidden=True)
+@click.argument("line", type=int)
+@click.argument("marks", type=int)
+def answer(line: int, marks: int) -> None:
+    """Answer the users of one process of several, which `relaqs serve` has started. It ends with that."""
+    from relaqs.memory import bound_process_memory
+    from relaqs.opening import connect
+    from relaqs.serve.health import Health, add_metrics
+    from relaqs.serve.processes import LineToEntrance
+
+    heard, health, text = LineToEntrance(line, marks), Health(), lambda: ""
+    bound_process_memory(heard.options["places"])
+    with ExitStack() as watching:
+        session = watching.enter_context(connect(**heard.options["opening"]))
+        _log_queries(session, heard.options["query_log"], watching)
+        if heard.options["has_metrics"]:
+            from prometheus_client import generate_latest
+
+            from relaqs.metrics import metrics_of
+
+            registry = metrics_of(session)
+            add_metrics(health, registry)
+
+            def text() -> str:
+                return generate_latest(registry).decode()
+
+        heard.answer(session, heard.options["users"], text, health)
 
 
 @serve.command("add-user", short_help="Add a user, or give them another password.")
@@ -217,20 +282,22 @@ def _door(host: str, users: Path | None, cert: str | None, key: str | None, *, a
     return Door(who, _tls(cert, key), demands_tls=cert is not None and not allow_plain)
 
 
-def _shared_bytes(limit: int | None, door: Door, *, on_cluster: bool) -> int | None:
-    """Return the memory of all users who have none of their own, None for the usual."""
+def _shared_bytes(limit: int | None, door: Door, processes: int, *, on_cluster: bool) -> int | None:
+    """Return the memory in each process of all users who have none of their own, None for the usual."""
     from relaqs.memory import SMALLEST_BYTES, usual_memory_bytes
 
     own = sum(user.limits.memory_bytes or 0 for user in door.users or ())
-    if not own:
+    if not own and processes == 1:
         return limit
     whole = usual_memory_bytes(on_cluster=on_cluster) if limit is None else limit
-    if whole - own < SMALLEST_BYTES:
-        raise click.UsageError(
-            f"users have {own / 1e9:.3g} GB of their own, and --memory-limit is {whole / 1e9:.3g} GB; leave "
-            f"at least {SMALLEST_BYTES / 1e9:.3g} GB for all others"
-        )
-    return whole - own
+    if (each := (whole - own) // processes) >= SMALLEST_BYTES:
+        return each
+    users = f"users have {own / 1e9:.3g} GB of their own, and " if own else ""
+    many = f" in each of {processes} processes" if processes > 1 else ""
+    raise click.UsageError(
+        f"{users}--memory-limit is {whole / 1e9:.3g} GB; leave at least {SMALLEST_BYTES / 1e9:.3g} GB for "
+        f"all others{many}"
+    )
 
 
 def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:

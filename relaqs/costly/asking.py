@@ -13,11 +13,12 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.execution.estimate import Estimate, present_exact
 from relaqs_engine.plans.costly import CostlyPlan
 from relaqs_engine.plans.plan import IntervalRequest
@@ -176,7 +177,7 @@ class CostlyJob:
             )
             self._next = self._units.first_count
             if not self._units.is_complete:
-                return self._reporter.report_alone(step, results, 0.0)
+                return self._reporter.report(step, results, None)
         else:
             answers = [self._answers_of(result) for result in results]
             self._note(answers)
@@ -245,6 +246,12 @@ class CostlyFunctions:
         from relaqs_engine.rewrite.costly_calls import calls_in
 
         return isinstance(sql, str) and calls_in(sql, self.types)
+
+    def meant(self, error: SqlError) -> SqlError:
+        """Return an error about an unknown function with the names of those here that are like its name."""
+        name = error.message.partition("the function '")[2].partition("'")[0]
+        near = get_close_matches(name, self._known, n=3)
+        return SqlError(error.message, error.position, (*near, *error.candidates)[:3])
 
     def called_by(self, plan: CostlyPlan) -> dict[str, Registered]:
         return {call.function: self._known[call.function] for call in plan.query.calls}

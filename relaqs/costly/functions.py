@@ -355,6 +355,12 @@ class Answered:
     paid: int
 
 
+def _said(error: Exception) -> str:
+    """Return an error in words. What a client of a service says may quote a key, and is left out."""
+    name = type(error).__name__
+    return f"{name}: {error}"[:200] if type(error).__module__ == "builtins" and str(error) else name
+
+
 class _Asking:
     """Asks one function for the answers to some rows; each answer is kept as soon as it is there."""
 
@@ -425,12 +431,11 @@ class _Asking:
             except CostlyCallError:
                 raise
             except Exception as error:
-                if tries == self._function.retries:
+                if tries == self._function.retries or isinstance(error, TypeError):  # which comes again
                     times = f"{tries + 1} times" if tries else "once"
                     raise CostlyCallError(
                         f"{self._function.name} failed {times} for a batch of {len(batch)} rows: "
-                        f"{type(error).__name__}; what was answered before is kept, so asking again goes on "
-                        "from there"
+                        f"{_said(error)}; what was answered before is kept, so the next query goes on from it"
                     ) from error
             finally:
                 with self._adding:

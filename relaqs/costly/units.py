@@ -49,13 +49,14 @@ from relaqs.costly.functions import CostlyFunction, Registered
 FIRST_UNITS = 128
 """Units that are asked first, where there are few strata."""
 _FIRST_OF_EACH = 4  # units of each stratum, at least
-_MOST_GROUPS = 8  # that have strata of their own
+_MOST_GROUPS = 16  # that have strata of their own
 _MOST_DECIDING = 64  # units that would decide alone
 _SIZES = (0.9, 0.99)  # of units by what they may add, where a stratum begins
 _GUESSES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999)  # of units by what is guessed of them
 _FEW_GUESSES = (0.5, 0.9, 0.99)  # where there are other strata too
 _MOST_GUESSED = 6  # calls of a condition of which it is guessed whether they hold together
 _UNEVEN = 1.2  # root mean square by mean of what units may add, from which on sizes have strata
+_Moves = tuple[IntArray, IntArray, FloatArray]  # of R pairs: group, stratum, what a unit adds (NaN: unknown)
 _ARROW = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 
 
@@ -93,7 +94,6 @@ class Units(_Questions):
         self._make_units(seed)
         sizes = self._by_stratum("CAST(count(*) AS DOUBLE)")[:, 0]
         self._strata = Strata(sizes, np.zeros(len(sizes)))
-        self._mean_squares = self._by_stratum(*(f"avg(d{i} * d{i})" for i in range(self._width)))
         self._most = self._by_stratum(*(f"max(d{i})" for i in range(self._width)))
         if not self._query.asks_for_keys:
             self._make_groups()
@@ -304,9 +304,11 @@ class Units(_Questions):
 
     def estimate(self, request: IntervalRequest) -> Estimate:
         """Return the answer so far."""
-        groups, sample, expected, most = self._sums()
+        groups, sample, expected = self._sums()
         totals = estimated_totals(sample, self._strata, expected)
-        self._weigh(totals, sample)
+        moves = self._moves_of(len(expected))
+        self._weigh(totals, sample, moves)
+        most = self._most_moves(moves, len(expected))
         widened = with_unmet_units(totals, most)
         values, gradient, is_settled = self._evaluated(groups, widened)
         rows = np.zeros(len(values))
@@ -326,8 +328,8 @@ class Units(_Questions):
             group_rows=rows[shown],
         )
 
-    def _sums(self) -> tuple[pa.Table, SampledSums, FloatArray, FloatArray]:
-        """Return the groups, sums over the units that were asked, what is expected, and `_most_moves`."""
+    def _sums(self) -> tuple[pa.Table, SampledSums, FloatArray]:
+        """Return the groups, sums over the units that were asked, and what is expected."""
         query, run, width = self._query, self._cursor.run, self._width
         whole = {f"f{i}": f"f{i}" for i in range(len(self._functions))}
         values = [self._added(i, whole) for i in range(width)] + [f"p{i}" for i in range(width)]
@@ -358,48 +360,46 @@ class Units(_Questions):
         groups = self._cursor.table("SELECT * FROM groups ORDER BY gid")
         expected = np.stack([doubles(groups.column(f"p{i}")) for i in range(width)], axis=1)
         sample = SampledSums(group, stratum, own, products, columns[2])
-        return groups, sample, expected, self._most_moves(len(expected))
+        return groups, sample, expected
 
-    def _most_moves(self, groups: int) -> FloatArray:
-        """Return how far one unit that was not asked may move each total, shape (G, sums). NaN: not known."""
-        is_open = self._strata.asked < self._strata.units
-        weights = np.where(is_open, np.where(self._strata.asked > 0, self._strata.weights, np.inf), 0.0)
-        if self._query.asks_for_keys:
-            return np.tile(_times(weights[:, None], self._most).max(axis=0), (groups, 1))
+    def _moves_of(self, groups: int) -> _Moves:
+        """Return what one unit may add to the sums of a group, in each stratum that it has units in."""
+        if self._query.asks_for_keys:  # any unit may be of any group
+            group, stratum = np.divmod(np.arange(groups * len(self._most)), len(self._most))
+            return group, stratum, self._most[stratum]
         names = ", ".join(f"d{i}" for i in range(self._width))
         same = _same("moves", "groups", self._key_names)
         found = self._cursor.table(f"SELECT gid, h, {names} FROM moves JOIN groups ON {same}")
         gid, h, *added = (doubles(column) for column in found.columns)
+        return gid.astype(np.int64), h.astype(np.int64), np.stack(added, axis=1)
+
+    def _most_moves(self, moves: _Moves, groups: int) -> FloatArray:
+        """Return how far one unit that was not asked may move each total, shape (G, sums). NaN: not known."""
+        group, stratum, added = moves
+        is_open = self._strata.asked < self._strata.units
+        weights = np.where(is_open, np.where(self._strata.asked > 0, self._strata.weights, np.inf), 0.0)
         most = np.zeros((groups, self._width))
-        for i, each in enumerate(added):
-            with np.errstate(invalid="ignore"):  # NaN is not known, and stays
-                np.maximum.at(most[:, i], gid.astype(np.int64), _times(weights[h.astype(np.int64)], each))
+        with np.errstate(invalid="ignore"):  # NaN is not known, and stays
+            np.maximum.at(most, group, _times(weights[stratum, None], added))
         return most
 
-    def _weigh(self, totals: Totals, sample: SampledSums) -> None:
+    def _weigh(self, totals: Totals, sample: SampledSums, moves: _Moves) -> None:
         """Note what it is worth to ask in each stratum: Neyman's units times standard deviation.
 
-        Deviations are relative to the totals they are of, so that small groups count as much as large ones. A
-        stratum of few answers has the deviation as if one more had been met that differs as much as it may.
+        Deviations are relative to the totals they are of, so that small groups count as much as large ones.
+        In each stratum a group has the deviation as if one more unit had been met, as in `with_unmet_units`.
         """
-        strata = self._strata
+        strata, size = self._strata, np.abs(totals.values)
+        size = np.where(size > 0.0, size, size.max(axis=0, initial=0.0))
+        square = np.divide(1.0, size**2, out=np.zeros_like(size), where=size > 0.0)
         asked, units = strata.asked[sample.stratum], strata.units[sample.stratum]
-        of_total = np.diagonal(totals.by_stratum, axis1=1, axis2=2)
-        size = np.abs(totals.values)
-        relative = np.divide(
-            of_total, size[sample.group] ** 2, out=np.zeros_like(of_total), where=of_total > 0
-        )
-        of_unit = relative.sum(axis=1) * asked / np.maximum(1.0 - asked / units, 1e-9)
+        of_total = np.diagonal(totals.by_stratum, axis1=1, axis2=2) * square[sample.group]
+        of_unit = of_total.sum(axis=1) * asked / np.maximum(1.0 - asked / units, 1e-9)
         worth = np.zeros(len(strata.units))
         np.add.at(worth, sample.stratum, np.nan_to_num(of_unit, posinf=0.0))
-        largest = size.max(axis=0, initial=0.0)
-        unmet = np.divide(
-            np.nan_to_num(self._mean_squares),
-            largest**2,
-            out=np.zeros_like(self._mean_squares),
-            where=largest > 0,
-        )
-        worth += strata.units**2 * unmet.sum(axis=1) / (strata.asked + 1.0)
+        group, stratum, added = moves
+        unmet = np.nan_to_num(added**2 * square[group], posinf=0.0).sum(axis=1)
+        np.add.at(worth, stratum, (strata.units**2 / (strata.asked + 1.0))[stratum] * unmet)
         self._importance = np.sqrt(worth)
 
     def _evaluated(self, groups: pa.Table, totals: Totals) -> tuple[FloatArray, FloatArray, BoolArray]:

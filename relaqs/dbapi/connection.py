@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -182,10 +181,7 @@ class Cursor:
     def _started(self, operation: str, parameters: Parameters | None) -> OnlineQuery:
         options = QueryOptions(target=self._target, timeout=self._within)
         return self.connection.session.submit(
-            operation,
-            options,
-            params=parameters or None,
-            shows_estimates=not options.wants_the_end_only,
+            operation, options, params=parameters or None, shows_estimates=not options.wants_the_end_only
         )
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -226,12 +222,7 @@ class Cursor:
     def __enter__(self) -> Cursor:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -337,12 +328,7 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

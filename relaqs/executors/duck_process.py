@@ -44,14 +44,8 @@ from relaqs_engine.layouts.manifest import PlainRead, Read
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND
 from relaqs_engine.plans.plan import Hoist
 
-from relaqs.executors.files import (
-    IntactFiles,
-    ReadAhead,
-    StoreFiles,
-    UnseenFileError,
-    check_unchanged,
-)
-from relaqs.jobs.executor import background_thread, busy_seconds
+from relaqs.executors.files import IntactFiles, ReadAhead, StoreFiles, UnseenFileError, check_unchanged
+from relaqs.jobs.executor import background_thread, busy_seconds, give_way
 from relaqs.jobs.runner import is_any_running
 from relaqs.memory import GivesBack, is_of_server, resident_bytes, resident_bytes_of_duckdb
 
@@ -176,7 +170,7 @@ class Statements:
         return [each.cursor for owner in owners for each in self._running.get(owner, ())]
 
     def release(self, owner: str) -> None:
-        """Forget that the owner was interrupted: nothing of it can start here any more."""
+        """Forget that the owner was interrupted, once nothing of it can start here any more."""
         with self._changed:
             self._interrupted.pop(owner, None)
 
@@ -325,7 +319,7 @@ class OpenDatabase:
     """A database of this process, one cursor of it for each thread, and its hoists."""
 
     def __init__(self, config: DatabaseConfig) -> None:
-        self._database = Database(config)
+        self._database = _with_threads_that_give_way(config) if is_of_server() else Database(config)
         self._files = config.files
         self._serving = threading.Lock()
         self._serves_row_groups = False
@@ -362,18 +356,25 @@ class OpenDatabase:
         self._database.close()
 
 
+def _with_threads_that_give_way(config: DatabaseConfig) -> Database:
+    """Open a database with threads of its own, for wholes, that give way to what small questions run on."""
+    from concurrent.futures import ThreadPoolExecutor  # a first answer does not need it
+
+    with ThreadPoolExecutor(1, initializer=give_way) as pool:
+        return pool.submit(Database, config).result()
+
+
 TICK_SECONDS = 0.03  # between two looks at what DuckDB has, while statements run
 _TICK_OF_JOBS_SECONDS = 0.1  # while none runs: jobs fold what they have read, and hold it
 QUIET_SECONDS = 0.5  # without a statement, after which freed memory is given back
 ASLEEP_SECONDS = 3.0  # without a statement, after which nobody looks
 _FREED_SHARE = 0.7  # of the account, beyond which freed memory is given back
-_FULL_SHARE = 0.94  # of the account, beyond which databases are given less: so much is DuckDB's own surplus
+_FULL_SHARE = 0.9  # of the account, that databases may have together
+_SHARED_OUT_FROM = 0.5  # of that, from which on each has what the others leave
 _LEAST_SHARE = 0.5  # of the account, that they have whatever the process has beside them
 _NOTABLE_BYTES = 64 << 20
 _USUAL_BYTES = 32 << 20  # that the process has of partial results and answers
-_BESIDE_BYTES = 160 << 20  # that a server's process may have beside the account: its programs take most of it
-_SMALLEST_STEP = 8 << 20
-_NOTABLE_STEP = 16 << 20
+_BESIDE_BYTES = 160 << 20  # of programs and caches: beside the account in a server, within it elsewhere
 _FREED_TIME = 0.05  # of the time may be spent on giving memory back
 _HURRY = 0.25  # where the process has far too much
 
@@ -383,15 +384,16 @@ class MemoryWatch:
 
     Each database has a limit, beyond which DuckDB spills. But several may be full at once, DuckDB keeps what
     it has freed, and some functions take memory that it does not count. So a thread looks at what DuckDB's
-    allocator has. Beyond a part of the account it gives back what was freed. Near the whole it lowers the
-    limits of the databases, so that they spill, until there is room again. And beyond the whole it stops
-    the statement during which most was taken. It has a thread while statements run, which stops those too
-    that take longer than they may, or jobs that fold their results.
+    allocator has. From about half of the account on, each database may have what the others leave, and spills
+    beyond that. Later what was freed is given back. And beyond the whole the statement is stopped during
+    which most was taken. There is a thread while statements run, or jobs that fold their results. It stops
+    those statements too that take longer than they may.
 
     What the process takes outside of DuckDB meanwhile is counted too, since partial results and answers
     are there, down to half the account. What it had when they began, of a notebook's own tables for example,
-    is not. Nor is what others of this process have in databases in which they lay data out. A server's
-    process has nobody's tables: all that it has there counts, also what earlier statements have left.
+    counts up to 160 MiB beyond what it had before the first one, since earlier statements may have left that.
+    What others of this process have in databases in which they lay data out does not. A server's process has
+    nobody's tables: all that it has there counts.
 
     Args:
         statements: those that run.
@@ -413,11 +415,11 @@ class MemoryWatch:
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()  # the process does
         self._others_bytes = self._outside_bytes = 0  # that were there before
+        self._first_bytes = sys.maxsize  # outside of DuckDB before the first statement
         self._last_bytes = 0
         self._clear_bytes = sys.maxsize  # outside of DuckDB when garbage was looked for last
         self._is_bounded = False
         self._times_over = 0  # in looks one after the other, with nothing left to give back
-        self._most_bytes = sys.maxsize
 
     def wake(self) -> None:
         """Look from now on, as long as statements run."""
@@ -442,6 +444,7 @@ class MemoryWatch:
     def _look_while_statements_run(self) -> None:
         self._clear_up()
         self._others_bytes, self._outside_bytes = self._of_others(), self._clear_bytes
+        self._first_bytes = min(self._first_bytes, self._clear_bytes)
         self._last_bytes, begun_bytes = 0, resident_bytes()
         last_at, is_clean = time.monotonic(), False
         tick_seconds = TICK_SECONDS
@@ -455,33 +458,31 @@ class MemoryWatch:
                 self._stop_overdue(running)
                 self.look(running)
             elif not is_clean and time.monotonic() > last_at + QUIET_SECONDS:
-                self._bound_less()
-                is_clean = resident_bytes() <= min(begun_bytes + _NOTABLE_BYTES, self._account())
-                is_clean = is_clean or self._gives_back.now(_HURRY)
+                self._bound_no_more()
+                most_bytes = min(begun_bytes + _NOTABLE_BYTES, self._account())
+                is_clean = resident_bytes() <= most_bytes or self._gives_back.now(_HURRY)
                 self._clear_up()
 
     def _clear_up(self) -> None:
-        """Look for garbage where the process has notably more outside of DuckDB than after the last time.
+        """Look for garbage where the process has more outside of DuckDB than there was after the last time.
 
         What is free is nobody's, and must not count as what was there before. Plans refer to themselves, and
         one that is too large to be ever finished has 80 MB.
         """
-        if _outside_bytes() > self._clear_bytes + _NOTABLE_BYTES:
+        if (outside := _outside_bytes()) > self._clear_bytes + _USUAL_BYTES:
             self._gives_back.now(is_thorough=True)
-        self._clear_bytes = _outside_bytes()
+            outside = self._clear_bytes = _outside_bytes()
+        self._clear_bytes = min(self._clear_bytes, outside)  # a little more each time is much in the end
 
     def _stop_overdue(self, running: Collection[Running]) -> None:
         """Stop what has run for longer than it may, and again what went on."""
         for each in running:
             if each.stopped_by is not None:
-                self._stop_again(each, each.stopped_by)
+                self._statements.stop(each, each.stopped_by)
+                if time.monotonic() - each.stopped_at > DEAF_SECONDS:
+                    self._give_up([each.cursor])
             elif each.longest_seconds < math.inf and (seconds := each.seconds()) > each.longest_seconds:
                 self._statements.stop(each, OverdueError(seconds))
-
-    def _stop_again(self, statement: Running, error: RelaqsError) -> None:
-        self._statements.stop(statement, error)
-        if time.monotonic() - statement.stopped_at > DEAF_SECONDS:
-            self._give_up([statement.cursor])
 
     def _of_others(self) -> int:
         """Return what of DuckDB's memory was there before and is not of databases of queries."""
@@ -495,32 +496,30 @@ class MemoryWatch:
         if not (account := self._account()):
             return  # no database is open
         resident = resident_bytes()
-        own, full = self._own_bytes(), self._full_bytes(account)
+        own, full = _held_bytes() - self._others_bytes, self._full_bytes(account)
         self._charge(running, own)
         is_far = own > full or resident > account + _NOTABLE_BYTES
         has_more = _outside_bytes() > self._outside_bytes + _NOTABLE_BYTES
-        gave = False
-        if own > _FREED_SHARE * account or resident > account or has_more:
+        if gave := own > _FREED_SHARE * account or resident > account or has_more:
             gave = self._gives_back.now(_HURRY if is_far else _FREED_TIME)
-            own = self._own_bytes()
-        if own <= _FREED_SHARE * full:
-            self._bound_less(full if is_of_server() else sys.maxsize)
-        if own > full:
-            own -= written_bytes()
-        if own > full:
-            self._bound(own - full)
+            own = _held_bytes() - self._others_bytes
+        if own > _SHARED_OUT_FROM * full:
+            own -= written_bytes()  # of what lays tables out, which is not the queries'
+        if own > _SHARED_OUT_FROM * full:
+            self._share_out(full, own)
+        else:
+            self._bound_no_more()
         self._stop(running, own, account, gave)
 
     def _full_bytes(self, account: int) -> int:
         """Return what the databases may have now."""
         outside = _outside_bytes()
         beside = outside - self._outside_bytes - _USUAL_BYTES
-        if is_of_server():
-            beside = max(beside, outside - _BESIDE_BYTES)
+        of_earlier = outside - _BESIDE_BYTES
+        if not is_of_server():
+            of_earlier = min(outside - self._first_bytes + _USUAL_BYTES, _BESIDE_BYTES)
+        beside = max(beside, of_earlier)
         return int(max(_LEAST_SHARE * account, min(_FULL_SHARE * account, account - beside)))
-
-    def _own_bytes(self) -> int:
-        return _held_bytes() - self._others_bytes
 
     def _charge(self, running: Collection[Running], own_bytes: int) -> None:
         """Note during which statements memory was taken."""
@@ -529,27 +528,19 @@ class MemoryWatch:
         for each in running:
             each.taken_bytes += grown_bytes / len(running)
 
-    def _bound(self, over_bytes: int) -> None:
-        """Take so much from the databases, from each by what it has. What they cannot spill stays."""
-        counted = {database: database.counted_bytes() for database in open_databases()}
+    def _share_out(self, full_bytes: int, own_bytes: int) -> None:
+        """Let each database have what the others leave of it. What cannot be spilled grows no more."""
         self._is_bounded = True
-        for database, size in counted.items():
-            if size > _NOTABLE_BYTES:
-                less = size - max(_SMALLEST_STEP, over_bytes * size // sum(counted.values()))
-                if not database.bound(less):
-                    database.bound(size)
+        for database, size in {each: each.counted_bytes() for each in open_databases()}.items():
+            if not database.bound(full_bytes - (own_bytes - size)):
+                database.bound(size)
 
-    def _bound_less(self, most_bytes: int = sys.maxsize) -> None:
-        """Give the databases what they were opened with, or this where it is less.
-
-        A statement that has taken its memory may not be able to spill it: an INTERSECT holds all it has.
-        """
-        if abs(most_bytes - self._most_bytes) >= _NOTABLE_STEP:
-            self._most_bytes = most_bytes
-        if self._is_bounded or self._most_bytes < sys.maxsize:
+    def _bound_no_more(self) -> None:
+        """Give the databases what they were opened with."""
+        if self._is_bounded:
             self._is_bounded = False
             for database in open_databases():
-                database.bound(min(self._most_bytes, database.config.memory_limit_bytes))
+                database.bound(database.config.memory_limit_bytes)
 
     def _stop(self, running: Collection[Running], own_bytes: int, account_bytes: int, gave: bool) -> None:
         """Stop a statement where there is too little room twice, one after the other.
@@ -642,11 +633,11 @@ class Runtime:
         with self._stores.in_use((read,)):
             self._files.check((read,))
 
-    def interrupt(self, owners: Collection[str]) -> bool:
-        """Stop the owners' statements, and return whether none runs any more.
+    def interrupt(self, *owners: str) -> bool:
+        """Stop the owners' statements, refuse later ones, and return whether none runs any more.
 
-        A statement that goes on keeps what it has of its database: memory, and threads where that has more
-        than one. So the database is given up with it. Who asks next opens another.
+        One that goes on for DEAF_SECONDS keeps what it has of its database: memory, and threads where that
+        has more than one. So the database is given up with it. Who asks next opens another.
         """
         deaf = self.statements.interrupt(owners)
         if deaf:
@@ -768,24 +759,5 @@ def _of_user(reads: Sequence[Read]) -> str:
     return f"a row group of {' or '.join(paths[:3])} cannot be read:"
 
 
-def interrupt(*owners: str) -> bool:
-    """Stop every statement that runs for the owners in this process; those yet to start will not run.
-
-    Returns whether none runs any more: False after DEAF_SECONDS, where DuckDB goes on with one.
-    """
-    return _RUNTIME.interrupt(owners)
-
-
-def release(owner: str) -> None:
-    """Forget that an owner was interrupted, once nothing of it can start here any more."""
-    _RUNTIME.statements.release(owner)
-
-
-def close_databases_with(lent_names: Collection[str]) -> None:
-    """Free the databases of this process that read what has one of these names, unless a task uses them."""
-    _RUNTIME.close_databases_with(lent_names)
-
-
-def close_database(config: DatabaseConfig) -> None:
-    """Free a database of this process and its hoists, unless a task uses it now."""
-    _RUNTIME.close_database(config)
+interrupt, release = _RUNTIME.interrupt, _RUNTIME.statements.release
+close_database, close_databases_with = _RUNTIME.close_database, _RUNTIME.close_databases_with

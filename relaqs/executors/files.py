@@ -155,11 +155,7 @@ class IntactFiles:
         self._found: dict[Path, _Found] = {}
 
     def check(
-        self,
-        reads: Sequence[Read],
-        *,
-        threads: int = 1,
-        before_each: Callable[[], None] = lambda: None,
+        self, reads: Sequence[Read], *, threads: int = 1, before_each: Callable[[], None] = lambda: None
     ) -> None:
         """Return once everything that is read is known to hold the bytes that were written.
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 
-SLICE_SECONDS = 0.03  # most tasks are over by then
+SLICE_SECONDS = 0.01  # most tasks are over by then
 OVERDUE_SECONDS = 1.0  # after which a whole that was predicted to be short counts as a long one
 BELIEVED = 2  # so many more long wholes a user may have who has some that were predicted to be short
 LIGHT_CORE_SECONDS = SOON_SECONDS  # until a query has had so many, it is a new one
@@ -90,9 +90,9 @@ class Places:
     >>> places = Places(2, [Held(eve, 0.0)], now_seconds=0.01)
     >>> places.may_start(eve), places.may_start(bob)
     (False, True)
-    >>> places = Places(2, [Held(eve, 0.0), Held(bob, 0.01)], now_seconds=0.02)
+    >>> places = Places(2, [Held(eve, 0.0), Held(bob, 0.01)], now_seconds=0.015)
     >>> places.has_usual, places.may_start(Need("a", "ann")), places.spare_at_seconds
-    (False, False, 0.04)
+    (False, False, 0.02)
     """
 
     def __init__(self, cores: int, held: Collection[Held], now_seconds: float) -> None:

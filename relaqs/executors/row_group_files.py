@@ -1,7 +1,7 @@
 """A file system for DuckDB whose files are single row groups of the user's own Parquet files.
 
 A name is served if it stands for a file that the database may read. See
-`relaqs_engine/layouts/row_group_file.py` for what is behind it.
+`relaqs_engine/layouts/footers.py` for what is behind it.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
 """The slot desk: which gangs train, what their slot policy sees of them, and which slots each is offered.
 
 Two tiers decide. The sharing policy's plan says how many cores all gangs have together. The slot policy
-divides so many slots among them. A gang is offered a slot only once no other gang holds it. So gangs never
-wait for each other in a circle.
+divides that number of slots among them. A gang is offered a slot only once no other gang holds it. So gangs
+never wait for each other in a circle.
 
-Pure: no clock and no thread lives here, and nothing of Dask.
+**Leases.** A gang gets all the slots that it asks for, or none of them. Gang A holds slots 1 and 2, gang
+B holds 3. C asks for 2 and 3, and waits. D asks for 3, and waits behind C. A and B let go of 2 and 3. Now
+C gets both at once, and D waits on.
 
-Who holds which slot: a gang gets all the slots that it asks for, or none of them.
-
-**Example.** Gang A holds slots 1 and 2, gang B holds 3. C asks for 2 and 3, and waits. D asks for 3, and
-waits behind C. A and B let go of 2 and 3. Now C gets both at once, and D waits on.
-
-Pure: no clock and no thread lives here.
-
-Whose turn on slots is next: jobs that run on certain workers take turns, by the clocks of all jobs.
-
-A **turn** is a task on each of some slots. A gang has leased its slots for long, and asks for turns on
-these. A run whose model is cut into parts asks for slots and a turn in one, and holds them until it asks
-again. So at each turn the run that is furthest behind its share gets the slots, and not the one that asked
-first.
+**Turns.** Jobs that run on certain workers take turns, by the clocks of all jobs. A turn is a task on
+each of some slots. A gang has leased its slots for long, and asks for turns on these. A run whose model
+is cut into parts asks for slots and a turn in one, and holds them until it asks again. So at each turn
+the run that is furthest behind its share gets the slots, and not the one that asked first.
 
 **Example.** A and B have a part each on slot 1, and A has three quarters of the cores. A's turn ends, and
 its driver folds what it gave. B asks. If A is further behind, slot 1 is kept for A, which is to ask at
@@ -27,7 +20,7 @@ once. Else B has it at once, without a word of A's driver.
 A job that is due and whose slots are not all free keeps those that are: none of them goes to one that is
 further ahead. A core is not idle for that, since tasks that need no slot run there.
 
-Pure: no clock and no thread lives here.
+Pure: no clock and no thread lives here, and nothing of Dask.
 """
 
 from __future__ import annotations
@@ -69,93 +62,9 @@ def slots_of(threads: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(slot_name(worker, index) for worker in sorted(threads) for index in range(threads[worker]))
 
 
-class Leases:
-    """The slots that gangs hold, and those that they wait for. Not thread-safe.
-
-    >>> leases = Leases()
-    >>> leases.ask("a", ("1", "2"))
-    ('a',)
-    >>> leases.ask("b", ("2", "3")), leases.ask("c", ("3",)), leases.held("b")
-    ((), (), ())
-    >>> leases.release("a"), leases.held("b")
-    (('b',), ('2', '3'))
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[str, ...]] = {}
-        self._asked: dict[str, tuple[str, ...]] = {}  # in the order in which they asked
-
-    def held(self, gang: str) -> tuple[str, ...]:
-        return self._held.get(gang, ())
-
-    def gangs(self) -> set[str]:
-        """Return the gangs that hold slots, or wait for some."""
-        return {*self._held, *self._asked}
-
-    def ask(self, gang: str, slots: Collection[str]) -> tuple[str, ...]:
-        """Let a gang hold these slots and no others, as soon as all are free.
-
-        Return the gangs that get theirs. It keeps what it holds until then. What it asked for before is
-        forgotten.
-        """
-        self._asked.pop(gang, None)
-        self._asked[gang] = tuple(slots)
-        return self.granted()
-
-    def has_claim(self, gang: str) -> bool:
-        """Return whether a gang holds slots, or waits for some."""
-        return bool(self._held.get(gang) or self._asked.get(gang))
-
-    def claimed(self, slots: Collection[str]) -> set[str]:
-        """Return the gangs that hold one of these slots, or wait for one."""
-        claims = (*self._held.items(), *self._asked.items())
-        return {gang for gang, own in claims if not {*slots}.isdisjoint(own)}
-
-    def take(self, gang: str, slots: Collection[str]) -> None:
-        """Let a gang hold these slots at once, and no others. Whoever holds one of them holds it no more."""
-        for other, own in self._held.items():
-            self._held[other] = tuple(slot for slot in own if slot not in slots)
-        self._held[gang] = tuple(slots)
-
-    def release(self, gang: str) -> tuple[str, ...]:
-        """Take all slots of a gang back. Return the gangs that get theirs."""
-        self._asked.pop(gang, None)
-        self._held.pop(gang, None)
-        return self.granted()
-
-    def lost(self, worker: str) -> dict[str, tuple[str, ...]]:
-        """Forget the slots of a worker that is gone. Return what each gang held there or waited for."""
-        found: dict[str, tuple[str, ...]] = {}
-        for slots_of_gang in (self._held, self._asked):
-            for gang, slots in slots_of_gang.items():
-                if gone := tuple(slot for slot in slots if worker_of(slot) == worker):
-                    found[gang] = tuple(dict.fromkeys((*found.get(gang, ()), *gone)))
-                    slots_of_gang[gang] = tuple(slot for slot in slots if slot not in gone)
-        return found
-
-    def granted(self) -> tuple[str, ...]:
-        """Give those gangs their slots whose slots are all free now, and return them."""
-        granted = []
-        reserved: set[str] = set()  # by gangs that asked earlier
-        for gang, slots in list(self._asked.items()):
-            if reserved.isdisjoint(slots) and self._taken_by_others(gang).isdisjoint(slots):
-                self._held[gang] = self._asked.pop(gang)
-                granted.append(gang)
-            else:
-                reserved.update(slots)
-        return tuple(granted)
-
-    def _taken_by_others(self, gang: str) -> set[str]:
-        return _all(slots for other, slots in self._held.items() if other != gang)
-
-
-def _all(groups: Iterable[Iterable[str]]) -> set[str]:
-    return {each for group in groups for each in group}
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a job asks for. slots: empty where it has leased them. number: see `SlotTurns.ask`."""
+    """What a job asks for. slots: empty where it has leased them. number: see `SlotTurns.ask_turn`."""
 
     slots: tuple[str, ...]
     number: int
@@ -177,68 +86,105 @@ class _Turn:
 
 
 class SlotTurns:
-    """The jobs that ask for turns, and those that have one. Not thread-safe.
+    """The slots that jobs hold and wait for, and the turns that they ask for. Not thread-safe.
 
-    Each job has a clock in `shares`.
+    Args:
+        shares: has a clock of each job that asks for turns.
 
-    >>> shares = FairShares()
-    >>> shares.enter("a", share=1.5)
-    >>> shares.enter("b", share=0.5)
-    >>> turns = SlotTurns(shares, Leases())
-    >>> order = []
-    >>> for _ in range(8):
-    ...     _ = turns.ask("a", ("w/0",)), turns.ask("b", ("w/0",))
-    ...     ((job, _),) = turns.granted(waiting=())
-    ...     shares.settle(job, shares.start(job), core_seconds=0.25)
-    ...     turns.ended(job)
-    ...     order.append(job)
-    >>> order.count("a"), order.count("b")
-    (6, 2)
+    >>> slots = SlotTurns(FairShares())
+    >>> slots.lease("a", ("1", "2"))
+    ('a',)
+    >>> slots.lease("b", ("2", "3")), slots.lease("c", ("3",)), slots.held("b")
+    ((), (), ())
+    >>> slots.leave("a"), slots.held("b")
+    (('b',), ('2', '3'))
     """
 
-    def __init__(self, shares: FairShares, leases: Leases) -> None:
+    def __init__(self, shares: FairShares) -> None:
         self._shares = shares
-        self._leases = leases
-        self._asking: dict[str, _Asked] = {}
+        self._held: dict[str, tuple[str, ...]] = {}
+        self._leasing: dict[str, tuple[str, ...]] = {}  # what gangs wait for, in the order of asking
+        self._asking: dict[str, _Asked] = {}  # for a turn
         self._turns: dict[str, _Turn] = {}
 
-    def ask(self, job: str, slots: Collection[str] = (), number: int = 0) -> tuple[str, ...]:
+    def held(self, job: str) -> tuple[str, ...]:
+        return self._held.get(job, ())
+
+    def holders(self) -> set[str]:
+        """Return the jobs that hold slots, or wait for some."""
+        return {*self._held, *self._leasing}
+
+    def has_claim(self, gang: str) -> bool:
+        """Return whether a gang holds slots, or waits for some."""
+        return bool(self._held.get(gang) or self._leasing.get(gang))
+
+    def lease(self, gang: str, slots: Collection[str]) -> tuple[str, ...]:
+        """Let a gang hold these slots and no others, as soon as all are free.
+
+        Return the gangs that get theirs. It keeps what it holds until then. What it asked for before is
+        forgotten.
+        """
+        self._leasing.pop(gang, None)
+        self._leasing[gang] = tuple(slots)
+        return self.leased()
+
+    def leased(self) -> tuple[str, ...]:
+        """Give those gangs their slots whose slots are all free now, and return them."""
+        granted = []
+        reserved: set[str] = set()  # by gangs that asked earlier
+        for gang, slots in list(self._leasing.items()):
+            taken = {slot for other, own in self._held.items() if other != gang for slot in own}
+            if (reserved | taken).isdisjoint(slots):
+                self._held[gang] = self._leasing.pop(gang)
+                granted.append(gang)
+            else:
+                reserved.update(slots)
+        return tuple(granted)
+
+    def ask_turn(self, job: str, slots: Collection[str] = (), number: int = 0) -> tuple[str, ...]:
         """Note that a job wants its next turn. Return the gangs that get slots which it held until now.
 
         Args:
-            job: has a clock.
             slots: that it wants to hold with this turn. Empty: it has leased them.
             number: comes back with the turn.
         """
-        is_new = job not in self._asking and not self._leases.held(job)  # else it asked all the time
+        is_new = job not in self._asking and not self.held(job)  # else it asked all the time
         self._asking[job] = _Asked(tuple(slots), number)
         if not slots:
             return ()
         if is_new:
             self._shares.wake(job)
         self._turns.pop(job, None)
-        return self._leases.release(job)
+        return self._release(job)
 
     def ended(self, job: str) -> None:
         """Note that a task of a job's turn has ended."""
         if (turn := self._turns.get(job)) is not None:
             turn.tasks -= 1
 
-    def forget(self, job: str) -> None:
-        """Drop what a job asks for, and its turn. What it holds is for `Leases.release`."""
+    def forget_turn(self, job: str) -> None:
+        """Drop the turn that a job asks for, and the one that it has."""
         self._asking.pop(job, None)
         self._turns.pop(job, None)
 
+    def leave(self, job: str) -> tuple[str, ...]:
+        """Take all slots of a job back, and forget what it asks for. Return the gangs that get theirs."""
+        self.forget_turn(job)
+        return self._release(job)
+
     def lost(self, worker: str) -> dict[str, tuple[str, ...]]:
-        """Drop what jobs ask for on a worker that is gone. Return their slots there."""
-        found = {
-            job: gone
-            for job, asked in self._asking.items()
-            if (gone := tuple(slot for slot in asked.slots if worker_of(slot) == worker))
-        }
-        for job in found:
-            del self._asking[job]
-        return found
+        """Forget the slots of a worker that is gone. Return what each job held there or waited for."""
+        found = defaultdict[str, dict[str, None]](dict)
+        for slots_of_job in (self._held, self._leasing):
+            for job, slots in slots_of_job.items():
+                if gone := _at(worker, slots):
+                    found[job].update(gone)
+                    slots_of_job[job] = tuple(slot for slot in slots if slot not in gone)
+        for job, asked in list(self._asking.items()):
+            if gone := _at(worker, asked.slots):
+                found[job].update(gone)
+                del self._asking[job]
+        return {job: tuple(gone) for job, gone in found.items()}
 
     def was_next(self, job: str) -> bool | None:
         """Return whether a job was furthest behind when it got slots for a turn. None: it has none so."""
@@ -264,15 +210,29 @@ class SlotTurns:
 
     def _begins(self, job: str, slots: tuple[str, ...], taken: set[str], kept: Collection[str]) -> bool:
         """Let a job hold the slots that it asks for, and begin its turn, if it can. Return whether."""
-        if not taken.isdisjoint(slots) or not self._leases.claimed(slots) <= {*kept}:
+        claims = (*self._held.items(), *self._leasing.items())
+        claiming = {other for other, own in claims if not {*slots}.isdisjoint(own)}
+        if not taken.isdisjoint(slots) or not claiming <= {*kept}:
             return False
         for other in kept:
             self._turns[other].slots = tuple(each for each in self._turns[other].slots if each not in slots)
         if slots:
-            self._leases.take(job, slots)
+            for other, own in self._held.items():
+                self._held[other] = tuple(slot for slot in own if slot not in slots)
+            self._held[job] = slots
             self._turns[job] = _Turn(slots, len(slots), not taken)
         del self._asking[job]
         return True
+
+    def _release(self, job: str) -> tuple[str, ...]:
+        self._leasing.pop(job, None)
+        self._held.pop(job, None)
+        return self.leased()
+
+
+def _at(worker: str, slots: Iterable[str]) -> dict[str, None]:
+    """Return those of some slots that are a worker's, in their order."""
+    return dict.fromkeys(slot for slot in slots if worker_of(slot) == worker)
 
 
 POINTS_KEPT = 400  # of the ways of gangs that ended
@@ -297,7 +257,7 @@ class _Row:
     points: list[tuple[float, ...]] = field(default_factory=list)
 
     def count(self, slots: int, now_seconds: float) -> None:
-        """Count the time since the last look, in which it held so many slots."""
+        """Count the time since the last look. slots: how many it held in it."""
         spent, self.time_seconds = now_seconds - self.time_seconds, now_seconds
         self.attained_slot_seconds += spent * slots
         self.slots_seen_most = max(self.slots_seen_most, slots)
@@ -362,17 +322,6 @@ class SlotDesk:
     """The gangs of all clients, and the slots that each is offered. Not thread-safe.
 
     Every `now_seconds` is on one clock of the caller's that never goes back.
-
-    >>> desk = SlotDesk()
-    >>> for name in ("a", "b"):
-    ...     desk.take_in(Gang(name, rows_most=256.0, slot_rows_least=32.0), now_seconds=0.0)
-    >>> slots = ("tcp://one:1/0", "tcp://one:2/0", "tcp://two:1/0", "tcp://two:2/0")
-    >>> facts = desk.facts(1.0, slots, held={"a": slots}, count=4, asking=("a", "b"))
-    >>> plan = EqualSlots().plan(facts.view())
-    >>> desk.offers(plan, slots, {"a": slots})
-    {'a': ('tcp://one:1/0', 'tcp://one:2/0'), 'b': ()}
-    >>> desk.offers(plan, slots, {"a": slots[:2]})["b"]
-    ('tcp://two:1/0', 'tcp://two:2/0')
 
     Args:
         machine_of: returns the machine of a worker's address. Slots of one machine are one node.
@@ -479,7 +428,7 @@ class SlotDesk:
         return len(self._machines(slots))
 
     def _within(self, slots: Sequence[str], held: Mapping[str, Sequence[str]], count: int) -> tuple[str, ...]:
-        """Return so many of the slots: first those that are held."""
+        """Return `count` of the slots: first those that are held."""
         own = {slot for each in held.values() for slot in each}
         return tuple(sorted(slots, key=lambda slot: slot not in own)[:count])
 
@@ -497,7 +446,7 @@ class SlotDesk:
     def _taken(
         self, own: Sequence[str], free: Mapping[str, Mapping[str, None]], wanted: Mapping[str, int]
     ) -> list[str]:
-        """Return so many slots of each machine: those of the gang's own first, then free ones."""
+        """Return the wanted slots of each machine: those of the gang's own first, then free ones."""
         left = dict(wanted)
         taken = []
         for slot in own:

@@ -14,17 +14,17 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
-from relaqs.executors.places import LIGHT_CORE_SECONDS, Held, Need, Places
-from relaqs.jobs.executor import Done, Stoppable, background_thread, client_name, run_measured
+from relaqs.executors.places import LIGHT_CORE_SECONDS, OVERDUE_SECONDS, Held, Need, Places
+from relaqs.jobs.executor import Done, Stoppable, background_thread, client_name, give_way, run_measured
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
-from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, FairQueue, Grant
+from relaqs.scheduling.virtual_time import FairQueue, Grant
 from relaqs.sharing.view import Kind, Policy
 
 JOIN_SECONDS = 2.0  # for tasks that no interruption reaches, e.g. a training step in another library
@@ -60,12 +60,17 @@ class _Entered:
         return Need(job.id, job.user, job.user_cores_most, task.cores, task.whole_seconds, is_light)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Running:
-    """What one thread runs now."""
+    """What one thread runs now.
+
+    thread: its native number. gives_way: to what others wait for, and so does its thread from then on.
+    """
 
     turn: Grant[_Order]
     place: Held
+    thread: int = field(default_factory=threading.get_native_id)
+    gives_way: bool = False
 
     @property
     def since_seconds(self) -> float:
@@ -91,16 +96,9 @@ class ThreadExecutor:
     Args:
         cores: how many usual places; None: the cores that this process may use.
         policy: who gets how many of the cores.
-        credit_core_seconds: see `FairShares`.
     """
 
-    def __init__(
-        self,
-        cores: int | None = None,
-        *,
-        policy: str | Policy = DEFAULT_POLICY,
-        credit_core_seconds: float = CREDIT_CORE_SECONDS,
-    ) -> None:
+    def __init__(self, cores: int | None = None, *, policy: str | Policy = DEFAULT_POLICY) -> None:
         if cores is not None and cores < 1:
             raise ValueError(f"cores is {cores}; at least 1 is needed")
         self._cores = cores or usable_cores()
@@ -108,7 +106,7 @@ class ThreadExecutor:
         lock = threading.RLock()
         self._changed = threading.Condition(lock)  # what the threads wait for
         self._settled = threading.Condition(lock)  # what those wait for who have cancelled: none takes a task
-        self._desk = Desk(chosen_policy(policy), credit_core_seconds=credit_core_seconds)
+        self._desk = Desk(chosen_policy(policy))
         self._queue: FairQueue[_Order] = FairQueue(self._desk.turns)
         self._entered: dict[str, _Entered] = {}  # by job
         self._running: dict[int, _Running] = {}  # by thread
@@ -252,7 +250,10 @@ class ThreadExecutor:
         if not self._settle(running, result.core_seconds):
             return False
         running.turn.item.done(result)
-        return True
+        if running.gives_way:
+            with self._changed:
+                self._threads.remove(threading.current_thread())
+        return not running.gives_way
 
     def _next_turn(self) -> _Running | None:
         """Wait for work; None once the executor is closed, or has had threads enough without this one."""
@@ -281,15 +282,28 @@ class ThreadExecutor:
             return None
         place = Held(turn.item.need, time.monotonic(), is_spare=not places.has_usual)
         self._running[threading.get_ident()] = running = _Running(turn, place)
+        if place.need.is_light and not place.need.is_long:
+            self._let_pass(running)
         self._prepare_spare()
         return running
+
+    def _let_pass(self, begun: _Running) -> None:
+        """Have statements of other jobs that take long give way to a task of a query that has had little."""
+        for each in self._running.values():
+            seconds = begun.since_seconds - each.since_seconds
+            is_long = each.place.need.is_long or seconds >= OVERDUE_SECONDS
+            is_statement = isinstance(each.turn.item.task.work, worker.QueryWork)
+            if is_long and is_statement and each.job != begun.job and not each.gives_way:
+                each.gives_way = True
+                give_way(each.thread)
+                self._add_thread()  # in its place: by a thread with all its weight, as others inherit less
 
     def _places(self) -> Places:
         return Places(self._cores, [each.place for each in self._running.values()], time.monotonic())
 
     def _usual(self) -> int:
-        """Return how many of the usual places are held."""
-        return sum(not each.place.is_spare for each in self._running.values())
+        """Return how many of the usual places are held by threads that go on after that."""
+        return sum(not (each.place.is_spare or each.gives_way) for each in self._running.values())
 
     def _idle(self) -> int:
         """Return how many threads run no task."""

@@ -330,8 +330,8 @@ def unpacked(kept: bytes) -> Any:
         return pickle.loads(kept)
     except Exception as error:
         raise RelaqsError(
-            f"the checkpoint needs what this process does not have ({type(error).__name__}: {error}); make "
-            "the modules importable that the run was begun with, in the same versions, and resume it again"
+            f"the checkpoint needs what this process does not have ({type(error).__name__}: {error}); begin "
+            "the run anew, or make importable what it was begun with, in the same versions, and resume again"
         ) from error
 
 

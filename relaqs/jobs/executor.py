@@ -15,8 +15,8 @@ Threads are made and waited for in one way:
 - `wait_pieces` cuts a wait of the user's thread into short pieces, so that a ctrl-C always ends it.
 - `Stopwatch` counts the seconds since a job was submitted.
 
-The workers of a cluster may speak with each other, for work whose state lies on them (`HostsPeers`). A
-service is a class. Each worker makes one of it when a letter for it comes, or a task asks for it.
+The workers of a cluster may speak with each other, for work that keeps its state on them (`HostsPeers`).
+Their service is a class. Each worker makes one of it when a letter comes, or a task asks for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from copy import copy
 from dataclasses import dataclass, field
@@ -48,6 +48,7 @@ IDLE_SECONDS = 1.0  # after which a thread ends that has had nothing to do
 _IDLE_NAME = "relaqs-idle"
 EXIT_SECONDS = 2.0  # what the end of the process waits for threads that no interruption reaches
 _STATEMENT_SECONDS = 10.0  # and for those inside DuckDB. On a busy machine 25 ms of work take seconds
+NICENESS = 10  # of what gives way: it has a tenth of the weight of others
 
 _MADE: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -57,6 +58,20 @@ def background_thread(target: Callable[[], object], name: str) -> threading.Thre
     thread = threading.Thread(target=target, name=name, daemon=True)
     _MADE.add(thread)
     return thread
+
+
+def give_way(thread: int = 0, niceness: int = NICENESS) -> None:
+    """Let Linux give others more of a core than this thread, and than those that it starts from now on.
+
+    It stays so: only a privileged process could give a thread its weight back.
+
+    thread: of this process, by its native number. 0: the calling one.
+    niceness: is added to that of the thread.
+    """
+    if sys.platform == "linux":  # no other system has one for each thread
+        with suppress(OSError):
+            now = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, now + niceness)
 
 
 class _Waiting:
@@ -72,7 +87,10 @@ class _Waiting:
         self._is_over = False
 
     def run(self, function: Callable[[], object], name: str) -> None:
-        """Call a function on a thread that has nothing to do, or on a new one. name: of the thread."""
+        """Call a function, which raises nothing, on a thread that has nothing to do, or on a new one.
+
+        name: of the thread meanwhile. The end of the process waits for it.
+        """
         with self._lock:
             calls = self._idle.pop() if self._idle else None
         if calls is None:
@@ -118,16 +136,9 @@ class _Call:
 
 
 _WAITING = _Waiting()
+run_in_background = _WAITING.run
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_WAITING.forget)
-
-
-def run_in_background(function: Callable[[], object], name: str) -> None:
-    """Call a function, which raises nothing, on a daemon thread that the end of the process waits for.
-
-    name: of the thread meanwhile.
-    """
-    _WAITING.run(function, name)
 
 
 def join_all(timeout_seconds: float = EXIT_SECONDS) -> bool:

@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from relaqs_engine.errors import RelaqsError
@@ -286,11 +285,7 @@ class RunListener(Listener, Generic[AnyReport]):
 _GOES_ON_LATER = (None, StopReason.TIME, StopReason.OVERLOAD)
 """Ends after which the job is not done: its last state is kept. Else it ends again from the one before."""
 
-_ENDS: dict[RunState, End] = {
-    RunState.STOPPED: "stopped",
-    RunState.EXACT: "exact",
-    RunState.FAILED: "failed",
-}
+_ENDS: dict[RunState, End] = {RunState.STOPPED: "stopped", RunState.EXACT: "exact", RunState.FAILED: "failed"}
 
 
 class Handle(ABC, Generic[AnyReport]):
@@ -322,7 +317,6 @@ class Handle(ABC, Generic[AnyReport]):
     def id(self) -> str:
         """The name of its job, by which `Session.status` tells of it.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> len(query.id)
         12
         """
@@ -332,7 +326,6 @@ class Handle(ABC, Generic[AnyReport]):
     def priority(self) -> float:
         """Its weight: with 2.0 it counts twice as much as one with 1.0. Set it at any time.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.priority = 2.0
         >>> query.priority
         2.0
@@ -347,7 +340,6 @@ class Handle(ABC, Generic[AnyReport]):
     def target(self) -> float | None:
         """The error or loss to stop at. Set it at any time. A target that is met already stops the job.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.target = "1%"
         >>> query.target
         0.01
@@ -372,7 +364,6 @@ class Handle(ABC, Generic[AnyReport]):
     def stop(self) -> None:
         """End with what there is. Returns at once; its cores are free within one task.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.stop()
         >>> query.wait()
         True
@@ -382,7 +373,6 @@ class Handle(ABC, Generic[AnyReport]):
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether it is over and its cores are free, within the timeout in seconds.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.wait(timeout=60)
         True
         """
@@ -417,12 +407,7 @@ class Handle(ABC, Generic[AnyReport]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @abstractmethod

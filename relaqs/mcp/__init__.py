@@ -31,7 +31,9 @@ def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None, 
         raise click.ClickException(
             f"`relaqs mcp` needs the package {error.name}; install it with pip install 'relaqs[mcp]'"
         ) from None
+    from relaqs.memory import bound_process_memory
     from relaqs.opening import connect
 
+    bound_process_memory()
     with connect(data, cluster=cluster, security=security, timezone=timezone) as session:
         agent_server(session).run("stdio")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_engine.first_use import on_first_use
+from relaqs_bootstrap.first_use import on_first_use
 
 from relaqs.queries.online_query import Asking, QueryRecord, Witness
 from relaqs.queries.options import asked_by
@@ -34,12 +34,5 @@ __all__ = [
     "serve_metrics",
 ]
 
-_HOMES = {
-    "MetricsServer": "relaqs.metrics.prometheus",
-    "QueryLog": "relaqs.metrics.query_log",
-    "Spans": "relaqs.metrics.spans",
-    "metrics_of": "relaqs.metrics.prometheus",
-    "serve_metrics": "relaqs.metrics.prometheus",
-}
 
-__getattr__, __dir__ = on_first_use("relaqs.metrics", _HOMES)
+__getattr__, __dir__ = on_first_use(__name__)

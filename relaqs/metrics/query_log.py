@@ -15,7 +15,6 @@ import math
 import os
 import threading
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from relaqs.queries.online_query import QueryRecord, Witness
@@ -88,9 +87,7 @@ class QueryLog(Witness):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

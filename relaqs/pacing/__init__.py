@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_engine.first_use import on_first_use
+from relaqs_bootstrap.first_use import on_first_use
 
 if TYPE_CHECKING:
     from relaqs.pacing.function_run import Context, FunctionRun
@@ -36,18 +36,4 @@ __all__ = [
     "report_losses",
 ]
 
-__getattr__, __dir__ = on_first_use(
-    "relaqs.pacing",
-    {
-        "Context": "relaqs.pacing.function_run",
-        "FunctionRun": "relaqs.pacing.function_run",
-        "Pacer": "relaqs.pacing.paced_loop",
-        "QueryPacer": "relaqs.pacing.paced_loop",
-        "Report": "relaqs.pacing.xgboost",
-        "SearchRun": "relaqs.pacing.trials",
-        "Trial": "relaqs.pacing.trials",
-        "report": "relaqs.pacing.paced_loop",
-        "report_fits": "relaqs.pacing.libraries",
-        "report_losses": "relaqs.pacing.libraries",
-    },
-)
+__getattr__, __dir__ = on_first_use(__name__)

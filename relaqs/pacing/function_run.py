@@ -186,13 +186,7 @@ class Context:
         self._places: dict[str, Place] = {}
 
     def batches(
-        self,
-        sql: str,
-        rows: int = 4096,
-        *,
-        target: str | None = None,
-        seed: int = 0,
-        form: Form = "numpy",
+        self, sql: str, rows: int = 4096, *, target: str | None = None, seed: int = 0, form: Form = "numpy"
     ) -> Iterator[Any]:
         """Yield the rows of a SELECT, so many at a time, each once, in a random order.
 

@@ -32,22 +32,9 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.arguments import (
-    ArgumentError,
-    check_loss,
-    check_priority,
-    check_seconds,
-    check_whole,
-    refusal,
-)
+from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole, refusal
 from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, check_same_rows, packed, unpacked
-from relaqs.jobs.executor import (
-    Stopwatch,
-    background_thread,
-    is_set_in_time,
-    raised_anew,
-    without_frames,
-)
+from relaqs.jobs.executor import Stopwatch, background_thread, is_set_in_time, raised_anew, without_frames
 from relaqs.jobs.handle import check_strictly, lacking_loss
 from relaqs.plugins import require
 from relaqs.prediction import GEOMETRIC, HARMONIC, SUBLINEAR

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_engine.first_use import on_first_use
+from relaqs_bootstrap.first_use import on_first_use
 
 if TYPE_CHECKING:
     from relaqs.policies.deadlines import Deadlines
@@ -67,42 +67,4 @@ __all__ = [
     "without_quality",
 ]
 
-__getattr__, __dir__ = on_first_use(
-    __name__,
-    {
-        "Contest": "relaqs.sharing.division",
-        "Deadlines": "relaqs.policies.deadlines",
-        "DEFAULT_POLICY": "relaqs.policies.registry",
-        "Fair": "relaqs.policies.fair",
-        "Fifo": "relaqs.policies.ordered",
-        "History": "relaqs.sharing.view",
-        "Index": "relaqs.policies.index",
-        "JobView": "relaqs.sharing.view",
-        "Jobs": "relaqs.sharing.view",
-        "Kind": "relaqs.sharing.view",
-        "LeastAttainedService": "relaqs.policies.ordered",
-        "LoadControl": "relaqs.policies.load_control",
-        "MaxMin": "relaqs.policies.fair",
-        "MaxSum": "relaqs.policies.max_sum",
-        "Milestones": "relaqs.policies.milestones",
-        "Observation": "relaqs.sharing.view",
-        "POLICIES": "relaqs.policies.registry",
-        "Plan": "relaqs.sharing.view",
-        "Policy": "relaqs.sharing.view",
-        "PolicyError": "relaqs.policies.registry",
-        "ShortestRemainingTime": "relaqs.policies.ordered",
-        "Stop": "relaqs.sharing.view",
-        "Utility": "relaqs.policies.max_sum",
-        "UtilityFunction": "relaqs.policies.max_sum",
-        "View": "relaqs.sharing.view",
-        "WeightedFair": "relaqs.policies.fair",
-        "chosen_policy": "relaqs.policies.registry",
-        "divide": "relaqs.sharing.division",
-        "fill_evenly": "relaqs.sharing.division",
-        "fill_in_order": "relaqs.sharing.division",
-        "fit_quality_curves": "relaqs.sharing.outlook",
-        "make_policy": "relaqs.policies.registry",
-        "why_cores_moved": "relaqs.policies.registry",
-        "without_quality": "relaqs.sharing.division",
-    },
-)
+__getattr__, __dir__ = on_first_use(__name__)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, check_share, divide, fill_evenly, take_most_valued
+from relaqs.sharing.division import Contest, Floored, divide, fill_evenly, take_most_valued
 from relaqs.sharing.outlook import Outlook, is_predictable
 from relaqs.sharing.view import Plan, View
 
@@ -67,7 +67,7 @@ LEAST_GAIN = 1e-12  # of error: a job that gains less by all it could get is not
 
 
 @dataclass(frozen=True, slots=True)
-class MaxMin:
+class MaxMin(Floored):
     """Each unit of cores goes to the job whose predicted error, times its weight, is the largest then.
 
     This lowers the largest error as far as possible, then the next largest. Errors are normalised: each is 1
@@ -88,13 +88,9 @@ class MaxMin:
     True
     """
 
-    minimum_share: float = 0.1
     name: ClassVar[str] = "max_min"
     why_more: ClassVar[str] = "its answer is worse than the others"
     why_less: ClassVar[str] = "other answers are worse"
-
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
         reserved = ~is_predictable(view.jobs)

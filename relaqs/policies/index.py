@@ -35,7 +35,7 @@ from typing import ClassVar
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, allocate_greedily, check_share, divide, without_quality
+from relaqs.sharing.division import Contest, Floored, allocate_greedily, divide, without_quality
 from relaqs.sharing.outlook import Hopes, is_predictable
 from relaqs.sharing.view import Plan, View
 
@@ -43,7 +43,7 @@ FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until 
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(Floored):
     """The job with the highest index gets the next core. It is the default policy, by the name "relaqs".
 
     Measured: the integral of the error over time is at most 1 % above the least possible one (found by
@@ -68,15 +68,11 @@ class Index:
     True
     """
 
-    minimum_share: float = 0.1
     new_first: bool = True
     normalised: bool = True
     name: ClassVar[str] = "index"
     why_more: ClassVar[str] = "its answer gains more from them"
     why_less: ClassVar[str] = "other answers gain more from them"
-
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
         reserved = without_quality(view.jobs) if self.new_first else ~is_predictable(view.jobs)

@@ -14,7 +14,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.prediction.curves import Series
 from relaqs.prediction.families import INVERSE_SQUARE
-from relaqs.sharing.division import Contest, allocate_greedily, check_share, divide, without_quality
+from relaqs.sharing.division import Contest, Floored, allocate_greedily, check_share, divide, without_quality
 from relaqs.sharing.outlook import Outlook, fit_quality_curves, is_predictable, step_costs
 from relaqs.sharing.view import Jobs, Kind, Plan, View
 
@@ -22,7 +22,7 @@ FEWEST_OBSERVATIONS = 2  # for a curve: the first result has nothing before it
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSum:
+class MaxSum(Floored):
     """Algorithm 5 of the ReLAQS thesis: SLAQ's greedy allocation, taken over for queries.
 
     Every job has a minimum share. A job with fewer than two results has no curve yet; it gets 1/n of the
@@ -51,13 +51,9 @@ class MaxSum:
     True
     """
 
-    minimum_share: float = 0.1
     name: ClassVar[str] = "max_sum"
     why_more: ClassVar[str] = "its answer gains more from them"
     why_less: ClassVar[str] = "other answers gain more from them"
-
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
         is_new = view.jobs.count < FEWEST_OBSERVATIONS

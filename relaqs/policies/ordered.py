@@ -17,13 +17,13 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.prediction.curves import Curves
-from relaqs.sharing.division import Contest, check_share, divide, fill_evenly, fill_in_order, without_quality
+from relaqs.sharing.division import Contest, Floored, divide, fill_evenly, fill_in_order, without_quality
 from relaqs.sharing.outlook import fit_quality_curves, step_costs
 from relaqs.sharing.view import Jobs, Plan, View
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo:
+class Fifo(Floored):
     """The oldest job gets all the cores it can use, then the next oldest. Weights do not count.
 
     Args:
@@ -41,9 +41,6 @@ class Fifo:
     why_less: ClassVar[str] = "older jobs are served first"
     serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
 
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
-
     def plan(self, view: View) -> Plan:
         return divide(view, _in_order_of_arrival, minimum_share=self.minimum_share)
 
@@ -58,7 +55,7 @@ STEPS_AHEAD = np.unique(np.geomspace(1.0, 1e5, 120).round())  # where the target
 
 
 @dataclass(frozen=True, slots=True)
-class ShortestRemainingTime:
+class ShortestRemainingTime(Floored):
     """The job that needs the fewest core-seconds for its weight gets all the cores it can use, then the next.
 
     What a job needs is counted to its target, or to its end. A job of unknown cost goes first, so that its
@@ -82,9 +79,6 @@ class ShortestRemainingTime:
     why_more: ClassVar[str] = "it will be done before the others"
     why_less: ClassVar[str] = "others will be done sooner"
     serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
-
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
         return divide(
@@ -133,7 +127,7 @@ def _steps_to_target(jobs: Jobs, curves: Curves) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class LeastAttainedService:
+class LeastAttainedService(Floored):
     """The jobs that have used the fewest core-seconds for their weight get the cores, until they catch up.
 
     It needs to know nothing about a job's size. Within one plan the least served jobs are brought to a common
@@ -154,9 +148,6 @@ class LeastAttainedService:
     name: ClassVar[str] = "least_attained_service"
     why_more: ClassVar[str] = "it has used less than the others"
     why_less: ClassVar[str] = "others have used less"
-
-    def __post_init__(self) -> None:
-        check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
         return divide(view, _to_one_level, minimum_share=self.minimum_share)

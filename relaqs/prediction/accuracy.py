@@ -191,12 +191,7 @@ _SHAPES: tuple[CurveShape, ...] = (
 
 
 def _fitted(
-    shape: CurveShape,
-    x: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
-    newest: FloatArray,
-    ahead: FloatArray,
+    shape: CurveShape, x: FloatArray, y: FloatArray, weight: FloatArray, newest: FloatArray, ahead: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the accuracy ahead and its variance, shape (J, K), and −BIC/2 of the curve, shape (J,)."""
     phi, phi_ahead = shape.at(x, newest), shape.at(ahead, newest)

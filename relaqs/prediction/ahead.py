@@ -6,9 +6,8 @@ c·S spread over N cores.
 When a query's error will be at a target, by what has been seen of it so far. Numbers in, numbers out.
 
 A sample without replacement errs in proportion to √(1/f − 1) at a fraction f of the rows, which the newest
-answer scales (Cochran 1977, Sampling Techniques, §2.6). A target is reached at the end of a mini-batch,
-and those ends are known. So there is a chance for each that it is the one, and a time until it, both
-uncertain.
+answer scales (Cochran 1977, Sampling Techniques, §2.6). A target is reached at the end of a mini-batch, and
+those ends are known. So there is a chance for each that it is the one, and a time until it, both uncertain.
 """
 
 from __future__ import annotations

@@ -196,21 +196,20 @@ def fit_curves(family: Family, series: Series, *, through_newest: bool = True) -
     return Curves((family,), np.zeros(len(parameters), dtype=np.int64), parameters)
 
 
-def fit_best_curves(
-    families: Sequence[Family], series: Series, *, first: Family, enough: int = 4, held_out: int = 1
-) -> Curves:
-    """Return for each job the curve of the family that best predicts its newest observations.
+ENOUGH = 4  # observations to choose a family by
+
+
+def fit_best_curves(families: Sequence[Family], series: Series, *, first: Family) -> Curves:
+    """Return for each job the curve of the family that best predicts its newest observation.
 
     Args:
         families: in order of preference. A family must predict twice as well as the one before it to be
             chosen.
         series: the observations of J jobs.
-        first: the family of jobs with fewer than `enough` observations.
-        enough: how many observations a choice needs.
-        held_out: how many of the newest observations are predicted from those before them.
+        first: the family of jobs with fewer than ENOUGH observations.
     """
     everyone = (*families, first)
-    chosen = np.where(series.counts < enough, len(families), _best_family(families, series, held_out))
+    chosen = np.where(series.counts < ENOUGH, len(families), _best_family(families, series))
     parameters = np.zeros((len(chosen), PARAMETERS))
     for index, family in enumerate(everyone):
         jobs = chosen == index
@@ -219,9 +218,9 @@ def fit_best_curves(
     return Curves(everyone, chosen, parameters)
 
 
-def _best_family(families: Sequence[Family], series: Series, held_out: int) -> IntArray:
-    """Return the index of the family with the least absolute error over the held-out observations."""
-    before = series.before(np.full(len(series.x), held_out))
+def _best_family(families: Sequence[Family], series: Series) -> IntArray:
+    """Return the index of the family that predicts the newest observation best, from those before it."""
+    before = series.before(np.ones(len(series.x), dtype=np.int64))
     was_held_out = (series.weight > 0) & (before.weight == 0)
     errors = [
         HANDICAP**rank * np.abs(fit_curves(family, before).at(series.x) - series.y).sum(1, where=was_held_out)

@@ -12,7 +12,6 @@ reads it again, inside the new range. No snapshot is made until it is whole agai
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +28,12 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.state import (
     KNOWN_ROWS_PER_ROW,
-    AroundBudget,
+    EstimateCosts,
     GroupCount,
     fractions_after,
     kept_within,
     leading_stream,
-    partial_reads,
-    partial_sql,
+    partial_task,
     scheduled_batches,
 )
 from relaqs_engine.plans.aggregate import MergePlan
@@ -104,9 +102,9 @@ class AroundQueryJob:
         self._cursor = cursor
         self._reporter = Reporter(asked.watch, asked.judge)
         self._estimator = AroundEstimator(plan, cursor, asked.request)
-        self._budget = AroundBudget(scan_seconds)
+        self._costs = EstimateCosts(scan_seconds)
         # Until it is known how many groups there are, nothing is read ahead: it may all be for nothing.
-        self._waits = self._budget.is_hopeless(sum(part.expected_groups for part in plan.parts))
+        self._waits = self._costs.are_too_many(sum(part.expected_groups for part in plan.parts))
         self._issued: list[list[Step | None]] = []
         self._folded = 0
 
@@ -149,12 +147,9 @@ class AroundQueryJob:
                 first = last
         self._folded, self._waits = step.index + 1, False
         self.latest = self._answer()
-        if self.latest is None:
-            report = self._reporter.report_alone(step, results, self._fraction())
-        else:
-            if self.latest.is_exact:
-                self._cursor.close()
-            report = self._reporter.report(step, results, self.latest)
+        report = self._reporter.report(step, results, self.latest, self._fraction())
+        if report.is_final:
+            self._cursor.close()
         why = (part.gives_up for part in self._parts)
         return replace(report, gives_up=next((each for each in why if each is not None), None))
 
@@ -169,7 +164,7 @@ class AroundQueryJob:
         if len(answers) == len(self._parts):
             return self._estimator.exact(answers)
         sources = [part.source() for part in self._parts]
-        if not self._budget.allows(self._rows_in(sources)):
+        if not self._costs.allow(self._rows_in(sources)):
             return None
         try:
             return self._estimator.estimate(sources, self._fraction())
@@ -180,7 +175,7 @@ class AroundQueryJob:
         """Return the rows of the parts' answers. Raises TooManyGroupsError where they get far too many."""
         counts = [_group_count(source) for source in sources]
         in_all = sum(count.in_all for count in counts)
-        if self._budget.is_hopeless(in_all, self._fraction()):
+        if self._costs.are_too_many(in_all, self._fraction()):
             raise TooManyGroupsError(in_all)
         return sum(count.seen for count in counts)
 
@@ -231,12 +226,7 @@ class RefinedQueryJob:
     """
 
     def __init__(
-        self,
-        id: str,
-        plan: RefinedPlan,
-        catalog: Catalog,
-        asked: Asked,
-        state_cursor: Cursor,
+        self, id: str, plan: RefinedPlan, catalog: Catalog, asked: Asked, state_cursor: Cursor
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -255,7 +245,6 @@ class RefinedQueryJob:
         self._ranges: list[Range] = []  # after each mini-batch folded
         self._relied_on = Range()  # the narrowest in which rows that are kept, or dropped, were decided
         self._redo = _Redo.NONE
-        self._quality = math.inf
         self._fraction = 0.0
 
     @property
@@ -299,8 +288,11 @@ class RefinedQueryJob:
         else:
             self._fold_batch(work, tables)
         self.latest = self._estimate()
-        core_seconds = time.thread_time() - started_seconds + sum(result.core_seconds for result in results)
-        return self._report(core_seconds)
+        own_seconds = time.thread_time() - started_seconds
+        report = self._reporter.report(step, results, self.latest, self._fraction)
+        self._fraction = report.work_done or 0.0
+        core_seconds = report.core_seconds + own_seconds
+        return replace(report, step=self._folded_batches - 1, core_seconds=core_seconds)
 
     def _fold_batch(self, work: _StepWork, tables: Sequence[pa.Table]) -> None:
         [batch] = work.batches
@@ -361,27 +353,10 @@ class RefinedQueryJob:
         for batch in work.batches:
             for partitions in batch.tasks:
                 for plan in self._parts(work).values():
-                    sql = partial_sql(plan, self._catalog, partitions, by_block=batch.by_block)
-                    reads = partial_reads(plan, self._catalog, partitions)
-                    yield QueryWork(self._config, plan.hoists, sql, reads)
+                    task = partial_task(plan, self._catalog, partitions, by_block=batch.by_block)
+                    yield QueryWork(self._config, plan.hoists, task.sql, task.reads)
 
     def _parts(self, work: _StepWork) -> dict[str, MergePlan]:
         """Return what each task of a mini-batch is done for: the rows of the outer query, and the stages."""
         kept = {_KEPT: kept_within(self._plan.outer, work.within)}
         return kept if work.is_redo else kept | {stage.name: stage.plan for stage in self._plan.stages}
-
-    def _report(self, core_seconds: float) -> StepReport:
-        """Report the newest estimate; while rows are read again there is none, and nothing has moved."""
-        progress = math.nan
-        if self.latest is not None:
-            self._quality = self._reporter.error(self.latest)
-            self._fraction = self.latest.fraction
-            progress = self._reporter.progress(self.latest)
-        return StepReport(
-            step=self._folded_batches - 1,
-            quality=self._quality,
-            work_done=self._fraction,
-            core_seconds=core_seconds,
-            is_final=self.latest is not None and self.latest.is_exact,
-            progress=progress,
-        )

@@ -20,18 +20,16 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
 from relaqs_engine.execution.state import (
     VALUES_DECIDED_AT,
-    DueEstimates,
+    EstimateCosts,
     GroupState,
-    ValueBudget,
     Values,
-    batch_reads,
-    batch_sqls,
+    batch_tasks,
     fractions_after,
     leading_stream,
-    scheduled_batches,
+    own_schedule,
     values_in_all,
 )
-from relaqs_engine.layouts.manifest import TableRead
+from relaqs_engine.layouts.manifest import Layout, TableRead
 from relaqs_engine.plans.aggregate import Basis, FoldedPlan, MergePlan, RowsPlan
 from relaqs_engine.plans.plan import MiniBatch
 
@@ -65,21 +63,23 @@ class FoldedQueryJob(ResumableJob):
         catalog: Catalog,
         asked: Asked,
         state_cursor: Cursor,
-        answers: Callable[[GroupState], Answers],
+        answers: Callable[[Layout, GroupState], Answers],
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
         self._plan = plan
-        self._catalog = catalog
+        self._catalog, self._batches = (
+            (catalog, schedule) if schedule else own_schedule(plan, catalog, asked.seed, asked.batches)
+        )
+        self._may_end_first = asked.stops_early and self._catalog is not catalog
         self._config = asked.database_config
         self._cursor = state_cursor
         self._reporter = Reporter(asked.watch, asked.judge)
-        self._leading = leading = leading_stream(plan, catalog)
-        self._state = GroupState(plan, leading, state_cursor)
-        self.estimator = answers(self._state)
-        self._batches = schedule or scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._leading = leading = leading_stream(plan, self._catalog)
+        self._state = GroupState(plan, leading, state_cursor, asked.state_bytes)
+        self.estimator = answers(leading, self._state)
         self._fractions = fractions_after(self._batches, leading)
         self._ends_exact = ends_exact
         self._issued = 0
@@ -135,29 +135,27 @@ class FoldedQueryJob(ResumableJob):
 
     def _work(self, batch: MiniBatch) -> list[QueryWork]:
         """Return the work of a mini-batch, which was just issued: one statement for each of its tasks."""
-        sqls = batch_sqls(self._plan, self._catalog, batch)
-        reads = batch_reads(self._plan, self._catalog, batch)
-        ahead = self._ahead(len(reads))
+        tasks = batch_tasks(self._plan, self._catalog, batch)
+        ahead = zip(tasks, self._ahead(len(tasks)), strict=True)
         return [
-            QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, ahead, strict=True)
+            QueryWork(self._config, self._plan.hoists, each.sql, each.reads, later) for each, later in ahead
         ]
 
     def _ahead(self, count: int) -> list[tuple[TableRead, ...]]:
         """Return what each of so many tasks may fetch of what later mini-batches read of object stores."""
         known = self._issued + BATCHES_AHEAD - 1 if self._issued > 1 else self._issued
         following = self._batches[known : self._issued + BATCHES_AHEAD]
-        tasks = [reads for batch in following for reads in batch_reads(self._plan, self._catalog, batch)]
+        tasks = [each for batch in following for each in batch_tasks(self._plan, self._catalog, batch)]
         remote = [
-            tuple(read for read in reads if isinstance(read, TableRead) and read.remote) for reads in tasks
+            tuple(read for read in each.reads if isinstance(read, TableRead) and read.remote)
+            for each in tasks
         ]
         return [tuple(chain.from_iterable(remote[i::count])) for i in range(count)]
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         if not self.fold_state(step, results):
             self.latest = self.estimator.estimate() if self._is_estimate_due() else None
-        if self.latest is None:
-            return self._reporter.report_alone(step, results, self.estimator.scanned_fraction)
-        return self._reporter.report(step, results, self.latest)
+        return self._reporter.report(step, results, self.latest, self.estimator.scanned_fraction)
 
     def _is_estimate_due(self) -> bool:
         """Whether to estimate from the state as it is now. What is not estimated now is with a later fold."""
@@ -199,8 +197,7 @@ class MergeableQueryJob(FoldedQueryJob):
     Where it keeps values, it goes on for as long as they are few enough, and then gives up: what it has kept
     is a sample, and the query as a whole has the exact answer.
 
-    budget: what values may cost that are kept. None: as many are kept as the plan allows. due: the
-    mini-batches after which it estimates. None: after each.
+    costs: says after which mini-batches it estimates, and how far. None: after each, to the end.
     """
 
     def __init__(
@@ -213,19 +210,21 @@ class MergeableQueryJob(FoldedQueryJob):
         *,
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
-        budget: ValueBudget | None = None,
-        due: DueEstimates | None = None,
+        costs: EstimateCosts | None = None,
     ) -> None:
-        leading = leading_stream(plan, catalog)
         super().__init__(
-            *(id, plan, catalog, asked, state_cursor),
-            answers=lambda state: Estimator(plan, leading, state, state_cursor, asked.request),
+            id,
+            plan,
+            catalog,
+            asked,
+            state_cursor,
+            answers=lambda leading, state: Estimator(plan, leading, state, state_cursor, asked.request),
             ends_exact=ends_exact,
             schedule=schedule,
         )
         self._aggregation = plan
-        self._budget = budget
-        self._due = due
+        self._costs = costs
+        self._may_run_whole = asked.may_run_whole
         self._lists = [column.name for column in plan.columns.basis if column.kind is Basis.VALUES]
         self._most_listed = math.inf if plan.most_listed is None else plan.most_listed
         self._listed = 0  # values in lists that were folded
@@ -252,8 +251,9 @@ class MergeableQueryJob(FoldedQueryJob):
 
     @property
     def _waits_for_first_fold(self) -> bool:
-        """Whether the first mini-batch must tell how many values there are, so that none is read in vain."""
-        return self._ends_exact and bool(self._lists) and self._issued == 1 and self._folded == 0
+        """Whether the first mini-batch may be enough, or must tell how many values there are."""
+        may_be_last = self._may_end_first or (self._ends_exact and bool(self._lists))
+        return may_be_last and self._issued == 1 and self._folded == 0
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -304,24 +304,26 @@ class MergeableQueryJob(FoldedQueryJob):
         """Return the last mini-batch that so many values allow. fraction: of the rows that were scanned."""
         fractions = super().fractions
         kept = sum(share * values.listed <= self._most_listed for share in fractions) - 1
-        if self._budget is None or fraction > VALUES_DECIDED_AT:
+        if self._costs is None or not self._may_run_whole or fraction > VALUES_DECIDED_AT:
             return kept
-        if not self._budget.is_enough(values.distinct):
-            return 0
-        return min(kept, self._budget.last_batch(fractions, values.listed))
+        return min(kept, self._costs.last_of_values(fractions, values.distinct, values.listed))
 
     def _is_estimate_due(self) -> bool:
-        if self._due is None or self._gives_up is not None:
+        if self._costs is None or self._gives_up is not None:
             return True
-        return self._due.now(self._state.row_count, self.estimator.scanned_fraction)
+        return self._costs.is_due(self._state.row_count, self.estimator.scanned_fraction)
 
 
 class RowsQueryJob(FoldedQueryJob):
     """Collects the rows that the tasks find; each of them is final."""
 
     def __init__(self, id: str, plan: RowsPlan, catalog: Catalog, asked: Asked, state_cursor: Cursor) -> None:
-        leading = leading_stream(plan, catalog)
+        asked = replace(asked, state_bytes=math.inf)  # its rows are the answer, which has a limit of its own
         super().__init__(
-            *(id, plan, catalog, asked, state_cursor),
-            answers=lambda state: RowsEstimator(plan, leading, state, state_cursor),
+            id,
+            plan,
+            catalog,
+            asked,
+            state_cursor,
+            answers=lambda leading, state: RowsEstimator(plan, leading, state, state_cursor),
         )

@@ -1,7 +1,6 @@
 """What the jobs of all queries share, and the job of a query that runs as a whole.
 
-All jobs are asked for the same things (`Asked`), give results as Arrow, and report a fold alike
-(`Reporter`).
+All jobs are asked for the same things (`Asked`), give results as Arrow, and report a fold alike (`Reporter`).
 
 | job | a step's tasks | fold | in |
 |---|---|---|---|
@@ -10,7 +9,7 @@ All jobs are asked for the same things (`Asked`), give results as Arrow, and rep
 | `MergeableQueryJob` | the partial query over files | merged; estimates have error bars | `folded.py` |
 | `RowsQueryJob` | the query over files | rows are appended, up to the LIMIT | `folded.py` |
 | `AroundQueryJob`, `RefinedQueryJob` | those of other jobs | an outer query | `composite.py` |
-| `RowGroupQueryJob`, two more | a sample, then the query | the last is exact | `sampled_then_exact.py` |
+| `SampledThenExactJob` | a sample, then the query | the last is exact | `sampled_then_exact.py` |
 
 Each is in a module that is loaded with the first plan of its kind, so that an exact answer loads no
 estimator.
@@ -45,19 +44,13 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import IntervalRequest, OnlinePlan, WholePlan
 
 from relaqs.executors.duck_process import QueryWork
-from relaqs.jobs.checkpoint import (
-    StatePace,
-    check_is_of_no_run,
-    checked_path,
-    read_content,
-    write_content,
-)
+from relaqs.jobs.checkpoint import StatePace, check_is_of_no_run, checked_path, read_content, write_content
 from relaqs.jobs.job import Job, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress import ResultDelta, cells_of
 from relaqs.queries.options import QueryOptions
 
 if TYPE_CHECKING:
-    from relaqs_engine.execution.state import EstimateBudget
+    from relaqs_engine.execution.state import EstimateCosts
 
 MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
@@ -74,6 +67,8 @@ class Asked:
         watch: the columns whose error counts, None for all.
         judge: how their cells' errors become one.
         may_run_whole: whether it may give up after an estimate, where the whole query costs less than more.
+        state_bytes: what is kept to estimate from may take these; beyond them the query runs as a whole.
+        stops_early: whether a target is asked for, so that few rows may be enough.
     """
 
     database_config: DatabaseConfig
@@ -83,6 +78,8 @@ class Asked:
     watch: tuple[str, ...] | None = None
     judge: Judge = DEFAULT_JUDGE
     may_run_whole: bool = False
+    state_bytes: float = math.inf
+    stops_early: bool = False
 
 
 def arrow_of(result: TaskResult) -> pa.Table:
@@ -107,26 +104,22 @@ class Reporter:
         self._moved = ResultDelta()
         self._quality = math.inf
 
-    def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
-        self._quality = self.error(estimate)
-        return StepReport(
-            step=step.index,
-            quality=self._quality,
-            work_done=estimate.fraction,
-            core_seconds=sum(result.core_seconds for result in results),
-            is_final=estimate.is_exact,
-            progress=self.progress(estimate),
-        )
+    def report(
+        self, step: Step, results: Sequence[TaskResult], estimate: Estimate | None, fraction: float = 0.0
+    ) -> StepReport:
+        """Report a fold. Where no estimate was made after it, the error is still that of the last one.
 
-    def report_alone(self, step: Step, results: Sequence[TaskResult], fraction: float) -> StepReport:
-        """Report a fold after which no estimate was made: the error is still that of the last one."""
+        fraction: the share of the rows that was scanned, where no estimate tells it.
+        """
+        if estimate is not None:
+            self._quality, fraction = self.error(estimate), estimate.fraction
         return StepReport(
             step=step.index,
             quality=self._quality,
             work_done=fraction,
             core_seconds=sum(result.core_seconds for result in results),
-            is_final=False,
-            progress=math.nan,
+            is_final=estimate is not None and estimate.is_exact,
+            progress=math.nan if estimate is None else self.progress(estimate),
         )
 
     def error(self, estimate: Estimate) -> float:
@@ -189,12 +182,7 @@ class WholeQueryJob:
     gives_up = None
 
     def __init__(
-        self,
-        id: str,
-        plan: WholePlan,
-        *,
-        database_config: DatabaseConfig,
-        core_seconds: float = math.inf,
+        self, id: str, plan: WholePlan, *, database_config: DatabaseConfig, core_seconds: float = math.inf
     ) -> None:
         """Make a job.
 
@@ -235,7 +223,6 @@ class WholeQueryJob:
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)
-        assert self.latest is not None
         return Reporter(None).report(step, results, self.latest)
 
     def close(self) -> None:
@@ -267,8 +254,9 @@ class WorthwhileJob:
 
     Args:
         job: gives the estimates.
-        budget: says until when they are worth their cost.
-        core_seconds: what the whole is predicted to take.
+        costs: says until when they are worth their cost.
+        ends_soon: whether nothing is asked for that needs estimates before the end.
+        target: the relative error that is enough.
         has_intervals: whether there are numbers to be certified.
         has_only_totals: whether the answer has totals alone, and no row means that none was found.
     """
@@ -276,19 +264,20 @@ class WorthwhileJob:
     def __init__(
         self,
         job: EstimatingJob,
-        budget: EstimateBudget,
-        core_seconds: float,
+        costs: EstimateCosts,
         *,
+        ends_soon: bool,
+        target: float | None,
         has_intervals: bool,
         has_only_totals: bool = False,
     ) -> None:
         self.id = job.id
         self._job = job
-        self._budget = budget
-        self._core_seconds = core_seconds
+        self._costs = costs
+        self._target = target
         self._has_intervals = has_intervals
         self._has_only_totals = has_only_totals
-        self._last = budget.last_batch(job.fractions)
+        self._last = costs.last_before_soon(job.fractions) if ends_soon else None
         self._issued = 0
 
     @property
@@ -326,16 +315,16 @@ class WorthwhileJob:
     def _why_not(self, report: StepReport) -> WholeIsSoonerError | None:
         """Return why no more is estimated; None where it goes on."""
         if report.step == self._last:
-            return WholeIsSoonerError(_SOON.format(self._core_seconds), self._core_seconds)
+            return WholeIsSoonerError(_SOON.format(self._costs.scan_seconds), self._costs.scan_seconds)
         newest = self.latest if self._has_intervals else None
         if newest is None:
             return None
         counted = newest.group_rows if self._has_only_totals else None
         rows = math.inf if counted is None else float(counted.sum())
-        if not self._budget.is_hopeless(int(newest.certified.sum()), rows, newest.fraction):
+        if not self._costs.are_hopeless(int(newest.certified.sum()), rows, newest.fraction, self._target):
             return None
         if not rows:
-            return WholeIsSoonerError(_EMPTY.format(100 * newest.fraction), self._core_seconds)
+            return WholeIsSoonerError(_EMPTY.format(100 * newest.fraction), self._costs.scan_seconds)
         return WholeIsSoonerError(_HOPELESS.format(newest.fraction))
 
     def close(self) -> None:

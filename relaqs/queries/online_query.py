@@ -557,7 +557,6 @@ class OnlineQuery(Handle[Snapshot]):
     def sql(self) -> str:
         """The SELECT that is being answered.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.sql
         'SELECT sum(x) AS total FROM numbers'
         """
@@ -567,7 +566,6 @@ class OnlineQuery(Handle[Snapshot]):
     def plan(self) -> OnlinePlan:
         """How the query is answered.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.plan.mode.value
         'mergeable'
         """
@@ -577,7 +575,6 @@ class OnlineQuery(Handle[Snapshot]):
     def state(self) -> State:
         """One of waiting, running, paused; at the end stopped, exact or failed.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> snapshot = query.result()
         >>> query.state
         'exact'
@@ -599,7 +596,6 @@ class OnlineQuery(Handle[Snapshot]):
     def latest(self) -> Snapshot | None:
         """The newest snapshot, None before the first.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.wait()
         True
         >>> query.latest.is_exact
@@ -610,7 +606,6 @@ class OnlineQuery(Handle[Snapshot]):
     def expected(self, target: float | str) -> Expected | None:
         """Return when the error will be the target, as the newest snapshot predicts; None before it.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> snapshot = query.result()
         >>> query.expected("1%").seconds
         0.0
@@ -620,7 +615,6 @@ class OnlineQuery(Handle[Snapshot]):
     def pause(self) -> None:
         """Start no more mini-batches. Those that run are finished. The timeout goes on.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.pause()
         >>> query.resume()
         >>> query.result().is_exact
@@ -637,7 +631,6 @@ class OnlineQuery(Handle[Snapshot]):
     def explain(self) -> str:
         """Return the plan in words and SQL.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> print(query.explain().splitlines()[0])
         mode: mergeable
         """
@@ -672,7 +665,6 @@ class OnlineQuery(Handle[Snapshot]):
             QueryTimeoutError: no snapshot came within the timeout.
             RelaqsError: the query failed, or was stopped before its first snapshot.
 
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
         >>> query.result().estimate.to_pydict()
         {'total': [Decimal('499500')]}
         """

@@ -2,8 +2,7 @@
 
 Who asks a query, and what all the queries of one user may use together.
 
-A server says so with `asked_by` around what it submits. Logs, metrics and the status of jobs have the
-name.
+A server says so with `asked_by` around what it submits. Logs, metrics and the status of jobs have the name.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class RowGroupSampleJob(MergeableQueryJob):
         state_cursor: Cursor,
     ) -> None:
         super().__init__(
-            *(id, plan.sample, catalog, asked, state_cursor), ends_exact=False, schedule=plan.batches
+            id, plan.sample, catalog, asked, state_cursor, ends_exact=False, schedule=plan.batches
         )
         self._table = table
         self._has_too_many_groups = False
@@ -158,7 +158,7 @@ class RowGroupSampleJob(MergeableQueryJob):
         if not self._has_too_many_groups:
             return super().fold(step, results)
         self._folded = step.index + 1
-        return self._reporter.report_alone(step, results, self.estimator.scanned_fraction)
+        return self._reporter.report(step, results, None, self.estimator.scanned_fraction)
 
 
 class SummarySampleJob(MergeableQueryJob):
@@ -169,7 +169,11 @@ class SummarySampleJob(MergeableQueryJob):
     ) -> None:
         schedule = scheduled_batches(plan.sample, catalog, asked.seed, asked.batches)
         super().__init__(
-            *(id, plan.sample, catalog, asked, state_cursor),
+            id,
+            plan.sample,
+            catalog,
+            asked,
+            state_cursor,
             ends_exact=False,
             schedule=schedule if asked.batches else _few(schedule),
         )

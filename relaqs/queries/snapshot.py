@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.arrow_arrays import arrow_booleans
+from relaqs_engine.duck import pandas_frame
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
-from relaqs.arguments import relative_error
+from relaqs.arguments import check_whole, relative_error
 from relaqs.plugins import needed
 from relaqs.prediction.ahead import REACHED, Course, Expected, expected
 from relaqs.python_values import python_values
@@ -97,6 +98,7 @@ class Snapshot:
     calls: int = 0
     cost: float = 0.0
     measures: tuple[int, ...] = ()
+    _fetched: int = field(default=0, init=False, repr=False, compare=False)  # rows, by `fetchmany`
 
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.
@@ -104,7 +106,6 @@ class Snapshot:
         (195, 229) for 0.05 or "5%" means: the watched columns have 229 numbers, and 195 of them are certified
         to be within 5 % of the final ones. Groups that have not been seen yet do not count.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.within("5%")
         (1, 1)
         """
@@ -118,7 +119,6 @@ class Snapshot:
         In nine of ten cases it takes from low to high, at the pace so far. A pause does not count. It is 0
         where the target is reached. The exact answer reaches every target, because its error is 0.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.expected("1%").seconds
         0.0
         """
@@ -130,7 +130,6 @@ class Snapshot:
     def estimate(self) -> pa.Table:
         """The query's own columns, in its order.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.estimate.to_pydict()
         {'mean': [499.5]}
         """
@@ -139,7 +138,6 @@ class Snapshot:
     def to_arrow(self) -> pa.Table:
         """Return the table with its intervals, as pyarrow has it.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_arrow().num_rows
         1
         """
@@ -148,29 +146,36 @@ class Snapshot:
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table with its intervals, as pandas has it. Needs `relaqs[pandas]`.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_pandas()["mean"].tolist()
         [499.5]
         """
-        return _pandas(self.table, "to_pandas")
+        _check_pandas("to_pandas")
+        return _pandas(self.table)
 
     def to_polars(self) -> polars.DataFrame:
         """Return the table with its intervals, as polars has it. Needs `relaqs[polars]`.
 
-        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
         >>> answer.to_polars()["mean"].to_list()
         [499.5]
         """
         return _polars(self.table, "to_polars")
 
     def df(self) -> pandas.DataFrame:
-        """Return the query's own columns as pandas has them, without intervals. Needs `relaqs[pandas]`.
+        """Return the query's own columns with the types of DuckDB's `df`, without intervals.
+
+        A DECIMAL is a float, unlike in `to_pandas`, and the second of two columns n is n_1. Needs
+        `relaqs[pandas]`.
 
         >>> answer = db.sql("SELECT avg(x) AS mean FROM numbers")
         >>> answer.df().columns.tolist()
         ['mean']
         """
-        return _pandas(self.estimate, "df")
+        _check_pandas("df")
+        frame = pandas_frame(self.estimate)
+        for name, column in zip(frame.columns, self.estimate.columns, strict=True):
+            if getattr(column.type, "tz", None) is not None:
+                frame[name] = frame[name].dt.tz_convert(column.type.tz)
+        return frame
 
     def pl(self) -> polars.DataFrame:
         """Return the query's own columns as polars has them, without intervals. Needs `relaqs[polars]`.
@@ -181,21 +186,54 @@ class Snapshot:
         """
         return _polars(self.estimate, "pl")
 
+    def arrow(self) -> pa.RecordBatchReader:
+        """Return a reader of the query's own columns, without intervals, as DuckDB's `arrow` does.
+
+        >>> db.sql("SELECT avg(x) AS mean FROM numbers").arrow().read_all().num_rows
+        1
+        """
+        return self.estimate.to_reader()
+
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the rows of the query's own columns, as Python's values.
+
+        After `fetchone` or `fetchmany` these are the rows that are left.
 
         >>> db.online_sql("SELECT avg(x) AS mean, count(*) AS n FROM numbers").result().fetchall()
         [(499.5, 1000)]
         """
+        if self._fetched:
+            return self.fetchmany(len(self))
         return list(zip(*map(python_values, self.estimate.columns), strict=True))
 
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """Return the next rows, as Python's values. After the last one there are none.
+
+        >>> db.sql("SELECT x FROM numbers ORDER BY x").fetchmany(2)
+        [(0,), (1,)]
+        """
+        rows = self.estimate.slice(self._fetched, min(check_whole("size", size, least=0), len(self)))
+        object.__setattr__(self, "_fetched", self._fetched + rows.num_rows)
+        return list(zip(*map(python_values, rows.columns), strict=True))
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row, as Python's values, and None after the last one.
+
+        >>> db.sql("SELECT max(x) FROM numbers").fetchone()
+        (999,)
+        """
+        return next(iter(self.fetchmany()), None)
+
+    def show(self) -> None:
+        """Print the answer.
+
+        >>> db.sql("SELECT max(x) AS most FROM numbers").show()
+        Exact · ...
+        """
+        print(self)
+
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        x: str | None = None,
-        y: str | None = None,
-        series: str | None = None,
+        self, ax: Axes | None = None, *, x: str | None = None, y: str | None = None, series: str | None = None
     ) -> Axes:
         """Return a chart with error bars, drawn by matplotlib. Needs the extra `relaqs[plot]`.
 
@@ -256,10 +294,19 @@ class Snapshot:
         return render(self)
 
 
-def _pandas(table: pa.Table, by: str) -> pandas.DataFrame:
+def _check_pandas(by: str) -> None:
     if find_spec("pandas") is None:
         raise needed("pandas", by, "pandas")
-    return table.to_pandas()
+
+
+def _pandas(table: pa.Table) -> pandas.DataFrame:
+    """Return a table as Arrow has it for pandas, but whole numbers beside a NULL as such."""
+    frame = table.to_pandas()
+    for place, column in enumerate(table.columns):
+        if pa.types.is_integer(column.type) and column.null_count:
+            kind = str(column.type).replace("u", "U").replace("i", "I")  # uint8 is UInt8
+            frame.isetitem(place, column.to_pandas(integer_object_nulls=True).astype(kind))
+    return frame
 
 
 def _polars(table: pa.Table, by: str) -> polars.DataFrame:

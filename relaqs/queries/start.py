@@ -42,9 +42,14 @@ from relaqs_engine.errors import (
 from relaqs_engine.layouts.cached_files import written_path
 from relaqs_engine.layouts.folder import InUse
 from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SECONDS, Layout
-from relaqs_engine.planning.exact import RowGroupRules, plan_whole, whole_core_seconds
-from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import IntervalRequest, Method, OnlinePlan, OutputColumn, OutputKind, WholePlan
+from relaqs_engine.planning.exact import (
+    RowGroupRules,
+    plan_whole,
+    samples_the_cache_alone,
+    whole_core_seconds,
+)
+from relaqs_engine.planning.planner import plan_costly, plan_query
+from relaqs_engine.plans.plan import NO_ROW, IntervalRequest, Method, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.sql.binder import Binder, Parameters, placing_failures, tells_the_time
 from relaqs_engine.sql.parse import expand_views, parse_query, with_tables_of_paths
 from relaqs_engine.sql.read import Effort, WrittenSql, may_be_written_out
@@ -78,14 +83,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.plans.plan import MiniBatch, WholePlan
 
-    from relaqs.queries.composite import AroundQueryJob, RefinedQueryJob
-    from relaqs.queries.folded import MergeableQueryJob, RowsQueryJob
-    from relaqs.queries.sampled_then_exact import SampledThenExactJob
-
-    EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
-    PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
-    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | SampledThenExactJob
-    QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
+    from relaqs.queries.composite import PartJob
 
 _CANNOT_PLAN = "its estimates could not be planned, by a fault that should be reported: {}"
 _SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
@@ -122,7 +120,8 @@ class Planner:
         state_bytes: what the merged state of a query may take.
         cores: that a query which runs as a whole has.
         civil_time: of SELECTs that name no other. None: that of the process.
-        paths: absolute path → the table that was opened from it. A query may name the path instead.
+        paths: absolute path, or name in a DuckDB file → the table that was opened from it. A query may name
+            that instead.
     """
 
     def __init__(
@@ -132,10 +131,12 @@ class Planner:
         state_bytes: int,
         cores: int = 1,
         civil_time: CivilTime | None = None,
-        paths: Mapping[str, str] | None = None,
+        paths: Mapping[str | tuple[str, ...], str] | None = None,
     ) -> None:
         self._catalog = catalog
         self._paths = paths or {}
+        named = (os.path.basename(path) if isinstance(path, str) else path[-1] for path in self._paths)
+        self._words_of_paths = {name.lower() for name in named}
         self._views = with_tables_shown(views, catalog.tables)
         self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
         self._civil_time = civil_time
@@ -173,10 +174,8 @@ class Planner:
         self.check_open()
         if not isinstance(sql, str):
             raise refusal("sql", sql, 'a text, such as "SELECT count(*) FROM trips"')
-        written = WrittenSql(sql)
         with self._naming(sql):
-            if any(os.path.basename(path) in sql for path in self._paths):
-                written = with_tables_of_paths(written, self._table_of, self._effort())
+            written = self.with_own_names(sql)
             if self._views_tell_the_time:
                 with written.placing():
                     expanded = expand_views(written.sql, self._views)
@@ -186,7 +185,16 @@ class Planner:
                 return written
             return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
-    def _table_of(self, path: str) -> str | None:
+    def with_own_names(self, sql: str) -> WrittenSql:
+        """Return a statement with its tables' own names, where it names paths or schemas of DuckDB files."""
+        written, lowered = WrittenSql(sql), sql.lower()
+        if not any(word in lowered for word in self._words_of_paths):
+            return written
+        return with_tables_of_paths(written, self._table_of, self._effort())
+
+    def _table_of(self, path: str | tuple[str, ...]) -> str | None:
+        if isinstance(path, tuple):
+            return self._paths.get(path)
         is_a_name = any(path.lower() == name.lower() for name in (*self._catalog.tables, *self._views))
         return None if is_a_name else self._paths.get(written_path(path))
 
@@ -235,8 +243,6 @@ class Planner:
 
         functions: DuckDB's type of the answers of each.
         """
-        from relaqs_engine.planning.planner import plan_costly
-
         effort = self._effort()
         with self._naming(written.asked), self._binder.at(civil_time).spending(effort) as binder:
             return plan_costly(written.sql, functions, self._catalog, binder, self._views)
@@ -250,7 +256,8 @@ class Planner:
         Raises:
             UnsupportedError: it has no estimate, and none but estimates are wanted.
         """
-        if not plan.is_estimated and options.fallback == "error":
+        has_none = not plan.is_estimated and NO_ROW not in plan.reasons
+        if has_none and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
@@ -266,24 +273,25 @@ class Planner:
         while len(self._ran_whole) > PLANS_KEPT:
             self._ran_whole.popitem(last=False)
 
-    def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
+    def at_once(
+        self, plan: OnlinePlan, below_seconds: float | None, target: float | None = None
+    ) -> OnlinePlan:
         """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
 
         Otherwise the plan is returned. below_seconds: of one core. None is SOON_SECONDS for layouts of the
         cache, since what was made behind the questions must make none slower. For all else None is
-        WORTH_SECONDS, from SMALL_SECONDS on: a first estimate would take too much of the whole.
+        WORTH_SECONDS, from SMALL_SECONDS on: a first estimate would take too much of the whole. A sample of
+        which half of that is predicted to reach the target is taken instead.
         """
         if not plan.is_estimated:
             return plan
-        from relaqs_engine.planning.exact import samples_the_cache_alone, whole_core_seconds
-
         from_seconds = 0.0
         if below_seconds is None and samples_the_cache_alone(plan, self._catalog):
             below_seconds = SOON_SECONDS
         elif below_seconds is None:
             from_seconds, below_seconds = SMALL_SECONDS, WORTH_SECONDS
         seconds = whole_core_seconds(plan, self._catalog)
-        if not from_seconds <= seconds < below_seconds:
+        if not from_seconds <= seconds < below_seconds or _is_soon_within(plan, target, seconds):
             return plan
         if (kept := self._at_once.get(_answer(plan))) is None:
             kept = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
@@ -374,8 +382,22 @@ def _question(plan: OnlinePlan, options: QueryOptions) -> _Question:
     return _answer(plan), options.seed, options.batches
 
 
+_FIRST_SECONDS = 0.03
+"""What a query takes of a core until its first answer, beside reading its rows."""
+_PREDICTED_WITHIN = 0.05
+
+
+def _is_soon_within(plan: OnlinePlan, target: float | None, whole_seconds: float) -> bool:
+    """Whether a sample is predicted to reach the target in half of the time of the whole."""
+    if target is None or not plan.share_needed:
+        return False
+    share = plan.share_needed * (_PREDICTED_WITHIN / target) ** 2
+    return _FIRST_SECONDS + share * whole_seconds < whole_seconds / 2
+
+
 _GONE = "its table was not laid out after all, and the first part of the layout is gone"
 _CANNOT_GO_ON = "it could not be estimated further, by a fault that should be reported: {}"
+_OF_STATES = 0.5  # of their memory, that one may have: it is merged into a copy
 _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
 
 
@@ -431,10 +453,7 @@ class QueryFallback:
         job_id, config = self._next_id("whole"), self.databases.whole
         return self._resort(
             WholeQueryJob(
-                job_id,
-                whole,
-                database_config=config,
-                core_seconds=math.inf if seconds is None else seconds,
+                job_id, whole, database_config=config, core_seconds=math.inf if seconds is None else seconds
             ),
             whole,
         )
@@ -487,7 +506,7 @@ def query_job(
     *,
     state_cursor: Cursor | None,
     exact_config: DatabaseConfig,
-) -> QueryJob:
+) -> EstimatingJob:
     """Return the job that answers a plan: each kind of plan has one of its own.
 
     Args:
@@ -512,21 +531,19 @@ def _estimating_job(
     asked: Asked,
     state_cursor: Cursor,
     exact_config: DatabaseConfig,
-) -> EstimatingQueryJob:
+) -> EstimatingJob:
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
     from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
     from relaqs_engine.plans.composite import AroundPlan, RefinedPlan, SampledThenExact
 
     match plan:
         case MergePlan():
-            from relaqs_engine.execution.state import DueEstimates, ValueBudget
+            from relaqs_engine.execution.state import EstimateCosts
 
             from relaqs.queries.folded import MergeableQueryJob
 
-            seconds = whole_core_seconds(plan, catalog)
-            budget = ValueBudget(seconds) if asked.may_run_whole else None
-            due = DueEstimates(seconds) if asked.batches is None else None
-            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, budget=budget, due=due)
+            costs = EstimateCosts(whole_core_seconds(plan, catalog)) if asked.batches is None else None
+            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, costs=costs)
         case RowsPlan():
             from relaqs.queries.folded import RowsQueryJob
 
@@ -555,7 +572,7 @@ def _part_jobs(
     asked: Asked,
     state_cursor: Cursor,
     exact_config: DatabaseConfig,
-) -> list[PartQueryJob]:
+) -> list[PartJob]:
     """Return the jobs of a plan's parts. Parts that are drawn together have their mini-batches in common."""
     from relaqs_engine.execution.state import batches_together
 
@@ -566,7 +583,7 @@ def _part_jobs(
         drawn = [cast("MergePlan", plan.parts[i]) for i in draw.parts]
         schedule = batches_together(drawn, catalog, asked.seed, asked.batches)
         schedules |= dict.fromkeys(draw.parts, schedule)
-    jobs: list[PartQueryJob] = []
+    jobs: list[PartJob] = []
     for i, part in enumerate(plan.parts):
         cursor = state_cursor.another()
         if i in schedules:
@@ -574,7 +591,7 @@ def _part_jobs(
             jobs.append(MergeableQueryJob(id, aggregation, catalog, asked, cursor, schedule=schedules[i]))
         else:
             job = query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config)
-            jobs.append(cast("PartQueryJob", job))
+            jobs.append(cast("PartJob", job))
     return jobs
 
 
@@ -662,7 +679,7 @@ def assembled_query(
 
 
 def _while_worthwhile(
-    job: QueryJob,
+    job: EstimatingJob,
     plan: OnlinePlan,
     catalog: Catalog,
     options: QueryOptions,
@@ -673,11 +690,10 @@ def _while_worthwhile(
     """Return the job, which gives up where the whole query is there sooner, if it may run as a whole."""
     if not plan.is_estimated or plan.ends_whole or not _may_run_whole(options):
         return job
-    from relaqs_engine.execution.state import EstimateBudget
+    from relaqs_engine.execution.state import EstimateCosts
 
-    seconds = whole_core_seconds(plan, catalog)
+    costs = EstimateCosts(whole_core_seconds(plan, catalog))
     has_intervals = plan.is_two_level or plan.method is not Method.NONE
-    budget = EstimateBudget(seconds, ends_soon=ends_soon, target=options.target)
     estimated = [output for output in plan.outputs if output.kind is OutputKind.ESTIMATE]
     has_only_totals = (
         plan.shows_every_group
@@ -685,7 +701,14 @@ def _while_worthwhile(
         and may_end_soon
         and all(output.total is not None for output in estimated)
     )
-    return WorthwhileJob(job, budget, seconds, has_intervals=has_intervals, has_only_totals=has_only_totals)
+    return WorthwhileJob(
+        job,
+        costs,
+        ends_soon=ends_soon,
+        target=options.target,
+        has_intervals=has_intervals,
+        has_only_totals=has_only_totals,
+    )
 
 
 def _may_run_whole(options: QueryOptions) -> bool:
@@ -699,8 +722,9 @@ def _job(
     watch: tuple[str, ...] | None,
     catalog: Catalog,
     databases: QueryDatabases,
-) -> QueryJob:
+) -> EstimatingJob:
     """Return the job of a plan. watch: the columns whose error counts, None for all."""
+    may_run_whole = _may_run_whole(options)
     return query_job(
         id,
         plan,
@@ -714,7 +738,9 @@ def _job(
             options.batches,
             watch,
             options.judge,
-            may_run_whole=_may_run_whole(options),
+            may_run_whole=may_run_whole,
+            state_bytes=_OF_STATES * databases.states.memory_bytes if may_run_whole else math.inf,
+            stops_early=options.target is not None,
         ),
         state_cursor=databases.state_cursor() if plan.is_estimated else None,
         exact_config=databases.whole,

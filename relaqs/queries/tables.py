@@ -5,7 +5,8 @@ now when the user asks for that. Queries that run go on over what they began wit
 
 **Layouts behind the questions** are made of large plain tables that are asked about again. One thread lays
 out one table after another, with one DuckDB thread, at the lowest priority that the system has. Nothing
-waits for it. It can be stopped at any moment, and then leaves nothing behind.
+waits for it. It can be stopped at any moment, and then leaves nothing behind. Of all processes that use one
+cache, one lays out at a time. The next finds the layout that was made meanwhile.
 
 **Databases** of one session: one for tasks, one for whole queries, one for merged states. A user with
 memory of their own has three more. The one for merged states takes 20 ms to open, and is opened for the
@@ -15,14 +16,13 @@ first query that has a state.
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -45,10 +45,11 @@ from relaqs_engine.layouts.folder import settle
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, Table
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.shared_files import lock
 
 from relaqs.executors import Executor
 from relaqs.executors import duck_process as worker
-from relaqs.jobs.executor import background_thread, user_name
+from relaqs.jobs.executor import background_thread, give_way, user_name
 from relaqs.queries.options import AskingUser
 
 
@@ -56,6 +57,7 @@ class StateDatabase:
     """Gives cursors of one database. It takes 20 ms to open, so queries without a state do without."""
 
     def __init__(self, config: DatabaseConfig) -> None:
+        self.memory_bytes = config.memory_limit_bytes
         self._config = config
         self._opening = threading.Lock()
         self._database: Database | None = None
@@ -86,7 +88,7 @@ def closed_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> Da
 
 
 _STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest
-_WHOLE_SHARE = 0.875  # whole queries have this: their answers are in memory that DuckDB does not count
+_WHOLE_SHARE = 0.78  # whole queries have this: their answers are in memory that DuckDB does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,8 +444,9 @@ def let_go(executor: Executor, tables: OpenTables) -> None:
 QUESTIONS = 2  # about a table, before it is laid out
 MEMORY_LIMIT_BYTES = 1 << 30
 DEAF_SECONDS = 5.0  # that the end of a session waits for what DuckDB does not interrupt
-_LOWEST_PRIORITY = 19
+_NICENESS = 19  # of what lays out
 _LEAST_SHARE = 0.01  # from which on the end can be told
+_TURN_SECONDS = 0.5  # between two looks at whether another process still lays out
 _REPEAT_SECONDS = 0.01  # between two interruptions of one statement
 
 
@@ -573,11 +576,11 @@ class BackgroundLayouts:
         return is_slow and table.answers_alike_laid_out and not table.is_remote
 
     def _work(self) -> None:
-        with suppress(AttributeError, OSError):  # where a thread has no priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+        give_way(niceness=_NICENESS)
         try:
             while (table := self._next()) is not None:
-                self._lay_out(table)
+                with suppress(Interrupted), self._turn():
+                    self._lay_out(table)
         finally:  # nobody waits for a thread that has ended, however it did
             with self._changed:
                 if self._thread is threading.current_thread():
@@ -593,6 +596,23 @@ class BackgroundLayouts:
             self._under_way = self._thread = None  # in the same step, so that who asks now starts another
             self._changed.notify_all()
             return None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait until no other process lays out behind the questions. Raises Interrupted at the end."""
+        folder, held = self._use.cache.directory, ExitStack()
+        with suppress(OSError):  # a cache that cannot be written says so when the layout is begun
+            folder.mkdir(parents=True, exist_ok=True)
+            while True:
+                self._check_wanted()
+                try:
+                    held.callback(lock(folder, wait=False).release)
+                    break
+                except BlockingIOError:
+                    with self._changed:
+                        self._changed.wait(_TURN_SECONDS)
+        with held:
+            yield
 
     def _lay_out(self, table: PlainTable) -> None:
         shown = table  # in the session

@@ -3,8 +3,7 @@
 Colours are the page's own text colour at lower opacities and one blue that stands out (3:1 and more) on
 white and on black, so that it reads in light and dark themes alike.
 
-In a notebook this is also what a running query looks like, if no installed package draws a live chart of
-it.
+In a notebook this is also what a running query looks like, if no installed package draws a live chart of it.
 """
 
 from __future__ import annotations

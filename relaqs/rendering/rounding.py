@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 UNKNOWN = "±?"
 _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
+_NOT_IN_A_BLOB = re.compile(r"""[^ -~]|[\\'"]""")  # what DuckDB writes as \xAA
 _SUFFIXES = {0: "", 3: " k", 6: " M", 9: " B", 12: " T"}
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 17  # powers of ten; beyond these a number is written as 1.5e-7
 _DIGITS_OF_A_MEASURE = 6
@@ -97,9 +99,18 @@ def show_value(value: object, *, group_from: int = 10_000) -> str:
         case pa.MonthDayNano():
             return show_duration(*value)
         case bytes():
-            return value.hex()
+            return show_bytes(value)
         case _:
             return visible(str(value))
+
+
+def show_bytes(value: bytes) -> str:
+    r"""Return bytes as DuckDB writes and reads a BLOB.
+
+    >>> print(show_bytes(b"ab'c\\\xaa\n"))
+    ab\x27c\x5C\xAA\x0A
+    """
+    return _NOT_IN_A_BLOB.sub(lambda found: f"\\x{ord(found[0]):02X}", value.decode("latin-1"))
 
 
 def show_measured(value: object) -> str:

@@ -16,23 +16,20 @@ whose task starts, and say `turns.start`. When the task ends, settle its turn an
 its step is folded, report that to the accounts. The whole way is drawn in
 docs/internals/journey-of-a-core-second.md.
 
-Accounts: what was described, reported and charged of each job so far, and what that lets it have.
-
-An `Account` is one job's page. The policy sees it as a `JobView`, people see it as a `JobStatus`. A job's
-`Usage` is how many cores it has used lately: a running mean of charged core-seconds a second, in which
-what is older than a window of a second fades. Example: a job that was charged 0.5 core-seconds in each of
-the last seconds has used half a core.
+**Accounts.** An `Account` is one job's page: what was described, reported and charged of it so far. The
+policy sees it as a `JobView`, people see it as a `JobStatus`. A job's `Usage` is how many cores it has
+used lately: a running mean of charged core-seconds a second, in which what is older than a window of a
+second fades. Example: a job that was charged 0.5 core-seconds in each of the last seconds has used half a
+core.
 
 The jobs of a user who may have only so many cores share these by their weights (`cores_most_of`): of two
 jobs with equal weight and a quota of 3 cores, each may be planned 1.5.
 
-Forecast: what lies ahead of jobs, for policies in columns and for people in words.
-
-`refresh` fits the curve of quality over work, and the cost of the next step, of all accounts that reported
-anything new since they were fitted. All are fitted at once, as columns of arrays: the cost of a fit is
-that of its calls, not that of its jobs. The next step does as much work as the last one, and costs what a
-unit of work has cost lately: a constant, as in SLAQ (Zhang et al., SoCC 2017), or the thesis's line where
-costs grow.
+**Forecasts.** `refresh` fits the curve of quality over work, and the cost of the next step, of all
+accounts that reported anything new since they were fitted. All are fitted at once, as columns of arrays:
+the cost of a fit is that of its calls, not that of its jobs. The next step does as much work as the last
+one, and costs what a unit of work has cost lately: a constant, as in SLAQ (Zhang et al., SoCC 2017), or
+the thesis's line where costs grow.
 
 `job_statuses` is the same for people: each job's state, its use of cores, and the curve that is expected
 of it.
@@ -389,10 +386,7 @@ class Allocator:
         return self._plan
 
     def status(
-        self,
-        now_seconds: float,
-        capacity_cores: float,
-        running: Mapping[str, Sequence[float]] | None = None,
+        self, now_seconds: float, capacity_cores: float, running: Mapping[str, Sequence[float]] | None = None
     ) -> ClusterStatus:
         """Return how every job stands, the oldest first.
 
@@ -440,25 +434,6 @@ class Desk:
 
     Every `now_seconds` is on one clock of the caller's that never goes back. A call about a job that has not
     entered, or has left, changes nothing: messages about it may come late.
-
-    Example: two jobs share two cores, one with three times the other's weight.
-
-    >>> from relaqs.policies import WeightedFair
-    >>> desk = Desk(WeightedFair())
-    >>> desk.enter(JobDescription("heavy", weight=3.0), now_seconds=0.0)
-    >>> desk.enter(JobDescription("light"), now_seconds=0.0)
-    >>> desk.accounts.is_due(0.0, capacity_cores=2.0)
-    True
-    >>> desk.share_out(0.0, capacity_cores=2.0)
-    ()
-    >>> desk.plan.cores_by_job()
-    {'heavy': 1.5, 'light': 0.5}
-    >>> job = desk.turns.next(["heavy", "light"])
-    >>> charged = desk.turns.start(job)
-    >>> desk.turns.settle(job, charged, core_seconds=0.06)
-    >>> desk.accounts.charge(job, 0.06, now_seconds=0.06)
-    >>> job, desk.turns.next(["heavy", "light"])
-    ('heavy', 'light')
 
     Attributes:
         accounts: what each job reported and was charged, and the policy.

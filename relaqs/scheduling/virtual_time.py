@@ -1,15 +1,15 @@
 """Whose task starts next: the job that has had the fewest core-seconds for its planned share.
 
-**The idea.** A plan says "job A gets 1.5 cores, job B 0.5". Tasks cannot be cut to fit that: each one runs
-to its end on one core. So each job has a clock of its own, its *virtual time*. It advances by
+**The idea.** A plan says "job A gets 1.5 cores, job B 0.5". Tasks cannot be cut to fit that: each one
+runs to its end on one core. So each job has a clock of its own, its *virtual time*. It advances by
 
     measured core-seconds / planned cores
 
 with each task. The next task is always one of the job whose clock is furthest behind. In the long run the
 clocks stay together, and then the core-seconds are in the ratio of the plan, whatever the tasks cost.
 
-**Example.** Each task takes 0.06 core-seconds. A's clock advances by 0.06 / 1.5 = 0.04 a task, B's by 0.06
-/ 0.5 = 0.12. Starting from 0, with ties in the order of arrival:
+**Example.** Each task takes 0.06 core-seconds. A's clock advances by 0.06 / 1.5 = 0.04 a task, B's by
+0.06 / 0.5 = 0.12. Starting from 0, with ties in the order of arrival:
 
     task starts    A     B     A     A     A     B     ...
     A's clock    0.04  0.04  0.08  0.12  0.16  0.16
@@ -34,15 +34,13 @@ From then on B gets one task in four: 0.5 of 2 cores.
 - *A share of 0* means: only when no other job asks. A core never idles beside waiting work.
 
 `FairQueue` is the same with a queue: the waiting tasks of each job in one process, and the turns of the
-jobs.
+jobs. `Charges` keeps what each task that runs on a cluster was charged in advance.
 
-Pure: no clock and no thread lives here. The caller of `FairShares` says which jobs have work, and asks who
-is next. Decisions and measurements: docs/decisions/0010-sharing-cores.md,
+Pure: no clock and no thread lives here. The caller of `FairShares` says which jobs have work, and asks
+who is next. Decisions and measurements: docs/decisions/0010-sharing-cores.md,
 docs/decisions/0012-fair-queue-in-dask.md, docs/decisions/0053-newcomers-have-a-bounded-head-start.md.
 Source: Waldspurger, Weihl 1995, Stride Scheduling; Goyal, Vin, Cheng 1996, Start-time Fair Queueing, for
 the present virtual time.
-
-The tasks that run on the cluster now, and what each of them was charged in advance.
 """
 
 from __future__ import annotations
@@ -130,20 +128,6 @@ class _Account:
 
 class FairShares:
     """The virtual clocks of the jobs that share cores. Not thread-safe.
-
-    Example: of four tasks of equal cost, three belong to the job with three quarters of the cores.
-
-    >>> shares = FairShares()
-    >>> shares.enter("a", share=1.5)
-    >>> shares.enter("b", share=0.5)
-    >>> order = []
-    >>> for _ in range(8):
-    ...     job = shares.next(["a", "b"])
-    ...     charged = shares.start(job)
-    ...     shares.settle(job, charged, core_seconds=0.06)
-    ...     order.append(job)
-    >>> order.count("a"), order.count("b")
-    (6, 2)
 
     Args:
         credit_core_seconds: the most that a job is owed for a time in which it had too few tasks.

@@ -44,8 +44,7 @@ from relaqs.serve.column_types import (
 )
 from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import CANCELED, RefusedError
-from relaqs.serve.fair_pool import FairPool
-from relaqs.serve.quotas import ANSWERS, Holding, UserQuota
+from relaqs.serve.quotas import ANSWERS, FairPool, Holding, UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import AboutAnswer, Explain, Request, Select, requests, steered
 from relaqs.serve.values import check_columns
@@ -149,7 +148,8 @@ class Answering:
 
     async def parameter_count(self, select: Select, asker: Asker) -> int:
         """Return how many values the parameters of a query need."""
-        return await self._read(asker, parameter_count, select.sql)
+        sql = select.sql.replace("?", " ") if asker.settings.is_postgres else select.sql  # j ? 'a'
+        return await self._read(asker, parameter_count, sql)
 
     async def _read(self, asker: Asker, function: Callable[[str], _T], sql: str) -> _T:
         """Return what a function finds in a text. A long one waits for its turn: it is read for too long."""
@@ -173,7 +173,7 @@ class Answering:
             return tuple(oids)
         found = self._parameter_types.get(select.sql)
         if found is None:
-            found = await self.in_turn(asker, parameter_types, select.sql, self._column_types)
+            found = await self.in_turn(asker, self._types_of_parameters, select.sql)
             if len(select.sql) <= SHORT_CHARACTERS:
                 self._parameter_types[select.sql] = found
             while len(self._parameter_types) > _TEXTS_KEPT:
@@ -181,6 +181,9 @@ class Answering:
         return tuple(
             parameter_oid(found.get(place)) if oid in OPEN_TYPES else oid for place, oid in enumerate(oids, 1)
         )
+
+    def _types_of_parameters(self, sql: str) -> dict[int, str]:
+        return parameter_types(self._session.with_own_names(sql), self._column_types)
 
     async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[ReplyColumn, ...]:
         """Return the columns that the answer will have.
@@ -400,12 +403,7 @@ class Answering:
         return meaning, plan, self._begun(meaning, plan, options, values, asker)
 
     def _begun(
-        self,
-        meaning: Meaning,
-        plan: OnlinePlan,
-        options: QueryOptions,
-        values: Sequence[Any],
-        asker: Asker,
+        self, meaning: Meaning, plan: OnlinePlan, options: QueryOptions, values: Sequence[Any], asker: Asker
     ) -> OnlineQuery:
         with asker.quota.asking():
             return self._session.submit(
@@ -419,7 +417,7 @@ class Answering:
 
     def _at_once(self, plan: OnlinePlan, asker: Asker) -> OnlinePlan:
         """Return how a query is answered of which one answer is sent: a short one exactly, at once."""
-        return self._session.at_once(plan, asker.settings.exact_below_seconds)
+        return self._session.at_once(plan, asker.settings.exact_below_seconds, asker.settings.target)
 
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once."""
@@ -430,15 +428,21 @@ class Answering:
         return explain(self._at_once(self._plan(select, values, asker)[1], asker))
 
     def _meaning(self, select: Select, values: Sequence[Any], asker: Asker) -> Meaning:
-        sql = without_schema(select.sql, self._session.tables)
+        sql = without_schema(self._session.with_own_names(select.sql), self._session.tables)
         if not asker.settings.is_postgres:
             return Meaning(with_moments(sql))
         kinds = tuple(map(kind_of_value, values))
-        meant = self._meant if len(sql) <= SHORT_CHARACTERS else self._meant.__wrapped__
-        return meant(sql, kinds, not asker.settings.is_exact)
+        is_matched = "~" in sql or "regexp" in sql.lower()
+        texts = tuple(each if is_matched and isinstance(each, str) else None for each in values)
+        is_kept = len(sql) <= SHORT_CHARACTERS and not any(texts)
+        return (self._meant if is_kept else self._meant.__wrapped__)(
+            sql, kinds, texts, not asker.settings.is_exact
+        )
 
-    def _meaning_of(self, sql: str, kinds: tuple[Kind | None, ...], is_estimated: bool) -> Meaning:
-        meaning = meaning_of(sql, self._column_types, kinds, is_estimated=is_estimated)
+    def _meaning_of(
+        self, sql: str, kinds: tuple[Kind | None, ...], texts: tuple[str | None, ...], is_estimated: bool
+    ) -> Meaning:
+        meaning = meaning_of(sql, self._column_types, kinds, texts, is_estimated=is_estimated)
         return replace(meaning, sql=with_moments(meaning.sql))
 
 

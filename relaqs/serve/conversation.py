@@ -16,54 +16,16 @@ from typing import Any
 
 import pyarrow as pa
 from pygwire import TransactionStatus
-from pygwire.messages import (
-    Bind,
-    BindComplete,
-    Close,
-    CloseComplete,
-    CommandComplete,
-    CopyDone,
-    CopyOutResponse,
-    Describe,
-    EmptyQueryResponse,
-    ErrorResponse,
-    Execute,
-    Flush,
-    NoData,
-    NoticeResponse,
-    ParameterDescription,
-    ParameterStatus,
-    Parse,
-    ParseComplete,
-    PGMessage,
-    PortalSuspended,
-    Query,
-    ReadyForQuery,
-    Sync,
-    Terminate,
-)
+from pygwire import messages as wire
 from relaqs_engine.errors import ExpressionError, SqlError
 
+from relaqs.serve import failures
+from relaqs.serve import statements as asked
 from relaqs.serve.answering import OPEN_TYPES, SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import BOOL, FLOAT8, INT4, NUMERIC, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.encoded_rows import AnswerRows
-from relaqs.serve.failures import (
-    BAD_TEXT,
-    CANCELED,
-    FULL,
-    IN_FAILED_TRANSACTION,
-    NOT_SUPPORTED,
-    PROTOCOL_VIOLATION,
-    SYNTAX_ERROR,
-    TOO_LONG,
-    UNKNOWN_FUNCTION,
-    UNKNOWN_PORTAL,
-    UNKNOWN_STATEMENT,
-    RefusedError,
-    error_fields,
-    notice_fields,
-)
+from relaqs.serve.failures import RefusedError, error_fields, notice_fields
 from relaqs.serve.named import (
     Cursors,
     KeptPlace,
@@ -77,25 +39,6 @@ from relaqs.serve.named import (
 from relaqs.serve.parameters import parameter_value, written_value
 from relaqs.serve.quotas import STATEMENTS, VALUES
 from relaqs.serve.settings import REPORTED
-from relaqs.serve.statements import (
-    CloseCursor,
-    Copy,
-    Deallocate,
-    Declare,
-    Fetch,
-    Nothing,
-    Perform,
-    Prepare,
-    Request,
-    Reset,
-    Savepoint,
-    Select,
-    Set,
-    Show,
-    Sleep,
-    StopOther,
-    Transaction,
-)
 from relaqs.serve.stream import ClientGoneError, Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
@@ -140,10 +83,10 @@ class Conversation:
             RefusedError: what came is no message of the protocol.
             ClientGoneError: the client went while it was being answered.
         """
-        inbox: asyncio.Queue[PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
+        inbox: asyncio.Queue[wire.PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
         reading = asyncio.create_task(self._read(inbox))
         try:
-            while (message := await inbox.get()) is not None and not isinstance(message, Terminate):
+            while (message := await inbox.get()) is not None and not isinstance(message, wire.Terminate):
                 if isinstance(message, RefusedError):
                     raise message
                 await self._answer(message)
@@ -153,8 +96,8 @@ class Conversation:
             self._portals.clear()
             self._cursors.close(None)
 
-    async def _read(self, inbox: asyncio.Queue[PGMessage | RefusedError | None]) -> None:
-        message: PGMessage | None = None
+    async def _read(self, inbox: asyncio.Queue[wire.PGMessage | RefusedError | None]) -> None:
+        message: wire.PGMessage | None = None
         try:
             while (message := await self._stream.next()) is not None:
                 await inbox.put(message)
@@ -165,23 +108,23 @@ class Conversation:
             self.cancel()
             await inbox.put(None)
 
-    async def _answer(self, message: PGMessage) -> None:
+    async def _answer(self, message: wire.PGMessage) -> None:
         match message:
-            case Query():
+            case wire.Query():
                 await self._guarded(self._simple(message.query_string), message.query_string)
                 self._ready()
-            case Sync():
+            case wire.Sync():
                 self._skips_to_sync = False
                 self._ready()
-            case Flush():
+            case wire.Flush():
                 pass
-            case Parse() | Bind() | Describe() | Execute() | Close():
+            case wire.Parse() | wire.Bind() | wire.Describe() | wire.Execute() | wire.Close():
                 if not self._skips_to_sync:
-                    sql = message.query if isinstance(message, Parse) else ""
+                    sql = message.query if isinstance(message, wire.Parse) else ""
                     self._skips_to_sync = not await self._guarded(self._extended(message), sql)
             case _:
                 name = type(message).__name__
-                raise RefusedError(PROTOCOL_VIOLATION, f"{name} is not served here", is_fatal=True)
+                raise RefusedError(failures.PROTOCOL_VIOLATION, f"{name} is not served here", is_fatal=True)
         await self._stream.flushed()
 
     async def _guarded(self, work: Coroutine[Any, Any, None], sql: str) -> bool:
@@ -194,7 +137,7 @@ class Conversation:
             if (own := asyncio.current_task()) is not None and own.cancelling():
                 self._running.cancel()
                 raise
-            error: BaseException = RefusedError(CANCELED, "canceling statement due to user request")
+            error: BaseException = RefusedError(failures.CANCELED, "canceling statement due to user request")
         except ClientGoneError:
             raise
         except Exception as failure:
@@ -203,7 +146,7 @@ class Conversation:
             self._running = None
         if self._status is TransactionStatus.IN_TRANSACTION:
             self._status = TransactionStatus.ERROR_TRANSACTION
-        self._stream.send(ErrorResponse(error_fields(error, sql)))
+        self._stream.send(wire.ErrorResponse(error_fields(error, sql)))
         error.__traceback__ = None  # it and its task refer to each other, and to what the statement kept
         return False
 
@@ -217,7 +160,7 @@ class Conversation:
             if not limit.expired():  # a query's own time is over, which its error says
                 raise
             raise RefusedError(
-                CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
+                failures.CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
             ) from None
 
     def _ready(self) -> None:
@@ -225,21 +168,21 @@ class Conversation:
             self._portals.clear()
         for name, value in self._reportable().items():
             if self._reported[name] != value:
-                self._stream.send(ParameterStatus(name, value))
+                self._stream.send(wire.ParameterStatus(name, value))
                 self._reported[name] = value
-        self._stream.send(ReadyForQuery(self._status))
+        self._stream.send(wire.ReadyForQuery(self._status))
 
     async def _simple(self, sql: str) -> None:
         found = await self._answering.requests(sql, self._asker)
         if not found:
-            self._stream.send(EmptyQueryResponse())
+            self._stream.send(wire.EmptyQueryResponse())
         if len(found) > 1 and self._status is TransactionStatus.IDLE:
             await self._in_one_transaction(found)
             return
         for request in found:
             await self._simple_request(request)
 
-    async def _in_one_transaction(self, found: Sequence[Request]) -> None:
+    async def _in_one_transaction(self, found: Sequence[asked.Request]) -> None:
         """Answer several statements of one message: a transaction, where they begin none of their own."""
         settings = self._asker.settings
         settings.begin()
@@ -254,56 +197,62 @@ class Conversation:
             if self._status is TransactionStatus.IDLE:
                 settings.end(is_rolled_back=not is_done)
 
-    async def _simple_request(self, request: Request) -> None:
+    async def _simple_request(self, request: asked.Request) -> None:
         try:
-            if isinstance(request, Select) and await self._answering.parameter_count(request, self._asker):
-                raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
+            if isinstance(request, asked.Select) and await self._answering.parameter_count(
+                request, self._asker
+            ):
+                raise RefusedError(failures.SYNTAX_ERROR, "the statement has a parameter and no value for it")
             portal = Portal(Prepared(request), _NO_VALUES, ())
             await self._execute(portal, 0, is_described=False)
         except (SqlError, ExpressionError) as error:
-            if isinstance(request, Select):
+            if isinstance(request, asked.Select):
                 raise request.where.placed(error) from error
             raise
 
-    async def _extended(self, message: Parse | Bind | Describe | Execute | Close) -> None:
+    async def _extended(
+        self, message: wire.Parse | wire.Bind | wire.Describe | wire.Execute | wire.Close
+    ) -> None:
         match message:
-            case Parse():
+            case wire.Parse():
                 await self._parse(message)
-            case Bind():
+            case wire.Bind():
                 await self._bind(message)
-            case Describe():
+            case wire.Describe():
                 await self._describe(message)
-            case Execute():
+            case wire.Execute():
                 await self._execute(self._portal(message.portal), message.max_rows, is_described=True)
-            case Close():
+            case wire.Close():
                 kept: dict[str, Any] = self._prepared if message.kind == "S" else self._portals
                 kept.pop(message.name, None)
-                self._stream.send(CloseComplete())
+                self._stream.send(wire.CloseComplete())
 
-    async def _parse(self, message: Parse) -> None:
+    async def _parse(self, message: wire.Parse) -> None:
         found = await self._answering.requests(message.query, self._asker)
         if len(found) > 1:
-            raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
+            raise RefusedError(
+                failures.SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one"
+            )
         self._check_room()
         request = found[0] if found else None
         oids: tuple[int, ...] = ()
-        if isinstance(request, Select | Declare | Copy):
-            select = request if isinstance(request, Select) else request.select
+        if isinstance(request, asked.Select | asked.Declare | asked.Copy):
+            select = request if isinstance(request, asked.Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
-        elif isinstance(request, Sleep) and request.seconds is None:
+        elif isinstance(request, asked.Sleep) and request.seconds is None:
             declared = message.param_types[0] if message.param_types else 0
             oids = (FLOAT8.oid if declared in OPEN_TYPES else declared,)
         holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
         self._prepared[message.statement] = Prepared(request, oids, holding=holding)
-        self._stream.send(ParseComplete())
+        self._stream.send(wire.ParseComplete())
 
     def _check_room(self) -> None:
         if len(self._prepared) >= _MOST_PREPARED:
             raise RefusedError(
-                FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
+                failures.FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
             )
 
-    async def _prepare(self, request: Prepare) -> str:
+    async def _prepare(self, request: asked.Prepare) -> str:
         """Keep a query by its name, as one of the protocol is kept; return the tag."""
         if request.name in self._prepared:
             raise RefusedError("42P05", f"there is a prepared statement {request.name!r} already")
@@ -315,32 +264,34 @@ class Conversation:
         self._prepared[request.name] = Prepared(request.select, oids, holding=holding)
         return "PREPARE"
 
-    def _performed(self, request: Perform) -> tuple[Request | None, tuple[Any, ...]]:
+    def _performed(self, request: asked.Perform) -> tuple[asked.Request | None, tuple[Any, ...]]:
         """Return what EXECUTE runs, and the values of its parameters."""
         prepared = self._statement(request.name)
         if len(request.given) != len(prepared.type_oids):
             raise RefusedError(
-                SYNTAX_ERROR,
+                failures.SYNTAX_ERROR,
                 f"wrong number of parameters for prepared statement {request.name!r}: "
                 f"it takes {len(prepared.type_oids)}, and {len(request.given)} were given",
             )
         if sum(map(len, request.given)) > SHORT_CHARACTERS:
-            raise RefusedError(TOO_LONG, f"EXECUTE takes values of up to {SHORT_CHARACTERS:,} characters")
+            raise RefusedError(
+                failures.TOO_LONG, f"EXECUTE takes values of up to {SHORT_CHARACTERS:,} characters"
+            )
         return prepared.request, tuple(map(written_value, request.given, prepared.type_oids))
 
-    async def _bind(self, message: Bind) -> None:
+    async def _bind(self, message: wire.Bind) -> None:
         prepared = self._statement(message.statement)
         oids = prepared.type_oids
         if len(message.param_values) != len(oids):
             raise RefusedError(
-                PROTOCOL_VIOLATION,
+                failures.PROTOCOL_VIOLATION,
                 f"{len(message.param_values)} values were given for {len(oids)} parameters",
             )
         formats = formats_of(message.param_formats, len(oids))
         size_bytes = sum(len(raw) for raw in message.param_values if raw is not None)
         if size_bytes > _MOST_VALUE_BYTES:
             raise RefusedError(
-                TOO_LONG,
+                failures.TOO_LONG,
                 f"the values of the parameters have {size_bytes:,} bytes; up to {_MOST_VALUE_BYTES:,} are "
                 "accepted: load long lists into a table",
             )
@@ -350,15 +301,17 @@ class Conversation:
         else:
             bound, held_bytes = await self._answering.in_turn(self._asker, _values, *arguments)
         if len(self._portals) >= _MOST_PREPARED:
-            raise RefusedError(FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
+            raise RefusedError(
+                failures.FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some"
+            )
         holding = self._asker.quota.hold(VALUES, held_bytes)
         self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats), holding)
-        self._stream.send(BindComplete())
+        self._stream.send(wire.BindComplete())
 
-    async def _describe(self, message: Describe) -> None:
+    async def _describe(self, message: wire.Describe) -> None:
         if message.kind == "S":
             prepared = self._statement(message.name)
-            self._stream.send(ParameterDescription(list(prepared.type_oids)))
+            self._stream.send(wire.ParameterDescription(list(prepared.type_oids)))
             portal = Portal(prepared, tuple(map(_STANDING_FOR.get, prepared.type_oids)), ())
         elif message.name in self._cursors:
             self._stream.send(row_description(self._cursors.reply(message.name).columns, ()))
@@ -366,21 +319,21 @@ class Conversation:
         else:
             portal = self._portal(message.name)
         columns = await self._columns(portal)
-        self._stream.send(NoData() if columns is None else row_description(columns, portal.formats))
+        self._stream.send(wire.NoData() if columns is None else row_description(columns, portal.formats))
 
     async def _columns(self, portal: Portal) -> tuple[ReplyColumn, ...] | None:
         request, bound = portal.prepared.request, portal.bound
-        if isinstance(request, Perform):
+        if isinstance(request, asked.Perform):
             request, bound = self._performed(request)
-        if isinstance(request, Show):
+        if isinstance(request, asked.Show):
             return self._shown(request).columns
-        if isinstance(request, Fetch):
+        if isinstance(request, asked.Fetch):
             return self._cursors.reply(request.name).columns if request.is_sent else None
-        if isinstance(request, Sleep):
+        if isinstance(request, asked.Sleep):
             return _SLEPT.columns
-        if isinstance(request, StopOther):
+        if isinstance(request, asked.StopOther):
             return _stopped(request, has_stopped=False).columns
-        if not isinstance(request, Select):
+        if not isinstance(request, asked.Select):
             return None
         columns = await self._answering.columns(request, bound, self._asker)
         portal.prepared.columns = columns
@@ -389,67 +342,67 @@ class Conversation:
     async def _execute(self, portal: Portal, most_rows: int, *, is_described: bool) -> None:
         request = portal.prepared.request
         if request is None:
-            self._stream.send(EmptyQueryResponse())
+            self._stream.send(wire.EmptyQueryResponse())
             return
         if self._status is TransactionStatus.ERROR_TRANSACTION and not _leaves_failure(request):
             raise RefusedError(
-                IN_FAILED_TRANSACTION,
+                failures.IN_FAILED_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
         if portal.rows is None:
             answer = await self._answer_of(request, portal.bound)
             if isinstance(answer, str):
-                self._stream.send(CommandComplete(answer))
+                self._stream.send(wire.CommandComplete(answer))
                 return
             self._begin_rows(portal, answer, is_described=is_described)
         await self._send_rows(portal, most_rows, _TAGS.get(type(request), "SELECT"))
 
-    async def _answer_of(self, request: Request, bound: Sequence[Any]) -> Reply | str:
+    async def _answer_of(self, request: asked.Request, bound: Sequence[Any]) -> Reply | str:
         """Return the answer, or the tag of a statement that has none."""
         settings = self._asker.settings
         match request:
-            case Select():
+            case asked.Select():
                 return await self._answering.answer(request, bound, self._asker)
-            case Copy():
+            case asked.Copy():
                 return await self._copy(request, bound)
-            case Show():
+            case asked.Show():
                 return self._shown(request)
-            case Declare():
+            case asked.Declare():
                 return await self._declare(request, bound)
-            case Fetch():
+            case asked.Fetch():
                 return self._fetched(request)
-            case CloseCursor():
+            case asked.CloseCursor():
                 self._cursors.close(request.name)
                 return "CLOSE CURSOR" if request.name is not None else "CLOSE CURSOR ALL"
-            case StopOther():
+            case asked.StopOther():
                 return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
-            case Sleep():
+            case asked.Sleep():
                 await asyncio.sleep(_seconds(bound[0]) if request.seconds is None else request.seconds)
                 return _SLEPT
-            case Set():
+            case asked.Set():
                 return self._set(request)
-            case Prepare():
+            case asked.Prepare():
                 return await self._prepare(request)
-            case Perform():
+            case asked.Perform():
                 performed, given = self._performed(request)
                 assert performed is not None, "an empty statement was prepared by a name"
                 return await self._answer_of(performed, given)
-            case Reset():
+            case asked.Reset():
                 settings.reset_all()
                 if request.tag == "DISCARD ALL":
                     self._prepared.clear()
                 return request.tag
-            case Transaction():
+            case asked.Transaction():
                 return self._transaction(request.tag)
-            case Savepoint():
+            case asked.Savepoint():
                 return self._savepoint(request)
-            case Deallocate():
+            case asked.Deallocate():
                 self._deallocate(request.name)
                 return "DEALLOCATE" if request.name is not None else "DEALLOCATE ALL"
-            case Nothing():
+            case asked.Nothing():
                 return request.tag
 
-    async def _copy(self, request: Copy, bound: Sequence[Any]) -> str:
+    async def _copy(self, request: asked.Copy, bound: Sequence[Any]) -> str:
         """Send the rows of a COPY; return its tag."""
         reply = await self._answering.answer(request.select, bound, self._asker)
         for notice in reply.notices:
@@ -457,7 +410,7 @@ class Conversation:
         names, kinds = [each.name for each in reply.columns], [each.kind for each in reply.columns]
         rows = CopiedRows(reply.table, names, kinds, request.form, self._asker.settings.timezone)
         format_ = request.form.format
-        self._stream.send(CopyOutResponse(format_, [format_] * len(kinds)))
+        self._stream.send(wire.CopyOutResponse(format_, [format_] * len(kinds)))
         await self._stream.send_large(rows.first())
         sent = 0
         while True:
@@ -467,10 +420,10 @@ class Conversation:
             await self._stream.send_large(messages)
             sent += row_count
         await self._stream.send_large(rows.last())
-        self._stream.send(CopyDone())
+        self._stream.send(wire.CopyDone())
         return f"COPY {sent}"
 
-    async def _declare(self, request: Declare, bound: Sequence[Any]) -> str:
+    async def _declare(self, request: asked.Declare, bound: Sequence[Any]) -> str:
         in_transaction = self._status is not TransactionStatus.IDLE
         self._cursors.check(request.name, is_held=request.is_held, in_transaction=in_transaction)
         reply = await self._answering.answer(request.select, bound, self._asker)
@@ -479,7 +432,7 @@ class Conversation:
         self._cursors.keep(request.name, replace(reply, notices=()), is_held=request.is_held)
         return "DECLARE CURSOR"
 
-    def _fetched(self, request: Fetch) -> Reply | str:
+    def _fetched(self, request: asked.Fetch) -> Reply | str:
         rows = self._cursors.fetch(request.name, request.most_rows)
         return rows if request.is_sent else f"MOVE {rows.table.num_rows}"
 
@@ -487,7 +440,7 @@ class Conversation:
         """Return the settings whose changes clients are told, by the names that they are told."""
         return {shown: self._asker.settings.show(name) for name, shown in REPORTED.items()}
 
-    def _shown(self, request: Show) -> Reply:
+    def _shown(self, request: asked.Show) -> Reply:
         settings = self._asker.settings
         if request.name == "all":
             names, values = zip(*settings, strict=True)
@@ -496,7 +449,7 @@ class Conversation:
         value = pa.table({request.name: [settings.show(request.name)]})
         return Reply((ReplyColumn(request.name, TEXT),), value)
 
-    def _set(self, request: Set) -> str:
+    def _set(self, request: asked.Set) -> str:
         """Change a setting; return the tag. One that is local to no transaction stays as it was."""
         settings = self._asker.settings
         if not request.is_local or self._is_one_of_several or self._status is not TransactionStatus.IDLE:
@@ -506,7 +459,7 @@ class Conversation:
             settings.set(request.name, request.value, is_local=True)  # what is wrong is told
             settings.take_back(kept)
             fields = notice_fields("SET LOCAL can only be used in transaction blocks", "WARNING", "25P01")
-            self._stream.send(NoticeResponse(fields))
+            self._stream.send(wire.NoticeResponse(fields))
         return request.tag
 
     def _transaction(self, tag: str) -> str:
@@ -524,7 +477,7 @@ class Conversation:
         self._savepoints.clear()
         return ends_as
 
-    def _savepoint(self, request: Savepoint) -> str:
+    def _savepoint(self, request: asked.Savepoint) -> str:
         settings = self._asker.settings
         check_transaction(request.tag, in_transaction=self._status is not TransactionStatus.IDLE)
         match request.tag:
@@ -543,7 +496,7 @@ class Conversation:
         if name is None:
             self._prepared.clear()
         elif self._prepared.pop(name, None) is None:
-            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+            raise RefusedError(failures.UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
 
     def _begin_rows(self, portal: Portal, answer: Reply, *, is_described: bool) -> None:
         told = portal.prepared.columns
@@ -551,7 +504,7 @@ class Conversation:
             each.kind.oid for each in answer.columns
         ]:
             raise RefusedError(
-                NOT_SUPPORTED,
+                failures.NOT_SUPPORTED,
                 "the types of the columns are not those that were described; cast the parameters, as in "
                 "$1::INTEGER, or prepare the statement again",
             )
@@ -575,23 +528,23 @@ class Conversation:
             await self._stream.send_large(messages)
             portal.sent += row_count
         else:
-            self._stream.send(PortalSuspended())
+            self._stream.send(wire.PortalSuspended())
             return
         portal.forget_rows()
         count = "" if tag == "SHOW" else f" {portal.sent}"
-        self._stream.send(CommandComplete(tag + count))
+        self._stream.send(wire.CommandComplete(tag + count))
 
     def _notice(self, message: str, severity: str = "NOTICE") -> None:
-        self._stream.send(NoticeResponse(notice_fields(message, severity)))
+        self._stream.send(wire.NoticeResponse(notice_fields(message, severity)))
 
     def _statement(self, name: str) -> Prepared:
         if name not in self._prepared:
-            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+            raise RefusedError(failures.UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
         return self._prepared[name]
 
     def _portal(self, name: str) -> Portal:
         if name not in self._portals:
-            raise RefusedError(UNKNOWN_PORTAL, f"there is no portal {name!r}")
+            raise RefusedError(failures.UNKNOWN_PORTAL, f"there is no portal {name!r}")
         return self._portals[name]
 
 
@@ -600,18 +553,20 @@ def _seconds(value: Any) -> float:
     if value is None:
         return 0.0
     if not isinstance(value, int | float | Decimal | str) or isinstance(value, bool):
-        raise RefusedError(UNKNOWN_FUNCTION, f"pg_sleep takes seconds, and {value!r} is none; write 1.5")
+        raise RefusedError(
+            failures.UNKNOWN_FUNCTION, f"pg_sleep takes seconds, and {value!r} is none; write 1.5"
+        )
     try:
         seconds = float(value)
     except ValueError:
-        raise RefusedError(BAD_TEXT, f"pg_sleep takes seconds, and {value!r} is no number") from None
+        raise RefusedError(failures.BAD_TEXT, f"pg_sleep takes seconds, and {value!r} is no number") from None
     except OverflowError:
         return math.inf
     return 0.0 if math.isnan(seconds) else seconds  # asyncio refuses NaN
 
 
 _SLEPT = Reply((ReplyColumn("pg_sleep", VOID),), pa.table({"pg_sleep": [""]}))
-_TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
+_TAGS: dict[type, str] = {asked.Show: "SHOW", asked.Fetch: "FETCH"}
 
 
 def _values(
@@ -627,13 +582,13 @@ def _held_bytes(value: Any) -> int:
     return own + sum(map(sys.getsizeof, value)) if isinstance(value, list) else own
 
 
-def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:
+def _stopped(request: asked.StopOther, *, has_stopped: bool) -> Reply:
     column = ReplyColumn(request.function, BOOL)
     return Reply((column,), pa.table({request.function: [has_stopped]}))
 
 
-def _leaves_failure(request: Request) -> bool:
+def _leaves_failure(request: asked.Request) -> bool:
     """Return whether a failed transaction takes the statement: its end, or the way back to a savepoint."""
-    if isinstance(request, Savepoint):
+    if isinstance(request, asked.Savepoint):
         return request.tag == "ROLLBACK"
-    return isinstance(request, Transaction) and request.tag != "BEGIN"
+    return isinstance(request, asked.Transaction) and request.tag != "BEGIN"

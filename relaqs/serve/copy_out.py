@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -159,7 +159,7 @@ def _with_options(given: dict[str, str]) -> CopyForm:
             case "delimiter" | "quote" | "escape":
                 if len(value.encode()) != 1:
                     raise RefusedError(SYNTAX_ERROR, f"COPY {name} must be a single one-byte character")
-                form = _with_character(form, name, value)
+                form = replace(form, **dict[str, Any]({name: value}))
             case "null":
                 form = replace(form, null=value)
             case "force_quote":
@@ -174,15 +174,6 @@ def _with_options(given: dict[str, str]) -> CopyForm:
             case _:
                 raise RefusedError(SYNTAX_ERROR, f'COPY option "{name}" not recognized')
     return form
-
-
-def _with_character(form: CopyForm, name: str, value: str) -> CopyForm:
-    match name:
-        case "delimiter":
-            return replace(form, delimiter=value)
-        case "quote":
-            return replace(form, quote=value)
-    return replace(form, escape=value)
 
 
 class CopiedRows(AnswerRows):
@@ -286,7 +277,7 @@ class CopiedRows(AnswerRows):
         if (
             is_forced
             or value == self._null
-            or self._is_end(value)
+            or (value == b"\\." and len(self._names) == 1)  # alone in its line it would be the end
             or self._to_quote.search(value) is not None
         ):
             quote, escape = self._form.quote.encode(), self._form.escape.encode()
@@ -294,10 +285,6 @@ class CopiedRows(AnswerRows):
                 value = value.replace(escape, escape * 2)
             return quote + value.replace(quote, escape + quote) + quote
         return value
-
-    def _is_end(self, value: bytes) -> bool:
-        """Whether a line of the value alone would be read as the end of the rows."""
-        return value == b"\\." and len(self._names) == 1
 
     def _row(self, fields: Sequence[bytes]) -> bytes:
         if self._form.kind == "binary":

@@ -68,8 +68,7 @@ class AnswerRows:
     def messages(self, first_row: int, most_rows: int | None = None) -> tuple[int, bytes]:
         """Return the number of the next rows, and their messages. They take some milliseconds to encode.
 
-        first_row: where they begin.
-        most_rows: how many are asked for, None for all.
+        first_row: where they begin. most_rows: how many are asked for, None for all.
 
         Raises:
             UnsupportedError: a value has no form in the type.

@@ -9,22 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from pygwire import ConnectionPhase
-from pygwire.messages import (
-    AuthenticationOk,
-    AuthenticationSASL,
-    AuthenticationSASLContinue,
-    AuthenticationSASLFinal,
-    BackendKeyData,
-    CancelRequest,
-    GSSEncRequest,
-    NegotiateProtocolVersion,
-    ParameterStatus,
-    ReadyForQuery,
-    SASLInitialResponse,
-    SASLResponse,
-    SSLRequest,
-    StartupMessage,
-)
+from pygwire import messages as wire
 from scramp import ScramException, ScramMechanism
 from scramp.core import ScramServer
 
@@ -59,10 +44,15 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a client shows to cancel its query from another connection."""
+    """What a client shows to cancel its query from another connection. `process_id` tells who has it."""
 
-    process_id: int = field(default_factory=lambda: secrets.randbelow(2**31 - 1) + 1)
+    process_id: int
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(4), repr=False)
+
+    @classmethod
+    def drawn(cls, place: int = 0, places: int = 1) -> Key:
+        """Return a new key of one of several processes: the remainder of its `process_id` is that one's."""
+        return cls((1 + secrets.randbelow((2**31 - 1) // places - 1)) * places + place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +63,18 @@ class Guest:
     settings: Settings
 
 
-async def enter(stream: Stream, door: Door, timezone: str, guesses: Guesses) -> Guest | CancelRequest | None:
+async def enter(
+    stream: Stream, door: Door, timezone: str, guesses: Guesses
+) -> Guest | wire.CancelRequest | None:
     """Return who was let in, or the wish to cancel a query; None where the client has gone.
 
-    timezone: of clients that name none.
-    guesses: passwords that were wrong before.
+    timezone: of clients that name none. guesses: passwords that were wrong before.
 
     Raises:
         RefusedError: they were not let in.
     """
     startup = await _startup(stream, door)
-    if not isinstance(startup, StartupMessage):
+    if not isinstance(startup, wire.StartupMessage):
         return startup
     if door.demands_tls and not stream.is_encrypted:
         raise RefusedError(NOT_LET_IN, "this server demands TLS; connect with sslmode=require", is_fatal=True)
@@ -100,8 +91,8 @@ async def enter(stream: Stream, door: Door, timezone: str, guesses: Guesses) -> 
         return None
     unknown = [name for name in startup.params if name.startswith("_pq_.")]
     if startup.protocol_version != _VERSION_3_0 or unknown:
-        stream.send(NegotiateProtocolVersion(_VERSION_3_0, unknown))
-    stream.send(AuthenticationOk())
+        stream.send(wire.NegotiateProtocolVersion(_VERSION_3_0, unknown))
+    stream.send(wire.AuthenticationOk())
     return Guest(user, settings)
 
 
@@ -109,23 +100,23 @@ def welcome(stream: Stream, guest: Guest, key: Key) -> None:
     """Tell a client all that it waits for before its first statement."""
     for name, shown in REPORTED.items():
         value = guest.user.name if name == "session_authorization" else guest.settings.show(name)
-        stream.send(ParameterStatus(shown, value))
-    stream.send(BackendKeyData(key.process_id, key.secret), ReadyForQuery())
+        stream.send(wire.ParameterStatus(shown, value))
+    stream.send(wire.BackendKeyData(key.process_id, key.secret), wire.ReadyForQuery())
     stream.phase = ConnectionPhase.READY
 
 
-async def _startup(stream: Stream, door: Door) -> StartupMessage | CancelRequest | None:
+async def _startup(stream: Stream, door: Door) -> wire.StartupMessage | wire.CancelRequest | None:
     """Return the first message that is no request for encryption. Each kind of that is answered once."""
     asked: set[type] = set()
-    while isinstance(message := await stream.next(), SSLRequest | GSSEncRequest):
+    while isinstance(message := await stream.next(), wire.SSLRequest | wire.GSSEncRequest):
         if type(message) in asked:
             raise RefusedError(PROTOCOL_VIOLATION, "encryption is asked for twice", is_fatal=True)
         asked.add(type(message))
-        if isinstance(message, SSLRequest) and door.tls is not None and not stream.is_encrypted:
+        if isinstance(message, wire.SSLRequest) and door.tls is not None and not stream.is_encrypted:
             await stream.encrypt(door.tls)
         else:
             await stream.refuse_encryption()
-    assert message is None or isinstance(message, StartupMessage | CancelRequest)
+    assert message is None or isinstance(message, wire.StartupMessage | wire.CancelRequest)
     return message
 
 
@@ -168,25 +159,25 @@ async def _proved(
     """
     server = ScramMechanism(_SCRAM).make_server(lambda _: users.verifier(name))
     wrong = RefusedError(WRONG_PASSWORD, f"password authentication failed for user {name!r}", is_fatal=True)
-    stream.send(AuthenticationSASL([_SCRAM]))
+    stream.send(wire.AuthenticationSASL([_SCRAM]))
     stream.phase = ConnectionPhase.AUTHENTICATING_SASL_INITIAL
     first = await stream.next()
     if first is None:
         return None
-    if not isinstance(first, SASLInitialResponse) or first.mechanism != _SCRAM:
+    if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != _SCRAM:
         raise RefusedError(NOT_LET_IN, f"a password is proved by {_SCRAM} here", is_fatal=True)
     try:
         _begin_proof(server, first.data.decode())
-        stream.send(AuthenticationSASLContinue(server.get_server_first().encode()))
+        stream.send(wire.AuthenticationSASLContinue(server.get_server_first().encode()))
         stream.phase = ConnectionPhase.AUTHENTICATING_SASL_CONTINUE
         final = await stream.next()
         if final is None:
             return None
-        if not isinstance(final, SASLResponse):
+        if not isinstance(final, wire.SASLResponse):
             raise wrong
         await turn()
         server.set_client_final(final.data.decode())
-        stream.send(AuthenticationSASLFinal(server.get_server_final().encode()))
+        stream.send(wire.AuthenticationSASLFinal(server.get_server_final().encode()))
     except (ScramException, ValueError, KeyError):
         raise wrong from None
     user = users.find(name)

@@ -11,7 +11,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -62,6 +63,54 @@ def add_metrics(health: Health, registry: CollectorRegistry) -> None:
             yield from _metrics(health)
 
     registry.register(Standing())
+
+
+def summed_metrics(health: Health, others: Callable[[], list[str]]) -> CollectorRegistry:
+    """Return a registry of a server of several processes: what they all say, each number summed.
+
+    Args:
+        health: of the process that asks.
+        others: returns the metrics of each other process, as text.
+    """
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.parser import text_string_to_metric_families
+    from prometheus_client.registry import Collector
+
+    own = CollectorRegistry()
+    add_metrics(health, own)
+
+    class Summed(Collector):
+        def describe(self) -> list[Metric]:
+            return []  # what there is depends on the moment
+
+        def collect(self) -> Iterator[Metric]:
+            merged: dict[str, tuple[Metric, dict[_Sample, float]]] = {}
+            for text in (generate_latest(own).decode(), *others()):
+                for family in text_string_to_metric_families(text):
+                    _, values = merged.setdefault(family.name, (family, {}))
+                    for sample in family.samples:
+                        of = sample.name, tuple(sample.labels.items())
+                        merge = next((by for end, by in _NOT_SUMMED if sample.name.endswith(end)), add)
+                        values[of] = merge(values[of], sample.value) if of in values else sample.value
+            for family, values in merged.values():
+                summed = Metric(family.name, family.documentation, family.type)
+                for (name, labels), value in values.items():
+                    summed.add_sample(name, dict(labels), value)
+                yield summed
+
+    registry = CollectorRegistry()
+    registry.register(Summed())
+    return registry
+
+
+_Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # its name and labels
+_NOT_SUMMED: tuple[tuple[str, Callable[[float, float], float]], ...] = (
+    ("_most_seconds", max),
+    ("_cache_bytes", max),  # they share the cache
+    ("_created", min),
+    ("_up", min),
+)
 
 
 def _metrics(health: Health) -> Iterator[Metric]:

@@ -5,7 +5,8 @@
     SET relaqs.intervals = on       more columns: NAME_low, NAME_high
     SET relaqs.confidence = '99%'   of the intervals
     SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
-    SET relaqs.exact_below = '0.3s'  with a target too, what one core reads in less time is exact, at once
+    SET relaqs.exact_below = '0.3s'  what one core reads in less time is exact, at once; with a target, too,
+                                    unless a sample reaches it in half of the time
     SET relaqs.dialect = 'duckdb'   statements mean what they do in DuckDB, not what they do in Postgres
 
 A comment sets them for one statement, from tools that cannot say SET:
@@ -55,6 +56,15 @@ class _Setting:
 
 def _any(text: str) -> str:
     return text
+
+
+def _either(*values: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text.lower() not in values:
+            raise ValueError(f"it must be {' or '.join(values)}")
+        return text.lower()
+
+    return check
 
 
 def _one_of(*values: str) -> Callable[[str], str]:
@@ -107,18 +117,6 @@ def _confidence(text: str) -> str:
     return text
 
 
-def _confidence_for(text: str) -> str:
-    if text.lower() not in get_args(ConfidenceFor):
-        raise ValueError("it must be cell or table")
-    return text.lower()
-
-
-def _dialect(text: str) -> str:
-    if text.lower() not in ("postgres", "duckdb"):
-        raise ValueError("it must be postgres or duckdb")
-    return text.lower()
-
-
 def _duration(text: str) -> str:
     """Return a time as it was given, "off" for none."""
     if text.lower() not in _OFF and not 0 < seconds_of(text) < math.inf:
@@ -156,9 +154,9 @@ _OWN = {
     "relaqs.within": _Setting("off", _duration),
     "relaqs.intervals": _Setting("off", _switch),
     "relaqs.confidence": _Setting("95%", _confidence),
-    "relaqs.confidence_for": _Setting("cell", _confidence_for),
+    "relaqs.confidence_for": _Setting("cell", _either(*get_args(ConfidenceFor))),
     "relaqs.exact_below": _Setting("300ms", _duration),
-    "relaqs.dialect": _Setting("postgres", _dialect),
+    "relaqs.dialect": _Setting("postgres", _either("postgres", "duckdb")),
 }
 
 _FIXED = {
@@ -363,9 +361,15 @@ class Settings:
 
     @property
     def exact_below_seconds(self) -> float:
-        """What one core reads in less time is answered exactly, at once, also where a target is set."""
+        """What one core reads in less time is exact, at once, unless a sample soon reaches the target."""
         text = self._now["relaqs.exact_below"]
         return 0.0 if text == "off" else seconds_of(text)
+
+    @property
+    def target(self) -> float | None:
+        """The error that is enough, None where none is set."""
+        text = self._now["relaqs.target"]
+        return None if text == "off" else relative_error(text)
 
     @property
     def timezone(self) -> str:
@@ -380,9 +384,8 @@ class Settings:
     def options(self, priority: float) -> QueryOptions:
         """Return what a query is asked for. priority: of its user."""
         within = self._now["relaqs.within"]
-        target = self._now["relaqs.target"]
         return QueryOptions(
-            target=None if target == "off" else relative_error(target),
+            target=self.target,
             timeout=None if within == "off" else seconds_of(within),
             confidence=share_of_weight(self._now["relaqs.confidence"]),
             confidence_for=cast("ConfidenceFor", self._now["relaqs.confidence_for"]),

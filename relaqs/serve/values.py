@@ -79,15 +79,11 @@ def _dimensions(value: Any) -> tuple[int, ...]:
     """
     if not isinstance(value, list):
         return ()
-    inner = {_dimensions(each) for each in value}
-    if len(inner) > 1 or (None in value and any(isinstance(each, list) for each in value)):
+    inner, has_lists = {_dimensions(each) for each in value}, any(isinstance(each, list) for each in value)
+    if len(inner) > 1 or (None in value and has_lists):
         raise UnsupportedError("a list of lists of several lengths is no array; send it as JSON: to_json(…)")
     (deeper,) = inner or {()}
-    return (len(value), *deeper) if value and 0 not in deeper and (deeper or not _has_lists(value)) else ()
-
-
-def _has_lists(value: list[Any]) -> bool:
-    return any(isinstance(each, list) for each in value)
+    return (len(value), *deeper) if value and 0 not in deeper and (deeper or not has_lists) else ()
 
 
 def _leaves_of(value: Any) -> Iterator[bytes | None]:

@@ -225,7 +225,7 @@ class Contest:
 
     Four of eight cores are left, and each job has one already:
 
-    >>> from relaqs.policies import Contest, Jobs, JobView, Kind, View
+    >>> from relaqs.policies import JobView
     >>> jobs = Jobs.of([JobView("a", Kind.QUERY, 0.0, cores_most=3.0), JobView("b", Kind.QUERY, 0.0)])
     >>> contest = Contest(View(2.0, 8.0, jobs), floor_cores=np.array([1.0, 1.0]), cores=4.0)
     >>> contest.room_cores.tolist()
@@ -293,7 +293,7 @@ def divide(
 
     An exact query has its fair share, a third. The rule shares the other six cores by the square of weights:
 
-    >>> from relaqs.policies import Jobs, JobView, Kind, View, divide, fill_evenly, without_quality
+    >>> from relaqs.policies import JobView
     >>> rows = [
     ...     JobView("exact", Kind.EXACT, 0.0, weight=3.0),
     ...     JobView("light", Kind.QUERY, 0.0, weight=1.0),
@@ -325,7 +325,7 @@ def without_quality(jobs: Jobs) -> BoolArray:
     They are exact queries and other programs. Most policies cannot compare them with other jobs, and give
     them their fair share (see `divide`).
 
-    >>> from relaqs.policies import Jobs, JobView, Kind, without_quality
+    >>> from relaqs.policies import JobView
     >>> rows = [JobView("a", Kind.QUERY, 0.0), JobView("b", Kind.EXACT, 0.0), JobView("c", Kind.FOREIGN, 0.0)]
     >>> without_quality(Jobs.of(rows)).tolist()
     [False, True, True]
@@ -337,3 +337,13 @@ def check_share(name: str, share: float) -> None:
     """Raise ValueError if the share is not in [0, 1]."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"{name} is {share}; it must be between 0 and 1, a fraction of the fair share")
+
+
+@dataclass(frozen=True, slots=True)
+class Floored:
+    """A policy that gives every job a part of its fair share. minimum_share: that part (see `divide`)."""
+
+    minimum_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_share("minimum_share", self.minimum_share)

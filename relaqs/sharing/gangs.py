@@ -44,12 +44,12 @@ SPEED_NUMBERS = len(SPEED_NAMES)
 
 
 def compute_seconds(speed: FloatArray, slot_rows: ArrayLike) -> FloatArray:
-    """Return the seconds that a slot needs to compute so many rows. speed: shape (…, 7)."""
+    """Return the seconds that a slot needs to compute its rows. speed: shape (…, 7)."""
     return np.asarray(speed[..., 0] + speed[..., 1] * np.asarray(slot_rows))
 
 
 def sync_seconds(speed: FloatArray, slots: ArrayLike, nodes: ArrayLike) -> FloatArray:
-    """Return the seconds in which so many slots on so many nodes add their gradients up."""
+    """Return the seconds in which slots on one or more nodes add their gradients up."""
     slots, nodes = np.asarray(slots), np.asarray(nodes)
     more = np.maximum(slots - 2, 0)
     here = speed[..., 2] + speed[..., 3] * more
@@ -129,7 +129,7 @@ def split_batch(
         slots: how many slots compute it.
         slot_rows_most: what fits a slot at once. More is computed in pieces of equal size.
         rows_most: rounding up never leads beyond these.
-        pieces_least: a share is cut into so many pieces at least.
+        pieces_least: a share is cut into this number of pieces at least.
 
     >>> split = split_batch(batch_rows=[100, 100], slots=[3, 1], slot_rows_most=[64, 64])
     >>> split.slot_rows.tolist(), split.pieces.tolist(), split.batch_rows.tolist()
@@ -240,7 +240,7 @@ class Gang:
         weight: the user's priority. A job with 2.0 counts twice.
         pass_rows: the rows of its data.
         start_rows: the batch it starts with, for which its learning rate was chosen.
-        slot_rows_least: a slot gets at least so many rows of each step.
+        slot_rows_least: a slot gets at least these rows of each step.
         slot_rows_most: more rows than these do not fit a slot at once. A larger share is computed in several
             pieces, one after another.
         rows_most: the largest batch that its user allows.
@@ -436,7 +436,6 @@ class SlotView:
         arrivals_per_second: the mean rate at which elastic jobs have come so far; NaN: unknown.
         memory: what this policy put into its last plan. None at first, and after a restart.
 
-    >>> from relaqs.sharing.gangs import Gang
     >>> view = SlotView(0.0, Nodes.equal(2, slots=4), Gangs.of([Gang("a"), Gang("b")], nodes=2))
     >>> view.memory is None, int(view.nodes.usable_slots.sum())
     (True, 8)
@@ -479,8 +478,6 @@ class SlotPlan:
         node_slots: the slots that could be given, shape (N,).
         memory: what the policy wants to be handed with the next view.
 
-    >>> from relaqs.sharing.gangs import Gang, Gangs
-    >>> from relaqs.sharing.gangs import Nodes
     >>> view = SlotView(0.0, Nodes.equal(2, slots=4), Gangs.of([Gang("a"), Gang("b")], nodes=2))
     >>> plan = SlotPlan.of(view, np.array([[4, 1], [0, 0]]), np.array([320.0, 0.0]))
     >>> plan.slots_by_id()
@@ -536,7 +533,7 @@ class SlotPolicy(PolicyOf[SlotView, SlotPlan], Protocol):
 def packed(
     counts: IntArray, held: IntArray, nodes: Nodes, order: IntArray, *, tight: bool = True
 ) -> IntArray:
-    """Return the slots of each job on each node, shape (E, N), for so many slots of each job.
+    """Return the slots of each job on each node, shape (E, N), for a number of slots of each.
 
     A job whose number of slots is as before keeps its places. Every other is placed anew, in the given order.
     It takes a node that can hold the rest of it, and else the node with most free slots, until it has all.
@@ -589,7 +586,7 @@ def _node_for(slots: int, free: IntArray, *, tight: bool) -> int:
 
 
 def packed_on_whole_nodes(counts: IntArray, held: IntArray, nodes: Nodes) -> IntArray:
-    """Return the slots of each job on each node, shape (E, N), for so many slots of each job.
+    """Return the slots of each job on each node, shape (E, N), for a number of slots of each.
 
     As `packed`, the largest first: a job whose number of slots is as before keeps its places. But where a job
     would be on more nodes than it needs, smaller jobs that kept their places move. It is the fewest slots

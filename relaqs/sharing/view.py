@@ -487,8 +487,7 @@ class Policy(PolicyOf[View, Plan], Protocol):
     Example: a policy of your own. The job with the earliest deadline is served first, and a job whose
     deadline has passed ends with the answer that it has.
 
-    >>> import numpy as np
-    >>> from relaqs.policies import Jobs, JobView, Kind, Plan, View, fill_in_order
+    >>> from relaqs.policies import fill_in_order
     >>> class EarliestDeadline:
     ...     name = "earliest_deadline"
     ...

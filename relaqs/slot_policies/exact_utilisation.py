@@ -10,14 +10,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.sharing.gangs import SlotPlan, SlotView, packed
 from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.ones import (
-    Predictor,
-    Progress,
-    SlotSeconds,
-    by_ended_jobs,
-    rows_left,
-    slot_rows,
-)
+from relaqs.slot_policies.ones import Predictor, Progress, SlotSeconds, by_ended_jobs, rows_left, slot_rows
 
 
 @dataclass(frozen=True, slots=True)

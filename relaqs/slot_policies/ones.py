@@ -422,11 +422,7 @@ def reordered(genomes: IntArray, jobs: int) -> IntArray:
 
 
 def refreshed(
-    genomes: IntArray,
-    rows: FloatArray,
-    costs: SlotSeconds,
-    is_new: BoolArray,
-    executed_seconds: FloatArray,
+    genomes: IntArray, rows: FloatArray, costs: SlotSeconds, is_new: BoolArray, executed_seconds: FloatArray
 ) -> IntArray:
     """Return schedules with no job above its limit, every new job in, and no slot idle that could work.
 
@@ -471,7 +467,7 @@ def preempted(genomes: IntArray, loses: BoolArray) -> IntArray:
 
 
 def best(genomes: IntArray, score: FloatArray, most: int) -> IntArray:
-    """Return the positions of the schedules with the least scores, best first, at most so many.
+    """Return the positions of the schedules with the least scores, best first. most: how many at most.
 
     Of equal schedules one is kept. Else the best would fill the population, and nothing new would come.
     """
@@ -628,7 +624,7 @@ class Ones:
         generations: how many there are in one plan.
         mutation: the rate at which a job of a mutant loses its slots. The paper's value is not known.
         crossover: whether genes of pairs are mixed. False shows what the search does without.
-        warm_up_steps: a job keeps its start batch for so many steps.
+        warm_up_steps: a job keeps its start batch for this number of steps.
         sigma: the rate by which long runs lower a batch limit, each second: a number, or the rate of
             arrivals.
         deploy: "all_passes" deploys as above. With "own_pass" a job may change as soon as it has made a whole
@@ -638,8 +634,7 @@ class Ones:
         predictor: tells the passes that jobs still need.
         seed: of all draws.
 
-    >>> from relaqs.sharing.gangs import Gang, Gangs
-    >>> from relaqs.sharing.gangs import Nodes
+    >>> from relaqs.sharing.gangs import Gang
     >>> gangs = Gangs.of([Gang("a"), Gang("b")], nodes=1)
     >>> Ones().plan(SlotView(0.0, Nodes.equal(1, slots=4), gangs)).slots_by_id()
     {'a': 1, 'b': 1}
@@ -673,9 +668,7 @@ class Ones:
     def _plan(self, view: SlotView) -> SlotPlan:
         before = view.memory if isinstance(view.memory, Population) else None
         limits = BatchLimits.grown(
-            view.gangs,
-            {} if before is None else before.limits_by_id(),
-            self.warm_up_steps,
+            view.gangs, {} if before is None else before.limits_by_id(), self.warm_up_steps
         )
         costs = SlotSeconds.of(view.gangs, self._slots_most(view, limits), view.nodes.usable_slots)
         evolution = self._evolution(view, costs)

@@ -77,7 +77,7 @@ def largest_sum(job: IntArray, slots: IntArray, worth: FloatArray, jobs: int, to
 
 
 def _traced_back(taken: IntArray, total: int) -> IntArray:
-    """Return the slots of each job. taken: by job, of so many slots for it and those before, (J, C + 1)."""
+    """Return the slots of each job. taken: by job, of each number for it and those before, (J, C + 1)."""
     chosen = np.zeros(len(taken), dtype=np.int64)
     for own in range(len(taken) - 1, -1, -1):
         chosen[own] = taken[own, total]
@@ -124,7 +124,7 @@ class Goodput:
 def best_batch(
     gangs: Gangs, job: IntArray, slots: IntArray, nodes: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the most useful rows a second that jobs make on so many slots, and the batch with which they do.
+    """Return the most useful rows a second that jobs make on their slots, and the batch with which they do.
 
     Both have the shape to which the arguments broadcast. Useful rows are NaN where a job's speed is unknown.
 
@@ -196,7 +196,6 @@ class Sia:
     evaluation.
 
     >>> from relaqs.sharing.gangs import Gang
-    >>> from relaqs.sharing.gangs import Nodes
     >>> speed = (0.1, 0.01, 1e-3, 1e-8, 1e-3, 1e-8, 1.0)
     >>> jobs = [Gang(name, speed=speed, noise_rows=1e4, held=(1,), rows_most=512.0) for name in "abc"]
     >>> view = SlotView(900.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))
@@ -226,12 +225,7 @@ class Sia:
 
     def _planned(self, view: SlotView) -> SlotPlan:
         options = SlotOptions.of(view)
-        worth = self.worth(view, options)
-        total = int(view.nodes.usable_slots.sum())
-        counts = largest_sum(options.job, options.slots, worth, len(view.gangs), total)
-        held = np.where(view.nodes.alive, view.gangs.held, 0)
-        slots = packed_on_whole_nodes(counts, held, view.nodes)
-        return SlotPlan.of(view, slots, options.batches(view.gangs, counts))
+        return _plan_of_most_worth(view, options, self.worth(view, options))
 
     def worth(self, view: SlotView, options: SlotOptions) -> FloatArray:
         """Return what each option is worth, shape (P,), relative to a job that waits; −inf: never."""
@@ -323,8 +317,7 @@ class CompletionRate:
     Source: the order and what depends on it are those of Berg, Vesilo and Harchol-Balter, heSRPT, 2020, for
     jobs of known lengths that speed up alike. The rest: Jayaram Subramanya et al., Sia, SOSP 2023.
 
-    >>> from relaqs.sharing.gangs import Gang, Gangs
-    >>> from relaqs.sharing.gangs import Nodes
+    >>> from relaqs.sharing.gangs import Gang
     >>> speed = (0.01, 0.001, 0.05, 0.0, 0.1, 0.0, 1.0)
     >>> jobs = [Gang(name, rows_done=rows, speed=speed) for name, rows in (("short", 1e4), ("long", 1e6))]
     >>> view = SlotView(0.0, Nodes.equal(1, slots=1), Gangs.of(jobs, nodes=1))
@@ -356,12 +349,7 @@ class CompletionRate:
         worth = self._of_all_alike().worth(view, options) * counts_as[options.job]
         first = _is_starving(view, self.minimum_share)[options.job]
         most = worth.max(where=np.isfinite(worth), initial=0.0)
-        worth = np.where(first, worth + most * len(gangs), worth)
-        total = int(view.nodes.usable_slots.sum())
-        counts = largest_sum(options.job, options.slots, worth, len(gangs), total)
-        held = np.where(view.nodes.alive, gangs.held, 0)
-        slots = packed_on_whole_nodes(counts, held, view.nodes)
-        return SlotPlan.of(view, slots, options.batches(gangs, counts))
+        return _plan_of_most_worth(view, options, np.where(first, worth + most * len(gangs), worth))
 
     def _of_all_alike(self) -> Sia:
         """Return the policy for which it makes no difference who waits for a job."""
@@ -404,3 +392,12 @@ def weight_behind(rate: FloatArray, weight: FloatArray) -> FloatArray:
     behind = np.empty(len(rate))
     behind[last_first] = np.cumsum(weight[last_first])
     return behind
+
+
+def _plan_of_most_worth(view: SlotView, options: SlotOptions, worth: FloatArray) -> SlotPlan:
+    """Return the plan of one option for each job that are worth most together. worth: shape (P,)."""
+    gangs, nodes = view.gangs, view.nodes
+    total = int(nodes.usable_slots.sum())
+    counts = largest_sum(options.job, options.slots, worth, len(gangs), total)
+    slots = packed_on_whole_nodes(counts, np.where(nodes.alive, gangs.held, 0), nodes)
+    return SlotPlan.of(view, slots, options.batches(gangs, counts))

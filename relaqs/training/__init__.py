@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from relaqs_engine.first_use import on_first_use
+from relaqs_bootstrap.first_use import on_first_use
 
 from relaqs.plugins import needed as _needed
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from relaqs.training.algorithms.topic_model import OnlineTopics, TopicModel
     from relaqs.training.elastic.course import Change, Journal, Rescale, replay
     from relaqs.training.elastic.torch_module import TorchModule
-    from relaqs.training.parted.placing import ModelParts, PlacedPart
+    from relaqs.training.parted.placing import ModelParts
+    from relaqs.training.passes import PlacedPart, SubtaskSeconds
     from relaqs.training.protocol import (
         Fold,
         Iteration,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     )
     from relaqs.training.rows import Profile, Rows, Sums
     from relaqs.training.run import TrainingRun, TrainingStep
-    from relaqs.training.sharded.holder import SubtaskSeconds
+
 
 __all__ = [
     "ALGORITHMS",
@@ -104,51 +105,4 @@ __all__ = [
     "replay",
 ]
 
-_HOMES = {
-    "ALGORITHMS": "relaqs.training.algorithms",
-    "BoostedClassifier": "relaqs.training.algorithms.boosted_trees",
-    "BoostedRegressor": "relaqs.training.algorithms.boosted_trees",
-    "Change": "relaqs.training.elastic.course",
-    "Fold": "relaqs.training.protocol",
-    "Iteration": "relaqs.training.protocol",
-    "Journal": "relaqs.training.elastic.course",
-    "KMeans": "relaqs.training.algorithms.k_means",
-    "Lasso": "relaqs.training.algorithms.proximal",
-    "LinearRegression": "relaqs.training.algorithms.linear",
-    "LinearSVM": "relaqs.training.algorithms.linear",
-    "LogisticRegression": "relaqs.training.algorithms.linear",
-    "MatrixFactorisation": "relaqs.training.algorithms.matrix_factorisation",
-    "MiniBatchKMeans": "relaqs.training.algorithms.k_means",
-    "MiniBatchLinear": "relaqs.training.algorithms.linear",
-    "MiniBatchPerceptron": "relaqs.training.algorithms.perceptron",
-    "MiniBatchTraining": "relaqs.training.protocol",
-    "MiniBatches": "relaqs.training.protocol",
-    "ModelParts": "relaqs.training.parted.placing",
-    "OnlineTopics": "relaqs.training.algorithms.topic_model",
-    "Perceptron": "relaqs.training.algorithms.perceptron",
-    "PlacedPart": "relaqs.training.parted.placing",
-    "PolynomialSVM": "relaqs.training.algorithms.linear",
-    "Profile": "relaqs.training.rows",
-    "Rescale": "relaqs.training.elastic.course",
-    "Rows": "relaqs.training.rows",
-    "ShardCourse": "relaqs.training.protocol",
-    "ShardedDescent": "relaqs.training.protocol",
-    "ShardedTraining": "relaqs.training.protocol",
-    "SharesSums": "relaqs.training.protocol",
-    "SizedPieces": "relaqs.training.protocol",
-    "SoftmaxRegression": "relaqs.training.algorithms.proximal",
-    "SubtaskSeconds": "relaqs.training.sharded.holder",
-    "Sums": "relaqs.training.rows",
-    "TellsClasses": "relaqs.training.protocol",
-    "TopicModel": "relaqs.training.algorithms.topic_model",
-    "TorchModule": "relaqs.training.elastic.torch_module",
-    "Training": "relaqs.training.protocol",
-    "TrainingJob": "relaqs.training.protocol",
-    "TrainingRun": "relaqs.training.run",
-    "TrainingStep": "relaqs.training.run",
-    "WholeParameters": "relaqs.training.protocol",
-    "make_training_job": "relaqs.training.algorithms",
-    "replay": "relaqs.training.elastic.course",
-}
-
-__getattr__, __dir__ = on_first_use("relaqs.training", _HOMES)
+__getattr__, __dir__ = on_first_use(__name__)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeAlias, cast
 
@@ -44,9 +44,9 @@ from relaqs.arguments import (
 )
 from relaqs.plugins import require
 from relaqs.training.algorithms import make_training_job
-from relaqs.training.protocol import Learner, MiniBatchTraining, TrainingJob, WholeSteps
+from relaqs.training.protocol import MiniBatchTraining, TrainingJob, WholeSteps
 from relaqs.training.rows import Profile, Rows, Sums, class_codes, frame_of, known_classes
-from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingGoals, TrainingOptions
+from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingOptions
 from relaqs.training.start import TrainingRecipe
 
 if TYPE_CHECKING:
@@ -129,53 +129,39 @@ def read_until(until: Until) -> tuple[float | None, float | None, StopWord]:
     raise refusal("until", until, 'a loss, {"accuracy": 0.9}, {"loss": 0.3}, or "best"')
 
 
-@dataclass(frozen=True, slots=True)
-class FitGoals:
-    """What a user wants of a run, as `Session.fit` takes it. Raises ArgumentError for what is not accepted.
+def goals_of_fit(
+    until: Until = None,
+    within: float | None = None,
+    timeout: float | None = None,
+    passes: int | None = None,
+    priority: float = 1.0,
+    may_stop: bool = False,
+) -> TrainingOptions:
+    """Return what a user wants of a run, by the names of `Session.fit`. Raises ArgumentError.
 
-    >>> FitGoals(until=0.3).loss, FitGoals(until={"accuracy": 0.9}).asks_accuracy
-    (0.3, True)
+    >>> goals_of_fit(until=0.3).target_loss, goals_of_fit(until={"accuracy": 0.9}).stop
+    (0.3, 'required')
     """
-
-    until: Until = None
-    within: float | None = None
-    timeout: float | None = None
-    passes: int | None = None
-    priority: float = 1.0
-    may_stop: bool = False
-
-    def __post_init__(self) -> None:
-        if (loss := self.loss) is not None:
-            check_loss("until", loss)
-        if self.within is not None:
-            check_seconds("within", self.within)
-        if self.passes is not None:
-            check_whole("passes", self.passes)
-        if not isinstance(self.may_stop, bool):
-            raise refusal("may_stop", self.may_stop, "True or False")
-
-    @property
-    def loss(self) -> float | None:
-        return read_until(self.until)[0]
-
-    @property
-    def asks_accuracy(self) -> bool:
-        """Whether accuracy has to be measured."""
-        return self.may_stop or read_until(self.until)[1:] != (None, "iterations")
-
-    def options(self, batch: Batch, passes: int | None, held_out: float | None) -> TrainingOptions:
-        """Return them as options of a run.
-
-        Args:
-            passes: after how many it ends where they do not say.
-            held_out: the share of partitions that the run holds out for a job that does not itself.
-        """
-        loss, accuracy, stop = read_until(self.until)
-        words: tuple[StopWord, ...] = ("best",) if accuracy is None else ("best", "required")
-        may_stop = words if self.may_stop else ()
-        goals = TrainingGoals(self.within, accuracy, stop=stop, may_stop=may_stop, held_out=held_out)
-        most = passes if self.passes is None else self.passes
-        return TrainingOptions(self.priority, loss, self.timeout, most, goals=goals, batch=batch)
+    loss, accuracy, stop = read_until(until)
+    if loss is not None:
+        check_loss("until", loss)
+    if within is not None:
+        check_seconds("within", within)
+    if passes is not None:
+        check_whole("passes", passes)
+    if not isinstance(may_stop, bool):
+        raise refusal("may_stop", may_stop, "True or False")
+    words: tuple[StopWord, ...] = ("best",) if accuracy is None else ("best", "required")
+    return TrainingOptions(
+        priority=priority,
+        target_loss=loss,
+        timeout=timeout,
+        max_steps=passes,
+        deadline=within,
+        accuracy=accuracy,
+        stop=stop,
+        may_stop=words if may_stop else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +191,7 @@ class Fit:
     batch: Batch = None
     held_out: float | None = None
     seed: int = 0
-    goals: FitGoals = field(default_factory=FitGoals)
+    goals: TrainingOptions = field(default_factory=TrainingOptions)
 
     def __post_init__(self) -> None:
         check_whole("seed", self.seed, least=0)
@@ -247,8 +233,13 @@ class Fit:
         most = own.passes_most if isinstance(own, WholeSteps) else None
         if _counterpart(self.model) is not None:
             most = _parameters(self.model).get("max_iter")
-        held_out = self.held_out if is_measured_here else None
-        return self.goals.options(self.batch, most if is_whole(most) and most > 0 else None, held_out)
+        passes = most if is_whole(most) and most > 0 else None
+        return replace(
+            self.goals,
+            batch=self.batch,
+            max_steps=passes if self.goals.max_steps is None else self.goals.max_steps,
+            held_out=self.held_out if is_measured_here else None,
+        )
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -256,10 +247,10 @@ class Fit:
         said: dict[str, Any] = {"seed": self.seed}
         if is_whole(self.batch):
             said["start_rows"] = self.batch
-        if self.held_out is not None or self.goals.asks_accuracy:
+        if self.held_out is not None or self.goals.asking is not None:
             said["held_out"] = HELD_OUT if self.held_out is None else self.held_out
-        if self.goals.passes is not None:
-            said["passes_most"] = self.goals.passes
+        if self.goals.max_steps is not None:
+            said["passes_most"] = self.goals.max_steps
         return said
 
     def fitted(self, estimator: Any, passes: int) -> Any:
@@ -326,10 +317,10 @@ def fit_recipe(model: Any, sql: str | None, asked: Mapping[str, Any]) -> Trainin
 
     Raises ArgumentError where they do not go together.
     """
-    names = {each.name for each in fields(FitGoals)}
+    names = signature(goals_of_fit).parameters
     goals = {name: value for name, value in asked.items() if name in names}
     others = {name: value for name, value in asked.items() if name not in names}
-    fit = Fit(model, sql, **others, goals=FitGoals(**goals))
+    fit = Fit(model, sql, **others, goals=goals_of_fit(**goals))
     return TrainingRecipe(fit.job, fit.options, fit)
 
 
@@ -481,14 +472,11 @@ class PartialFits(WholeSteps):
         fitting.fit_front(profile.sampled)
         return fitting.state()
 
-    def learner(self, state: bytes) -> Learner:
-        return _restored(self, state)
-
-    def evaluate(self, state: bytes, rows: Rows) -> Sums:
-        return _restored(self, state).evaluated(rows)
+    def learner(self, state: bytes) -> _Fitting:
+        return _Fitting(self, *pickle.loads(state))
 
     def estimator(self, profile: Profile, state: bytes) -> Any:
-        return _restored(self, state).handed_out()
+        return self.learner(state).handed_out()
 
 
 class _Fitting:
@@ -688,10 +676,6 @@ def _asks_for_names(model: Any) -> bool:
         and not any(hasattr(each, "get_params") for each in _parameters(step, deep=True).values())
         for step in steps
     )
-
-
-def _restored(job: PartialFits, state: bytes) -> _Fitting:
-    return _Fitting(job, *pickle.loads(state))
 
 
 def _mean_weight(profile: Profile, weight: str) -> float:

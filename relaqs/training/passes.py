@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -43,10 +44,12 @@ from relaqs.training.protocol import (
     TellsClasses,
     Training,
     TrainingJob,
+    WholeSteps,
 )
 from relaqs.training.row_cache import KEPT, SPILL, VersionedArrays, byte_count
 from relaqs.training.rows import (
     ALL,
+    NOTHING_TO_LEARN,
     PartitionRead,
     Pieces,
     Profile,
@@ -59,6 +62,8 @@ from relaqs.training.rows import (
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+
+    from relaqs.training.elastic.course import Journal, Rescale
 
 
 class _OneThread:
@@ -159,6 +164,25 @@ class PartitionSource:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRows:
+    """The rows that a run trains on.
+
+    Attributes:
+        run_id: of the run.
+        budget_bytes: what a worker process may keep in memory between passes.
+    """
+
+    run_id: str
+    data: TrainingSet
+    budget_bytes: int
+
+    def source(self, partitions: range) -> PartitionSource:
+        """Return where the rows of neighbours come from."""
+        reads = self.data.reads[partitions.start : partitions.stop]
+        return PartitionSource(self.run_id, self.data.digest, self.budget_bytes, partitions.start, reads)
+
+
+@dataclass(frozen=True, slots=True)
 class ReadableRows:
     """The rows of a training set as batches, for code of the user's own.
 
@@ -195,8 +219,7 @@ class ReadableRows:
             yield shaped(left[0])
 
     def _partition(self, partition: int, owner: str) -> Rows:
-        read = self.data.reads[partition : partition + 1]
-        source = PartitionSource(owner, self.data.digest, self.budget_bytes, partition, read)
+        source = RunRows(owner, self.data, self.budget_bytes).source(range(partition, partition + 1))
         kept = source.kept(0, ALL)
         return source.read(0, owner) if kept is None else kept
 
@@ -329,31 +352,45 @@ def in_pairs(values: Iterable[Value], combine: Callable[[Value, Value], Value]) 
 
 
 class PairTree(Generic[Value]):
-    """Combines values in pairs as they come, in their order. See `in_pairs`.
+    """Combines values in pairs as they come: neighbours as soon as both are there. See `in_pairs`.
 
     >>> tree = PairTree(lambda one, other: f"({one} {other})")
-    >>> for value in "012":
-    ...     tree.add(value)
+    >>> for place in (2, 0, 1):
+    ...     tree.add(str(place), place)
     >>> tree.total()
     '((0 1) 2)'
     """
 
     def __init__(self, combine: Callable[[Value, Value], Value]) -> None:
+        self.count = 0  # of the values so far
         self._combine = combine
-        self._waiting: list[tuple[int, Value]] = []  # whole subtrees and how many values they have, falling
+        self._waiting: dict[tuple[int, int], Any] = {}  # whole subtrees, by first value and how many
 
-    def add(self, value: Value) -> None:
-        size = 1
-        while self._waiting and self._waiting[-1][0] == size:
-            size, value = 2 * size, self._combine(self._waiting.pop()[1], value)
-        self._waiting.append((size, value))
+    def add(self, value: Value, place: int | None = None) -> None:
+        """Take a value in. place: among all values. None: it is the next one."""
+        first, size = self.count if place is None else place, 1
+        self.count += 1
+        while (other := (first ^ size, size)) in self._waiting:
+            there = self._taken(self._waiting.pop(other))
+            value = self._combine(there, value) if first & size else self._combine(value, there)
+            first, size = first & ~size, 2 * size
+        self._waiting[first, size] = self._put(value)
 
     def total(self) -> Value:
         """Return all values combined. There must be one at least."""
-        _, total = self._waiting.pop()
-        while self._waiting:
-            total = self._combine(self._waiting.pop()[1], total)
+        *before, total = (self._taken(self._waiting[at]) for at in sorted(self._waiting))
+        for each in reversed(before):
+            total = self._combine(each, total)
         return total
+
+    def _put(self, value: Value) -> Any:
+        """Return a value as it is kept while it waits."""
+        return value
+
+    def _taken(self, kept: Any) -> Value:
+        """Return a value that waited."""
+        found: Value = kept
+        return found
 
 
 def add_sums(one: Sums, other: Sums) -> Sums:
@@ -504,47 +541,178 @@ class SavedJob:
         return self.state
 
 
-class LossJob:
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """Where a part of a model is.
+
+    Attributes:
+        stage: which neighbouring layers it has; 0 are the first ones.
+        replica: which share of a step's rows it takes.
+        worker: the address of its worker.
+
+    >>> PlacedPart(stage=0, replica=1, worker="tcp://10.0.0.7:4711").worker
+    'tcp://10.0.0.7:4711'
+    """
+
+    stage: int
+    replica: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSeconds:
+    """What an iteration is made of, in seconds: running means over passes.
+
+    Attributes:
+        comp: for which a worker's core is held, on average over the workers.
+        pull, push: to get the parameters, and to send the sums, on average over the tasks.
+        rest: of the iteration, with neither.
+
+    >>> SubtaskSeconds(comp=0.3, pull=0.1, push=0.1, rest=0.05).alone
+    0.55
+    """
+
+    comp: float
+    pull: float
+    push: float
+    rest: float
+
+    @property
+    def comm(self) -> float:
+        """PULL and PUSH together."""
+        return self.pull + self.push
+
+    @property
+    def alone(self) -> float:
+        """The iteration, where nobody else takes the cores and the network."""
+        return self.comp + self.comm + self.rest
+
+
+class ModelJob(ABC):
+    """A job that trains a model, as its run sees it: by passes over all rows, or by mini-batches.
+
+    Args:
+        held_out: how many partitions, the last ones, are not trained on.
+
+    Attributes:
+        passes: how many have given a loss.
+        accuracy: after the last pass; NaN where it is not measured.
+        is_abreast: as a `JobDescription` has it.
+    """
+
+    is_abreast = False
+
+    def __init__(self, rows: RunRows, job: TrainingJob | MiniBatchTraining, held_out: int) -> None:
+        self.id, self._data, self._budget_bytes = rows.run_id, rows.data, rows.budget_bytes
+        self.passes = 0
+        self.accuracy = math.nan
+        self._job = job
+        self._source = rows.source
+        self._trained = len(rows.data.reads) - held_out  # partitions that are trained on
+        self._profile: Profile | None = None
+        self._latest: TrainedModel | None = None
+        self._issued = self._folded = 0
+        self._progress = LossDelta()
+        SPILL.open(self.id, self._data.digest)
+
+    @property
+    def name(self) -> str:
+        """What is trained, on what, for people."""
+        job = self._job
+        what = job.label if isinstance(job, WholeSteps) else type(job).__name__
+        return f"{what} on {' '.join(job.sql.split())}"
+
+    @property
+    @abstractmethod
+    def tasks_most(self) -> int:
+        """How many tasks a step has at most."""
+
+    @property
+    def latest(self) -> TrainedModel | None:
+        """The newest or best model; None before the first one."""
+        return self._latest
+
+    # What a step is made by. A pass over all rows has none of it.
+
+    @property
+    def batch_rows(self) -> int | None:
+        return None
+
+    @property
+    def ranks(self) -> int | None:
+        return None
+
+    @property
+    def rescales(self) -> tuple[Rescale, ...]:
+        return ()
+
+    @property
+    def journal(self) -> Journal | None:
+        return None
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]:
+        """Where each part of the model is, by stage and replica. Empty where it is not cut or placed."""
+        return ()
+
+    @property
+    def subtask_seconds(self) -> SubtaskSeconds | None:
+        """What a pass is made of. None: its parameters are in no shards, or it is not known yet."""
+        return None
+
+    def move(self, stage: int, replica: int, worker: str) -> None:
+        """Let a part go on at another worker after the step in hand. Raises ArgumentError."""
+        raise ArgumentError(f"stage is {stage}, but the model is not cut; train it with parts=")
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return where the parameters are, and why."""
+
+    def next_step(self) -> Step | None:
+        if self._issued > self._folded:
+            return None
+        index, self._issued = self._issued, self._issued + 1
+        works = self._works()
+        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
+
+    @abstractmethod
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        """Fold the results of a step, in task order, and report the loss."""
+
+    @abstractmethod
+    def saved(self) -> SavedJob | None:
+        """Return what `restore` goes on from; None before the first look at the data is over."""
+
+    @abstractmethod
+    def restore(self, saved: SavedJob) -> None:
+        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
+
+    def close(self) -> None:
+        """Let go the rows on disk. What other processes keep in memory they free after a while."""
+        SPILL.close(self.id, self._data.digest)
+
+    @abstractmethod
+    def _works(self) -> list[Work]:
+        """Return the tasks of the next step."""
+
+
+class LossJob(ModelJob):
     """Passes over a training set, one after another: the next model depends on all of the last pass.
 
     The first step reads everything and profiles it; it has no loss yet. The job has no end that is known
     beforehand, so `work_done` is None. Where partitions are held out, one more step after each pass has the
     accuracy of its model on them, and the pass is reported then.
 
-    Args:
-        budget_bytes: what a worker process may keep in memory between passes.
-        held_out: how many partitions, the last ones, are not trained on. The job then `TellsClasses`.
+    held_out: how many partitions are not trained on. If there are any, the job `TellsClasses`.
     """
 
-    batch_rows = None
-    journal = None
-    ranks = None
-    rescales = ()
+    _job: TrainingJob
 
-    def __init__(
-        self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int, held_out: int = 0
-    ) -> None:
-        self.id = id
-        self.latest: TrainedModel | None = None
-        self._job = job
-        self._data = data
-        self._budget_bytes = budget_bytes
-        self._trained = len(data.reads) - held_out  # partitions that are trained on
+    def __init__(self, rows: RunRows, job: TrainingJob, held_out: int = 0) -> None:
+        super().__init__(rows, job, held_out)
         self._unreported: _Pass | None = None
-        self.accuracy = math.nan
-        self._profile: Profile | None = None
         self._training: Training | None = None
         self._cut = self._per_task = 1  # until it is known how many rows there are
-        self.passes = 0
-        self._issued = 0
-        self._folded = 0
-        self._progress = LossDelta()
-        SPILL.open(id, data.digest)
-
-    @property
-    def name(self) -> str:
-        """What is trained, on what, for people."""
-        return f"{type(self._job).__name__} on {' '.join(self._job.sql.split())}"
 
     @property
     def tasks_most(self) -> int:
@@ -553,13 +721,6 @@ class LossJob:
 
     def explain(self) -> str:
         return "parameters: whole, in the client"
-
-    def next_step(self) -> Step | None:
-        if self._issued > self._folded:
-            return None
-        index, self._issued = self._issued, self._issued + 1
-        works = self._works()
-        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded += 1
@@ -594,12 +755,11 @@ class LossJob:
         assert self._profile is not None
         fold = made.fold
         self.passes += 1
-        self.latest = TrainedModel(self._job, self._profile, fold.model)
+        self._latest = TrainedModel(self._job, self._profile, fold.model)
         progress = self._progress.update(fold.loss)
         return StepReport(step.index, fold.loss, None, core_seconds, fold.is_final, progress)
 
     def saved(self) -> SavedJob | None:
-        """Return what `restore` goes on from; None before the first look at the data is over."""
         if self._training is None:
             return None
         model = None if self.latest is None else self.latest.model
@@ -610,23 +770,21 @@ class LossJob:
         return SavedJob(passes, self._data.digest, state)
 
     def restore(self, saved: SavedJob) -> None:
-        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
         profile, training, model, self._unreported, self.accuracy, self._progress = saved.checked(self._data)
         self.passes = saved.passes
         self._take_training(profile, training)
         if saved.passes:
-            self.latest = TrainedModel(self._job, profile, model)
+            self._latest = TrainedModel(self._job, profile, model)
 
     def close(self) -> None:
-        """Free what the run holds here. Other processes free what they keep of it after a while."""
         KEPT.forget(self.id)
-        SPILL.close(self.id, self._data.digest)
+        super().close()
         if self._training is not None:
             self._training.close()
 
     def _begin(self, profile: Profile) -> None:
         if not profile.row_count:
-            raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
+            raise DataError(NOTHING_TO_LEARN)
         self._take_training(profile, self._job.begin(profile))
 
     def _take_training(self, profile: Profile, training: Training) -> None:
@@ -650,12 +808,14 @@ class LossJob:
             return self._profile_works()
         trained, cut = self._trained, self._cut
         if self._unreported is None:
-            return self._pass_works(self._job, self._training.model, range(0, trained * cut, self._per_task))
+            return [
+                *self._pass_works(self._job, self._training.model, range(0, trained * cut, self._per_task))
+            ]
         assert isinstance(self._job, TellsClasses)
         pieces = range(trained * cut, len(self._data.reads) * cut, cut)
-        return self._pass_works(Examined(self._job), self._unreported.fold.model, pieces)
+        return [*self._pass_works(Examined(self._job), self._unreported.fold.model, pieces)]
 
-    def _pass_works(self, job: SumsRows, model: Any, pieces: range) -> list[Work]:
+    def _pass_works(self, job: SumsRows, model: Any, pieces: range) -> list[PassWork]:
         """Return the tasks that sum over some pieces. pieces: the first one of each task."""
         cut = self._cut
         return [
@@ -671,7 +831,3 @@ class LossJob:
         """
         least = self._cut if any(summed.reads for summed in values) else 1
         return max(least, pieces_per_task(core_seconds, self._trained * self._cut))
-
-    def _source(self, partitions: range) -> PartitionSource:
-        reads = self._data.reads[partitions.start : partitions.stop]
-        return PartitionSource(self.id, self._data.digest, self._budget_bytes, partitions.start, reads)

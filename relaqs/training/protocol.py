@@ -8,10 +8,9 @@ In shards (`ShardedTraining`). The parameters are one array, which is cut by who
 own rows of it alone. So the next parameters must follow row by row from the last ones, the sums, and what
 all owners are told: the pace, and the rows of `SharesSums`. Then no cut changes a bit of them.
 
-By mini-batches (`MiniBatchTraining`). A pass is cut into steps, and each step changes the model by the
-sums of its rows. The rows of a step are pieces of a few rows. Sums of pieces are added in a fixed order,
-so it does not matter how many workers share a step, nor whether the batch changes its size between two
-steps.
+By mini-batches (`MiniBatchTraining`). A pass is cut into steps, and each step changes the model by the sums
+of its rows. The rows of a step are pieces of a few rows. Sums of pieces are added in a fixed order, so it
+does not matter how many workers share a step, nor whether the batch changes its size between two steps.
 
 By whole steps (`WholeSteps`). A model of somebody else's code, such as an estimator with `partial_fit`, is
 given all rows of a step at once. What it does with them is its own business, so one process makes a step.
@@ -104,12 +103,9 @@ class TrainingJob(Protocol):
 
     A session trains it:
 
-    >>> import duckdb, relaqs
-    >>> rows = duckdb.sql("SELECT i AS x, 3 * i AS y FROM range(101) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=4, force=True)
-    >>> with relaqs.connect("warehouse", threads=1) as db:
-    ...     run = db.train(Mean("SELECT x, y FROM points"))
-    ...     print(run.result(), len(run.steps))
+    >>> sql = "SELECT x, 3 * x AS y FROM numbers WHERE x <= 100"
+    >>> run = db.train(Mean(sql))
+    >>> print(run.result(), len(run.steps))
     [ 50. 150.] 2
     """
 
@@ -399,12 +395,9 @@ class MiniBatchTraining(Protocol):
 
     A session trains it:
 
-    >>> import duckdb, relaqs
-    >>> rows = duckdb.sql("SELECT i AS x, 3 * i AS y FROM range(101) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=4, force=True)
-    >>> with relaqs.connect("warehouse", threads=1) as db:
-    ...     job = SteppedMean(sql="SELECT x, y FROM points", start_rows=1, passes_most=1)
-    ...     print(db.train(job).result().round(6))
+    >>> sql = "SELECT x, 3 * x AS y FROM numbers WHERE x <= 100"
+    >>> job = SteppedMean(sql=sql, start_rows=1, passes_most=1)
+    >>> print(db.train(job).result().round(6))
     [ 50. 150.]
     """
 
@@ -577,6 +570,10 @@ class Learner(Protocol):
         """Return the model as it is now: picklable, and not changed by later steps."""
         ...
 
+    def evaluated(self, rows: Rows) -> Sums:
+        """Return what `MiniBatchTraining.evaluate` does."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSteps(MiniBatches):
@@ -585,6 +582,9 @@ class WholeSteps(MiniBatches):
     def learner(self, state: Any) -> Learner:
         """Return a model that goes on from a state."""
         raise NotImplementedError
+
+    def evaluate(self, state: Any, rows: Rows) -> Sums:
+        return self.learner(state).evaluated(rows)
 
     @property
     def label(self) -> str:

@@ -26,10 +26,10 @@ from relaqs_engine.arrow_arrays import doubles, integers
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
-from relaqs_engine.execution.state import leading_stream, partial_reads, partial_sql, scan_order
+from relaqs_engine.execution.state import leading_stream, partial_task, scan_order
 from relaqs_engine.layouts.manifest import LaidOutRead
 from relaqs_engine.plans.aggregate import RowsPlan
-from relaqs_engine.plans.plan import Hoist, OnlinePlan
+from relaqs_engine.plans.plan import NO_ROW, Hoist, OnlinePlan
 
 from relaqs.executors.duck_process import QueryWork
 
@@ -124,6 +124,7 @@ def frame_of(rows: Rows, names: tuple[str, ...]) -> pandas.DataFrame:
     return both[list(names)]
 
 
+NOTHING_TO_LEARN = "the SELECT of the training job returns no rows; there is nothing to learn from"
 MOST_CLASSES = 1000  # a target with more distinct values is a quantity
 MOST_CROSSED = 200  # features; beyond them their products would cost more than the passes they save
 
@@ -249,15 +250,17 @@ def class_codes(target: NDArray[Any] | None, profile_classes: NDArray[Any]) -> I
     return np.searchsorted(profile_classes, target).astype(np.int64)
 
 
-def told_classes(scores: FloatArray, classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the class that scores tell of each row, shape (rows,).
+def right_of(scores: FloatArray, classes: NDArray[Any], target: NDArray[Any] | None) -> int:
+    """Return of how many rows scores tell the class rightly.
 
     Args:
         scores: shape (rows, outputs). One output is positive for the second of two classes; of more, the
             highest is that of the row's class.
     """
     codes = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return np.asarray(classes[codes])
+    assert target is not None
+    known = codes < len(classes)  # a module may have more outputs
+    return int((np.asarray(classes[codes[known]]) == target[known]).sum())
 
 
 def known_classes(profile: Profile, target: str) -> NDArray[Any]:
@@ -369,12 +372,7 @@ class TrainingSet:
 
 
 def training_set(
-    plan: OnlinePlan,
-    catalog: Catalog,
-    config: DatabaseConfig,
-    target: str | None,
-    *,
-    takes_all: bool = False,
+    plan: OnlinePlan, catalog: Catalog, config: DatabaseConfig, target: str | None, *, takes_all: bool = False
 ) -> TrainingSet:
     """Return how the rows of a planned SELECT are read.
 
@@ -419,15 +417,15 @@ class _Reading:
 def _partition_read(
     plan: RowsPlan, catalog: Catalog, config: DatabaseConfig, index: int, reading: _Reading
 ) -> PartitionRead:
-    rows = partial_sql(plan, catalog, (index,), by_block=False)
-    sql = f"SELECT {', '.join(reading.values)} FROM ({rows})"
+    task = partial_task(plan, catalog, (index,), by_block=False)
+    sql = f"SELECT {', '.join(reading.values)} FROM ({task.sql})"
     read = [catalog.layout(stream.table).partitions[index] for stream in plan.streams]
     contents = [content for partition in read for content in partition.contents]
     return PartitionRead(
         config=config,
         hoists=plan.hoists,
         sql=sql,
-        files=partial_reads(plan, catalog, (index,)),
+        files=task.reads,
         names=reading.names,
         target=reading.target,
         row_count=leading_stream(plan, catalog).partitions[index].row_count,
@@ -439,6 +437,8 @@ def _partition_read(
 
 def _of_rows(plan: OnlinePlan) -> RowsPlan:
     """Return the plan, if partitions can be read by it one by one. Raises UnsupportedError otherwise."""
+    if NO_ROW in plan.reasons:
+        raise DataError(NOTHING_TO_LEARN)
     if not isinstance(plan, RowsPlan):
         reason = "it aggregates" if plan.streams else "; ".join(plan.reasons)
         raise UnsupportedError(

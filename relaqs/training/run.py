@@ -1,8 +1,7 @@
 """TrainingRun: the user's handle of a model in training, with what was asked of it and its passes so far.
 
-- `TrainingGoals` and `TrainingOptions` are what a user may ask: an accuracy, a deadline, a kind
-  of batch. All is checked before a run starts.
-- `ModelJob` is what a run needs of a job, whatever trains the model.
+- `TrainingOptions` are what a user may ask: an accuracy, a deadline, a kind of batch. All is checked before
+  a run starts.
 - `TrainingListener` hears of each pass, keeps it as a `TrainingStep`, and says when the model is good
   enough: at the target loss, at the required accuracy, at the best accuracy that is to be expected
   (`AccuracyWatch`), or when the chart of losses moves by less than a pixel.
@@ -13,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from relaqs_engine.errors import RelaqsError
@@ -32,45 +31,68 @@ from relaqs.arguments import (
 from relaqs.jobs.checkpoint import SECONDS_BETWEEN, RunKeeper
 from relaqs.jobs.executor import Executor, Stopwatch
 from relaqs.jobs.handle import Handle, RunListener, check_strictly, lacking_loss, late
-from relaqs.jobs.job import Job, JobDescription, StepReport
+from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.jobs.runner import JobRunner, RunningJobs, RunState
 from relaqs.progress import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.sharing.view import LEAST_URGENCY, MOST_URGENCY, AccuracySoFar, Goals, Kind, Stop
-from relaqs.training.passes import SavedJob
+from relaqs.training.passes import ModelJob, PlacedPart, SavedJob, SubtaskSeconds
 from relaqs.training.protocol import MiniBatchTraining, TellsClasses, TrainingJob
 
 if TYPE_CHECKING:
     from relaqs.training.elastic.course import Journal, Rescale
-    from relaqs.training.parted.placing import ModelParts, PlacedPart
-    from relaqs.training.sharded.holder import SubtaskSeconds
+    from relaqs.training.parted.placing import ModelParts
 
 StopWord: TypeAlias = Literal["iterations", "best", "required"]
 HELD_OUT = 0.05  # of the partitions, where accuracy is measured and nothing else was said
 
 
+Batch: TypeAlias = "int | Literal['elastic'] | Journal | None"
+"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
+
+ParametersWord = Literal["auto", "client", "sharded"]
+"""Where parameters are between passes."""
+
+
 @dataclass(frozen=True, slots=True)
-class TrainingGoals:
-    """Deadline, accuracy, urgency and stops of a run, as `Session.train` takes them.
+class TrainingOptions:
+    """What is asked of a run. `TrainArguments` says what each means.
 
     Raises:
         ArgumentError: naming the first that is not accepted.
 
-    >>> TrainingGoals(urgency=0)
+    >>> TrainingOptions(urgency=0)
     Traceback (most recent call last):
         ...
     relaqs.arguments.ArgumentError: urgency is 0; it must be a number from 1, no hurry, to 10
     """
 
+    batch: Batch = None
+    parameters: ParametersWord = "auto"
+    priority: float = 1.0
+    target_loss: float | None = None
+    timeout: float | None = None
+    max_steps: int | None = None
+    chart_pixels: int | None = None
     deadline: float | None = None
     accuracy: float | None = None
     urgency: float = LEAST_URGENCY
     stop: StopWord = "iterations"
     may_stop: Sequence[StopWord] = ()
     held_out: float | None = None
+    parts: int | ModelParts | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_seconds: float = SECONDS_BETWEEN
 
     def __post_init__(self) -> None:
-        if self.deadline is not None:
-            check_seconds("deadline", self.deadline)
+        check_priority(self.priority)
+        if self.target_loss is not None:
+            check_loss("target_loss", self.target_loss)
+        for name in ("timeout", "deadline"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        for name in ("max_steps", "chart_pixels"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name))
         if self.accuracy is not None and not (is_number(self.accuracy) and 0 < self.accuracy <= 1):
             raise refusal("accuracy", self.accuracy, "a share of rows above 0 and up to 1, such as 0.95")
         if not is_number(self.urgency) or not LEAST_URGENCY <= self.urgency <= MOST_URGENCY:
@@ -92,8 +114,13 @@ class TrainingGoals:
             )
 
     @property
-    def of_job(self) -> Goals:
-        """What the scheduler is told of them."""
+    def passes_most(self) -> float:
+        """After how many passes the run ends, inf where that is not said."""
+        return math.inf if self.max_steps is None else self.max_steps
+
+    @property
+    def goals(self) -> Goals:
+        """What the scheduler is told of accuracy."""
         return Goals(
             accuracy=math.nan if self.accuracy is None else self.accuracy,
             urgency=float(self.urgency),
@@ -102,7 +129,7 @@ class TrainingGoals:
         )
 
     @property
-    def _asking(self) -> str | None:
+    def asking(self) -> str | None:
         """The first argument for which accuracy must be measured, with its value."""
         asked = {
             "accuracy": self.accuracy,
@@ -117,7 +144,7 @@ class TrainingGoals:
 
         Raises ArgumentError where the job has no accuracy, or no partition would be left to train on.
         """
-        if self._asking is None:
+        if self.asking is None:
             return 0
         if isinstance(job, MiniBatchTraining):
             self._check_mini_batches(job)
@@ -128,7 +155,7 @@ class TrainingGoals:
         held = max(1, round(share * partitions))
         if held >= partitions:
             raise ArgumentError(
-                f"{self._asking}, for which {held} of the {partitions} partitions would be held out; "
+                f"{self.asking}, for which {held} of the {partitions} partitions would be held out; "
                 "lay the table out in more partitions"
             )
         return held
@@ -143,54 +170,15 @@ class TrainingGoals:
             )
         if not job.held_out:
             raise ArgumentError(
-                f"{self._asking}, but {type(job).__name__} holds no rows out to measure accuracy on; "
+                f"{self.asking}, but {type(job).__name__} holds no rows out to measure accuracy on; "
                 f"give {type(job).__name__}(…, held_out={HELD_OUT})"
             )
 
     def _without_accuracy(self, job: object) -> str:
         return (
-            f"{self._asking}, but {type(job).__name__} tells no classes and has no accuracy; "
+            f"{self.asking}, but {type(job).__name__} tells no classes and has no accuracy; "
             "use target_loss, or chart_pixels to stop when nothing moves"
         )
-
-
-Batch: TypeAlias = "int | Literal['elastic'] | Journal | None"
-"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
-
-ParametersWord = Literal["auto", "client", "sharded"]
-"""Where parameters are between passes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingOptions:
-    """The keyword arguments of `Session.train`. Raises ArgumentError naming the first one not accepted."""
-
-    priority: float = 1.0
-    target_loss: float | None = None
-    timeout: float | None = None
-    max_steps: int | None = None
-    chart_pixels: int | None = None
-    goals: TrainingGoals = field(default_factory=TrainingGoals)
-    batch: Batch = None
-    parameters: ParametersWord = "auto"
-    parts: int | ModelParts | None = None
-    checkpoint: str | Path | None = None
-    checkpoint_seconds: float = SECONDS_BETWEEN
-
-    @property
-    def passes_most(self) -> float:
-        """After how many passes the run ends, inf where that is not said."""
-        return math.inf if self.max_steps is None else self.max_steps
-
-    def __post_init__(self) -> None:
-        check_priority(self.priority)
-        if self.target_loss is not None:
-            check_loss("target_loss", self.target_loss)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
-        for name in ("max_steps", "chart_pixels"):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name))
 
 
 class AccuracyWatch:
@@ -250,85 +238,12 @@ class AccuracyWatch:
         return self.so_far is not None and self.so_far.newest >= self._goals.accuracy
 
 
-class FittedModel(Protocol):
-    """A model of a run, and all it takes to make an estimator of it."""
-
-    def estimator(self) -> Any: ...
-
-
 class GivenModel(Protocol):
     """The model that a user gave, where another one is fitted for it."""
 
     def fitted(self, estimator: Any, passes: int) -> Any:
         """Return it with what was fitted. passes: how many that took."""
         ...
-
-
-class ModelJob(Job, Protocol):
-    """A job that trains a model: by passes over all rows, or by mini-batches."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tasks_most(self) -> int: ...
-
-    @property
-    def latest(self) -> FittedModel | None: ...
-
-    @property
-    def passes(self) -> int:
-        """How many passes have given a loss."""
-        ...
-
-    @property
-    def accuracy(self) -> float:
-        """The accuracy after the last pass, NaN where it is not measured."""
-        ...
-
-    @property
-    def batch_rows(self) -> int | None: ...
-
-    @property
-    def ranks(self) -> int | None: ...
-
-    @property
-    def rescales(self) -> tuple[Rescale, ...]: ...
-
-    @property
-    def journal(self) -> Journal | None: ...
-
-    def saved(self) -> SavedJob | None:
-        """Return what `restore` goes on from; None before the first look at the data is over."""
-        ...
-
-    def restore(self, saved: SavedJob) -> None:
-        """Go on from what a job like this saved. Only at the beginning. Raises RelaqsError: of other rows."""
-        ...
-
-    def explain(self) -> str:
-        """Return where the parameters are, and why."""
-        ...
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class JobInParts(Protocol):
-    """A job whose model is cut into parts."""
-
-    @property
-    def placement(self) -> tuple[PlacedPart, ...]: ...
-
-    def move(self, stage: int, replica: int, worker: str) -> None: ...
-
-
-@runtime_checkable
-class JobInShards(Protocol):
-    """A job whose parameters may lie in shards."""
-
-    @property
-    def subtask_seconds(self) -> SubtaskSeconds | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,9 +305,9 @@ class TrainingListener(RunListener[TrainingStep]):
         self.steps: list[TrainingStep] = []
         self._chart_pixels = options.chart_pixels or 0
         self._max_steps = options.max_steps
-        self._required = options.goals.accuracy or 0.0
+        self._required = options.accuracy or 0.0
         self._stopwatch = stopwatch
-        self._accuracy = AccuracyWatch(options.goals.of_job, options.passes_most)
+        self._accuracy = AccuracyWatch(options.goals, options.passes_most)
         if (saved := self.keeper.restored()) is not None:
             self._restore(saved)
 
@@ -475,6 +390,8 @@ class TrainingRun(Handle[TrainingStep]):
     Each `for` or `async for` gets the newest step each time round; all of them are in `steps`. Leaving a
     `with` stops the run. So do ctrl-C while waiting, and dropping the last reference to it.
 
+    The examples of its methods go on from this one:
+
     >>> from relaqs.training import LinearRegression
     >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
     >>> for step in run:
@@ -514,12 +431,11 @@ class TrainingRun(Handle[TrainingStep]):
             cores_most=job.tasks_most,
             work_total=options.passes_most,
             target=options.target_loss,
-            deadline_seconds=math.inf if options.goals.deadline is None else options.goals.deadline,
-            goals=options.goals.of_job,
-            is_abreast=isinstance(job, JobInShards),
+            deadline_seconds=math.inf if options.deadline is None else options.deadline,
+            goals=options.goals,
+            is_abreast=job.is_abreast,
         )
-        deadline = options.goals.deadline
-        self._deadline_seconds = None if deadline is None else float(deadline)
+        self._deadline_seconds = None if options.deadline is None else float(options.deadline)
         self._progress = TrainingListener(job, options, stopwatch, running, keeper)
         self._stopwatch = stopwatch
         runner = JobRunner(job, executor, description, self._progress, timeout_seconds=options.timeout)
@@ -529,9 +445,6 @@ class TrainingRun(Handle[TrainingStep]):
     def state(self) -> TrainingState:
         """One of waiting, running, paused; at the end stopped, converged or failed.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
-        >>> model = run.result()
         >>> run.state
         'converged'
         """
@@ -541,11 +454,8 @@ class TrainingRun(Handle[TrainingStep]):
     def steps(self) -> tuple[TrainingStep, ...]:
         """The passes made so far. The first look at the data is left out, because it has no loss.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
-        >>> model = run.result()
-        >>> len(run.steps)
-        1
+        >>> run.steps[-1].loss == run.losses[-1]
+        True
         """
         return tuple(self._progress.steps)
 
@@ -553,10 +463,7 @@ class TrainingRun(Handle[TrainingStep]):
     def losses(self) -> tuple[float, ...]:
         """The loss after each pass, in the algorithm's own unit.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
-        >>> model = run.result()
-        >>> run.losses[-1] == run.steps[-1].loss
+        >>> len(run.losses) == len(run.steps)
         True
         """
         return tuple(self._progress.losses)
@@ -635,10 +542,6 @@ class TrainingRun(Handle[TrainingStep]):
     def latest(self) -> Any:
         """The best model so far as a fitted estimator, a new one each time. None before the first loss.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
-        >>> run.wait()
-        True
         >>> round(float(run.latest.intercept_), 3)
         1.0
         """
@@ -691,13 +594,10 @@ class TrainingRun(Handle[TrainingStep]):
     def placement(self) -> tuple[PlacedPart, ...]:
         """Where each part of the model is, by stage and replica. Empty where it is not cut or placed.
 
-        >>> from relaqs.training import MiniBatchLinear
-        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.placement
         ()
         """
-        job = self._progress.job
-        return job.placement if isinstance(job, JobInParts) else ()
+        return self._progress.job.placement
 
     @property
     def subtask_seconds(self) -> SubtaskSeconds | None:
@@ -705,13 +605,10 @@ class TrainingRun(Handle[TrainingStep]):
 
         None where they do not, and before the fourth pass in shards.
 
-        >>> from relaqs.training import KMeans
-        >>> run = db.train(KMeans("SELECT x, y FROM points", clusters=2), max_steps=1)
         >>> print(run.subtask_seconds)
         None
         """
-        job = self._progress.job
-        return job.subtask_seconds if isinstance(job, JobInShards) else None
+        return self._progress.job.subtask_seconds
 
     def move(self, stage: int, replica: int, worker: str) -> None:
         """Let a part of the model go on at another worker, after the step in hand.
@@ -721,17 +618,12 @@ class TrainingRun(Handle[TrainingStep]):
         Raises:
             ArgumentError: the model is not cut, or there is no such part or worker.
 
-        >>> from relaqs.training import MiniBatchLinear
-        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
         >>> run.move(0, 0, "tcp://10.0.0.7:4711")
         Traceback (most recent call last):
         ...
         relaqs.arguments.ArgumentError: stage is 0, but the model is not cut; train it with parts=
         """
-        job = self._progress.job
-        if not isinstance(job, JobInParts):
-            raise ArgumentError(f"stage is {stage}, but the model is not cut; train it with parts=")
-        job.move(stage, replica, worker)
+        self._progress.job.move(stage, replica, worker)
 
     @property
     def journal(self) -> Journal | None:
@@ -750,8 +642,7 @@ class TrainingRun(Handle[TrainingStep]):
     def explain(self) -> str:
         """Return where the model's parameters are, and why; by mini-batches also what a step is shared by.
 
-        >>> from relaqs.training import Lasso
-        >>> print(db.train(Lasso("SELECT x, y FROM points", target="y")).explain())
+        >>> print(run.explain())
         parameters: whole, in the client
         """
         job = self._progress.job
@@ -768,8 +659,6 @@ class TrainingRun(Handle[TrainingStep]):
         """The loss to stop at, which is also `target`. Set it at any time. A loss already reached stops the
         run.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> run.target_loss = 0.5
         >>> run.target
         0.5
@@ -791,8 +680,6 @@ class TrainingRun(Handle[TrainingStep]):
             RelaqsError: there is no model yet, what was asked for has not come, or the run failed. Another
                 error that made it fail is raised as it is.
 
-        >>> from relaqs.training import LinearRegression
-        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
@@ -812,11 +699,7 @@ class TrainingRun(Handle[TrainingStep]):
         return f"<TrainingRun {self.state}{reached}>"
 
 
-_REASONS = {
-    "converged": StopReason.CONVERGED,
-    "stopped": StopReason.STOPPED,
-    "failed": StopReason.FAILED,
-}
+_REASONS = {"converged": StopReason.CONVERGED, "stopped": StopReason.STOPPED, "failed": StopReason.FAILED}
 
 _STATES: dict[RunState, TrainingState] = {
     RunState.WAITING: "waiting",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeGuard, get_args
 
@@ -29,26 +29,11 @@ from relaqs.jobs.checkpoint import RunKeeper
 from relaqs.jobs.executor import Executor, HostsPeers, Stopwatch
 from relaqs.jobs.runner import RunningJobs
 from relaqs.plugins import require
-from relaqs.training.passes import LossJob, ReadableRows
-from relaqs.training.protocol import (
-    MiniBatchTraining,
-    ShardedJob,
-    ShardedTraining,
-    TrainingJob,
-    WholeSteps,
-)
+from relaqs.training.passes import LossJob, ModelJob, ReadableRows, RunRows
+from relaqs.training.protocol import MiniBatchTraining, ShardedJob, ShardedTraining, TrainingJob, WholeSteps
 from relaqs.training.row_cache import limit_bytes
-from relaqs.training.rows import TrainingSet, training_set
-from relaqs.training.run import (
-    Batch,
-    GivenModel,
-    ModelJob,
-    ParametersWord,
-    StopWord,
-    TrainingGoals,
-    TrainingOptions,
-    TrainingRun,
-)
+from relaqs.training.rows import training_set
+from relaqs.training.run import Batch, GivenModel, ParametersWord, StopWord, TrainingOptions, TrainingRun
 
 if TYPE_CHECKING:
     from relaqs.training.elastic.course import BatchRule
@@ -113,10 +98,7 @@ def asked_of_train(asked: TrainArguments) -> TrainingOptions:
     for name in asked:
         if name not in known:
             raise ArgumentError(f"train takes no {name!r}; it takes {', '.join(known)}")
-    goals = {each.name for each in fields(TrainingGoals)}
-    others: dict[str, Any] = {name: value for name, value in asked.items() if name not in goals}
-    own: dict[str, Any] = {name: value for name, value in asked.items() if name in goals}
-    return TrainingOptions(**others, goals=TrainingGoals(**own))
+    return TrainingOptions(**asked)
 
 
 def training_run(
@@ -140,11 +122,12 @@ def training_run(
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
-    check_parameters(options.parameters, job, executor, options.goals)
+    check_parameters(job, executor, options)
     limit_bytes()  # a wrong one is said now, and not once memory is full
     takes_all = isinstance(job, WholeSteps) and job.takes_all
     data = training_set(plan, catalog, config, job.target, takes_all=takes_all)
-    model_job, executor = _model_job(job, data, config, executor, options)
+    rows = RunRows(uuid.uuid4().hex[:12], data, int(config.memory_limit_bytes * KEPT_SHARE))
+    model_job, executor = _model_job(rows, job, executor, options)
     return TrainingRun(
         model_job, executor, options, stopwatch=stopwatch, running=running, given=given, keeper=keeper
     )
@@ -170,27 +153,17 @@ class TrainingRecipe:
 
 
 def _model_job(
-    job: TrainingJob | MiniBatchTraining,
-    data: TrainingSet,
-    config: DatabaseConfig,
-    executor: Executor,
-    options: TrainingOptions,
+    rows: RunRows, job: TrainingJob | MiniBatchTraining, executor: Executor, options: TrainingOptions
 ) -> tuple[ModelJob, Executor]:
     """Return the job, and where it runs."""
-    budget_bytes = int(config.memory_limit_bytes * KEPT_SHARE)
-    held_out = options.goals.held_out_of(job, len(data.reads))
+    held_out = options.held_out_of(job, len(rows.data.reads))
     if isinstance(job, MiniBatchTraining):
-        return _mini_batch_job(job, data, executor, options, budget_bytes)
-    return _full_pass_job(job, data, executor, options, budget_bytes, held_out), executor
+        return _mini_batch_job(rows, job, executor, options)
+    return _full_pass_job(rows, job, executor, options, held_out), executor
 
 
 def _full_pass_job(
-    job: TrainingJob,
-    data: TrainingSet,
-    executor: Executor,
-    options: TrainingOptions,
-    budget_bytes: int,
-    held_out: int,
+    rows: RunRows, job: TrainingJob, executor: Executor, options: TrainingOptions, held_out: int
 ) -> LossJob:
     """Return a job whose steps are passes over all rows; on a cluster its parameters may lie in shards."""
     if options.batch is not None:
@@ -203,37 +176,27 @@ def _full_pass_job(
             f"parts is {options.parts!r}, but {type(job).__name__} cannot be cut; give a TorchModule, or "
             "leave parts out"
         )
-    id, word = _new_id(), options.parameters
+    word = options.parameters
     if word != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
         from relaqs.training.sharded.shard_job import ShardJob
 
-        return ShardJob(
-            id,
-            job,
-            data,
-            executor,
-            budget_bytes=budget_bytes,
-            is_forced=word == "sharded",
-            max_steps=options.max_steps,
-        )
-    return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out)
+        is_forced = word == "sharded"
+        return ShardJob(rows, job, executor, is_forced=is_forced, max_steps=options.max_steps)
+    return LossJob(rows, job, held_out)
 
 
 def _mini_batch_job(
-    job: MiniBatchTraining,
-    data: TrainingSet,
-    executor: Executor,
-    options: TrainingOptions,
-    budget_bytes: int,
+    rows: RunRows, job: MiniBatchTraining, executor: Executor, options: TrainingOptions
 ) -> tuple[ModelJob, Executor]:
     """Return a job by mini-batches. On a cluster a gang makes its steps; a replay needs none."""
     from relaqs.training.elastic.course import Journal
-    from relaqs.training.elastic.gang_executor import LeasesSlots
-    from relaqs.training.elastic.gang_job import GangCarrier, GangJob
+    from relaqs.training.elastic.driver import GangExecutor
+    from relaqs.training.elastic.gang_carrier import GangCarrier
+    from relaqs.training.elastic.gang_job import GangJob
     from relaqs.training.elastic.step_job import StepJob, check_start_rows
 
-    check_start_rows(job, sum(read.row_count for read in data.reads))
-    id, rule = _new_id(), _rule(job, options.batch)
+    check_start_rows(job, sum(read.row_count for read in rows.data.reads))
+    rule = _rule(job, options.batch)
     if options.parts is not None and isinstance(job, WholeSteps):
         raise ArgumentError(
             f"parts is {options.parts!r}, but {type(job).__name__} makes its steps in one piece; leave it out"
@@ -241,16 +204,12 @@ def _mini_batch_job(
     if options.parts is not None:
         from relaqs.training.parted.parted_job import parted_job
 
-        return parted_job(id, job, data, rule, options.parts, executor, budget_bytes=budget_bytes)
+        return parted_job(rows, job, rule, options.parts, executor)
     has_no_ranks = isinstance(options.batch, Journal) or isinstance(job, WholeSteps)
-    if has_no_ranks or not isinstance(executor, LeasesSlots):
-        return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
-    carrier = GangCarrier(executor, executor)
-    return GangJob(id, job, data, rule, carrier, budget_bytes=budget_bytes), carrier
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex[:12]
+    if has_no_ranks or not isinstance(executor, GangExecutor):
+        return StepJob(rows, job, rule), executor
+    carrier = GangCarrier(rows.run_id, executor)
+    return GangJob(rows, job, rule, carrier), carrier
 
 
 def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:
@@ -317,9 +276,9 @@ def can_shard(job: object) -> TypeGuard[ShardedJob]:
     return isinstance(job, TrainingJob) and isinstance(job, ShardedTraining)
 
 
-def check_parameters(word: str, job: object, executor: object, goals: TrainingGoals) -> None:
+def check_parameters(job: object, executor: object, options: TrainingOptions) -> None:
     """Raise ArgumentError where `parameters` is no such word, or asks for shards that cannot be."""
-    if word not in get_args(ParametersWord):
+    if (word := options.parameters) not in get_args(ParametersWord):
         raise ArgumentError(f'parameters is {word!r}; it must be "auto", "client" or "sharded"')
     if word != "sharded":
         return
@@ -333,12 +292,7 @@ def check_parameters(word: str, job: object, executor: object, goals: TrainingGo
             'parameters is "sharded", but this session has no Dask cluster; open one with '
             "relaqs.connect(…, cluster=…), or leave it out"
         )
-    if (
-        goals.held_out is not None
-        or goals.accuracy is not None
-        or goals.stop != "iterations"
-        or goals.may_stop
-    ):
+    if options.asking is not None:
         raise ArgumentError(
             'parameters is "sharded", but accuracy is measured with whole parameters only; leave out '
             "accuracy, stop, may_stop and held_out, or parameters"

@@ -1,6 +1,10 @@
 """The benchmark of costly functions counts what a killed program asks, and what a target takes."""
 
-from benchmarks.costly import BATCH, CONCURRENCY, asked_after_kills, calls_to_target
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.costly import BATCH, CONCURRENCY, asked_after_kills, calls_to_target, looks_at, truth_of
 
 
 def test_a_killed_program_asks_nothing_twice_that_it_kept() -> None:
@@ -14,3 +18,26 @@ def test_a_random_sample_takes_what_theory_gives_and_a_proxy_saves_half() -> Non
     # The estimated share is within 2 %, what it asks for within 2.5 %, and a step is 2 % larger or longer.
     assert abs(found["random"] / found["theory"] - 1) < 0.065
     assert found["proxy"] < 0.5 * found["theory"]
+
+
+def test_a_look_without_a_proxy_is_as_wide_as_a_random_sample() -> None:
+    rng = np.random.default_rng(1)
+    negative = rng.random(5_000) < 0.3
+    texts = pa.table(
+        {
+            "text": [f"text {i}" for i in range(5_000)],
+            "place": ["here"] * 5_000,
+            "letters": np.ones(5_000, dtype=np.int64),
+            "score": np.where(negative, -2.0, 1.0),
+            "negative": negative,
+            "rare": rng.random(5_000) < 0.01,
+        }
+    )
+    truth = truth_of("count", texts)
+    assert truth.value == [negative.sum()]
+    needed = (1.959964 / 0.1) ** 2 * (5_000 / negative.sum() - 1)
+    assert truth.calls(0.1) == pytest.approx(needed / (1 + needed / 5_000), abs=1.5)
+    looks = looks_at("count", "none", texts, [{"target": 0.1}, {"budget": 600}])
+    assert looks["budget"].calls == [600]
+    assert looks["budget"].figures()["width"] == pytest.approx(1.0, abs=0.1)
+    assert looks["target"].figures()["certified %"] == 100.0

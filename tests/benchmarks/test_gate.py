@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from relaqs_engine.plans.plan import IntervalRequest
 from relaqs_lab.records.store import json_value
 
 from benchmarks.gate import arguments, chosen, headlines_of, notes, plan_runs, write_page
@@ -37,7 +38,8 @@ from benchmarks.gate_queries import (
 from benchmarks.gate_runs import Counted, Run, count
 from benchmarks.gate_storage import WAYS, Stored, source_of, storages_of, stored
 from benchmarks.gate_tally import SUMS, Judged, judged
-from benchmarks.tally import FIELDS, Coverage
+from benchmarks.replay import Replay
+from benchmarks.tally import FIELDS, Coverage, FloatArray
 
 SMALL = Table(
     "small", "x", "y", "y > 7", "day", ("w",), "u", rows=partial(made_up, uniform, 4_000),
@@ -134,19 +136,8 @@ def test_tame_rows_hold_and_are_as_wide_as_an_oracle_says(runs: list[Counted]) -
 def test_records_of_runs_are_written_into_a_page(runs: list[Counted], tmp_path: Path) -> None:
     lines = lines_of(runs)
     file, page = tmp_path / "gate.json", tmp_path / "page.md"
-    facts = {
-        "command": "python -m benchmarks.gate --core --data DIR",
-        "at": "2026-11-29",
-        "processor": "a processor",
-    }
-    content = {
-        "seeds": ORDERS,
-        "layouts": 1,
-        "lines": as_record(lines),
-        "headlines": [],
-        "cores": 2,
-        "load_average": 1.0,
-    }
+    facts = {"command": "python -m benchmarks.gate --core --data DIR", "at": "2026-11-29T23:59:00"}
+    content = {"seeds": ORDERS, "layouts": 1, "lines": as_record(lines), "headlines": []}
     file.write_text(json.dumps(json_value(facts | content)))
     places = ("the gate", "the gate's headlines")
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end of measured -->\n" for name in places))
@@ -154,9 +145,38 @@ def test_records_of_runs_are_written_into_a_page(runs: list[Counted], tmp_path: 
     kept = json.loads(file.read_text())["lines"]
     assert json_value(as_record(lines_of_record(kept))) == kept
     text = page.read_text()
-    assert "`python -m benchmarks.gate --core`, 2026-11-29" in text
-    for row in page_rows({f"{ORDERS} over 1": lines}):
-        assert "| " + " | ".join(row) + " |" in text
+    assert "`python -m benchmarks.gate --core`, each row on a day of its own:" in text
+    rows = page_rows({f"{ORDERS} over 1": [("2026-11-29", line) for line in lines]})
+    assert {row[-1] for row in rows} == {"on", "2026-11-29"}
+    assert all("| " + " | ".join(row) + " |" in text for row in rows)
+    page.write_text(text.replace(f"| {rows[1][0]} |", "| another |"))
+    write_page([file, file], page)  # a line that was measured again counts once
+    text = page.read_text()
+    assert all("| " + " | ".join(row) + " |" in text for row in [*rows, ["another", *rows[1][1:]]])
+
+
+def test_rows_of_a_page_have_the_days_of_their_own_files(runs: list[Counted], tmp_path: Path) -> None:
+    page, files = tmp_path / "page.md", [tmp_path / f"{i}.json" for i in range(3)]
+    places = ("the gate", "the gate's headlines")
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end of measured -->\n" for name in places))
+    by_rows, by_clusters = (
+        [line for line in lines_of(runs) if line.path == way] for way in ("rows", "clusters")
+    )
+    for file, day, lines in zip(files, (28, 29, 30), (by_rows, by_clusters, by_clusters[:1]), strict=True):
+        headline = {**asdict(headline_line(lines[0].path, "headline", [np.ones((9, 1, 2))])), "failed": False}
+        kept = {"lines": as_record(lines), "headlines": [headline] * (day < 30), "at": f"2026-11-{day}T01"}
+        content = {"command": "python -m benchmarks.gate", "seeds": ORDERS, "layouts": 1, **kept}
+        file.write_text(json.dumps(json_value(content)))
+    write_page(files, page)
+    ends = {
+        (row[0], row[1]): row[-1]
+        for line in page.read_text().splitlines()
+        if line.startswith("| ") and (row := line[2:-2].split(" | "))
+    }
+    assert len(by_clusters) == 2
+    assert ends["small", "rows"] == ends["rows", "headline"] == "2026-11-28"
+    assert ends["clusters", "headline"] == "2026-11-29"
+    assert ends["small", "clusters"] == "2026-11-29, 2026-11-30"  # one of its two lines was measured again
 
 
 def test_a_query_without_error_bars_is_no_crash(runs: list[Counted]) -> None:
@@ -202,6 +222,24 @@ def test_files_of_one_kind_are_one_line_in_which_each_has_its_groups(folder: Pat
     of_files, of_one = lines_of(many)[0].judged.coverage, lines_of(public)[0].judged.coverage
     assert of_files.coverage == of_one.coverage
     assert of_files.standard_error > 1.2 * of_one.standard_error
+
+
+@pytest.mark.slow  # 40,000 rows in a hundred partitions, laid out twice
+@pytest.mark.parametrize("way", ["headed rows", "headed clusters"])
+def test_heads_are_read_first_and_have_a_hundredth_of_the_rows(tmp_path: Path, way: str) -> None:
+    table = replace(SMALL, rows=partial(made_up, uniform, 40_000))  # of fewer some heads have no unit
+    source = source_of(table, None, tmp_path)
+    assert source is not None
+    at = stored(table, storages_of(table, [way])[0], 0, source, tmp_path)
+    query = Query(table, "", ("median(x)",))  # of sums outlier units are left out, and no head is read
+    replay = Replay(query.sql, at.catalog(), at.storage.share_needed)
+    first, *others = replay.batches(0)
+    assert len(first.partitions) == len(at.catalog().layout("small").heads) == 10
+    assert not set(first.partitions) & {i for batch in others for i in batch.partitions}
+    [(_, estimate)] = replay.looks(0, (0.01,), IntervalRequest())
+    assert 0.005 < estimate.fraction < 0.015
+    replay.close()
+    assert count(Run(query, at, (0, 1), (0.01, 0.3))).counts.keys() == {0.01, 0.3}
 
 
 @pytest.mark.slow  # fifty appends, of a second each on two cores
@@ -330,6 +368,22 @@ def test_a_public_table_is_read_where_it_is(tmp_path: Path) -> None:
     assert source_of(babynames, tmp_path, tmp_path) == tmp_path / babynames.file
 
 
+@pytest.mark.parametrize("unlike", [1.0, 30.0])
+@pytest.mark.parametrize("certified", [0.0, 40.0])
+def test_intervals_of_one_layout_are_not_compared_with_how_another_one_varies(
+    unlike: float, certified: float
+) -> None:
+    def sums(scale: float, certified: float) -> dict[str, FloatArray]:
+        known = dict.fromkeys(SUMS, np.zeros(10)) | {"shown": np.full(10, 40.0)}
+        width = 1.2 * 1.96 * scale
+        known |= {"square": np.full(10, 40.0 * scale**2), "half_width": np.full(10, certified * width)}
+        return known | {"certified": np.full(10, certified)}
+
+    counts = np.zeros((80, 1, len(FIELDS)))
+    layouts = [sums(1.0, 40.0), sums(unlike, certified)]
+    assert judged(counts, layouts, 2, has_spike=False).width == pytest.approx(1.2, rel=0.02)
+
+
 def test_nearly_all_has_a_reason() -> None:
     sums = {name: np.full(10, 40.0) for name in SUMS}
     sums |= {"error": np.zeros(10), "square": np.full(10, 40.0), "half_width": np.full(10, 40 * 4.0)}
@@ -339,6 +393,8 @@ def test_nearly_all_has_a_reason() -> None:
     known, wide = sums, sums | {"known": np.zeros(10), "at_end": np.zeros(10)}
     reasons = [judged(counts, [each], 1, has_spike=False).why_nearly_all for each in (known, wide)]
     assert reasons == ["100% of the cells are known beforehand", "2.0 times an oracle's width"]
+    hardly = wide | {"square": np.append(np.full(9, 40.0), 1e-24)}
+    assert judged(counts, [hardly], 1, has_spike=False).width < 3.0
     narrow = wide | {"half_width": np.full(10, 40 * 1.96), "at_end": np.zeros(10)}
     at_end = narrow | {"at_end": np.full(10, 8.0)}
     assert judged(counts, [at_end], 1, has_spike=False).why_nearly_all.startswith(

@@ -67,6 +67,23 @@ def test_users_together_are_answered_right_and_the_page_says_so(
         assert f"| {question} | " in text
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("--processes 2", "users beside each other in several processes"),
+        ("--cluster --together 6", "users together on a cluster"),
+        ("--cluster --processes 2", "users beside each other on a cluster in several processes"),
+    ],
+)
+def test_a_page_without_a_place_is_refused_before_anything_is_measured(
+    words: str, name: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- measured: users together -->\n<!-- end of measured -->\n")
+    with pytest.raises(ValueError, match=f"page.md has no place for {name}: write "):
+        hostile_users.main([str(tmp_path / "no warehouse"), *words.split(), "--page", str(page)])
+
+
 @pytest.mark.slow
 def test_how_long_a_user_waits_is_told_for_each_attack(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -148,3 +148,21 @@ def test_a_table_with_columns_no_panel_can_name_has_a_page(tmp_path: Path) -> No
     with relaqs.connect(tables={"odd": tmp_path / "odd.parquet"}, cache_directory=tmp_path / "c") as session:
         (page,) = PageList(tmp_path / "pages", session.measured_tables()).pages("you")
         assert [panel.title for panel in page.panels] == ["Rows of odd", "Rows by fine"]
+
+
+def test_a_table_with_a_row_that_cannot_be_read_has_a_page(tmp_path: Path) -> None:
+    days = "\n".join(["day,city,fare", *["2024-01-31,Oslo,2.5"] * 40_000])
+    (tmp_path / "late_day.csv").write_text(days + "\nunknown,Rome,2.5\n")
+    (tmp_path / "late_fare.csv").write_text(days + "\n2024-01-31,Rome,2x5\n")
+    with relaqs.connect(tmp_path, cache_directory=tmp_path / "c") as session:
+        pages = PageList(tmp_path / "pages", session.measured_tables()).pages("you")
+        assert {panel.title for page in pages for panel in page.panels} >= {
+            "Rows of late_day",
+            "Rows of late_fare",
+        }
+        for name, column, value in (("late_day", "day", "unknown"), ("late_fare", "fare", "2x5")):
+            with pytest.raises(
+                relaqs.DataError, match=f"first values of column '{column}'.*{value}"
+            ) as raised:
+                session.online_sql(f"SELECT max({column}) AS most FROM {name}").result()
+            assert "\n" not in str(raised.value)

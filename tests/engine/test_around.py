@@ -364,7 +364,6 @@ def test_growth_is_certified_but_beside_a_month_of_few_rows(sales: World) -> Non
     for estimate, is_met in zip(found, met, strict=True):
         sure = [row["v_certified"] for row in rows(estimate)]
         assert sure == ([True, False] + [True] * 22 if is_met else [False] * 23)
-        assert estimate.doubts is not None
         assert (estimate.doubts[~estimate.certified] == Reason.GROUPS_MISSING).all()
     january = rows(found[-1])[0]  # has no growth for certain
     assert january["v"] is january["v_low"] is january["v_high"] is None

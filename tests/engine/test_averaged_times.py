@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_engine.arrow_arrays import arrow_moments, microseconds
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import OutputKind
@@ -32,6 +33,7 @@ def moments() -> pa.Table:
         to_timestamp(1.6e9 + {random} * 3e6) AS zoned,
         TIME '08:00:00' + to_microseconds(({random} * 3e10)::BIGINT) AS clock,
         CASE WHEN i % 100 = 3 THEN TIMESTAMP 'infinity' ELSE TIMESTAMP '2020-01-01' END AS endless,
+        TIMESTAMP '2020-06-01' + to_microseconds((hash(i) % 2)::BIGINT) AS tick,
         NULL::DATE AS never, (i % 31)::INT AS n FROM range({ROWS}) AS t(i)"""
     with duckdb.connect() as connection:
         return connection.sql(sql).to_arrow_table()
@@ -126,7 +128,69 @@ def test_certified_intervals_hold(flights: World) -> None:
     assert np.mean(held) >= 0.88
 
 
+@pytest.mark.parametrize(
+    ("chosen", "certain"),
+    [
+        ("HAVING avg(day) > DATE '1969-12-01'", True),
+        ("HAVING TIME '13:00:00' > avg(clock)", True),
+        ("HAVING avg(zoned) BETWEEN TIMESTAMPTZ '2020-01-01' AND TIMESTAMPTZ '2021-01-01'", True),
+        ("HAVING avg(at_s) > '2020-01-01'", True),
+        ("ORDER BY avg(day + to_days(CAST(9 * g AS INTEGER))) DESC LIMIT 5", True),
+        ("HAVING avg(day)::DATE > DATE '1969-12-01'", False),  # it moves by whole days
+        ("HAVING avg(day - at_us) > to_days(-9999)", False),  # DuckDB rounds each row
+    ],
+)
+def test_averages_of_moments_decide_which_rows_are_certain(
+    chosen: str, certain: bool, session: relaqs.Session
+) -> None:
+    first, *_ = session.online_sql(f"SELECT g, count(*) AS n FROM t GROUP BY g {chosen}", batches=4)
+    assert not first.is_exact
+    assert first.certain_rows is not None
+    assert first.certain_rows.to_pylist() == [certain] * 5
+
+
+def test_less_than_a_microsecond_makes_no_row_certain(session: relaqs.Session) -> None:
+    """Each average is half a microsecond beyond that moment, and DuckDB rounds it."""
+    sql = "SELECT g, count(*) AS n FROM t GROUP BY g HAVING avg(tick) > TIMESTAMP '2020-06-01'"
+    for seed in range(SEEDS):
+        *before, _ = session.online_sql(sql, seed=seed, batches=4)
+        assert not any(row for each in before for row in each.certain_rows.to_pylist())
+
+
+def test_rows_that_a_moment_makes_certain_stay(session: relaqs.Session) -> None:
+    """The thresholds are within 3 days of a group's average, of which the first estimates know ± 12 days."""
+    truth = dict(rows_of(session.sql("SELECT g, avg(day) AS a FROM t GROUP BY g").estimate))
+    near = sorted(truth.values())[2]
+    certain = wrong = 0
+    for days in (-20, -3, -1, 1, 3):
+        least = near + datetime.timedelta(days=days)
+        sql = f"SELECT g FROM t GROUP BY g HAVING avg(day) > TIMESTAMP '{least}'"
+        for seed in range(SEEDS):
+            for each in session.online_sql(sql, seed=seed, batches=4):
+                rows = zip(rows_of(each.estimate), each.certain_rows.to_pylist(), strict=True)
+                known = [truth[group] > least for (group,), is_certain in rows if is_certain]
+                certain, wrong = certain + len(known), wrong + known.count(False)
+    assert certain > 100
+    assert wrong <= 0.05 * certain
+
+
 def test_what_has_no_bounds_is_a_value_so_far(session: relaqs.Session) -> None:
     """An infinite moment is no number of microseconds."""
     plan = session.plan("SELECT avg(endless) AS a, avg(day) AS b FROM t")
     assert [output.kind for output in plan.outputs] == [OutputKind.OPAQUE, OutputKind.ESTIMATE]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Oslo"])
+def test_moments_of_every_unit_are_the_same_moments(unit: str, zone: str | None) -> None:
+    """DuckDB's average of dates has microseconds, or nanoseconds from 2.0.1 on."""
+    seconds = np.array([-86_400.0 * 365, 0.0, 1.7e9])
+    moments = arrow_moments(seconds * 1e6 - 1e15, 10**15, pa.timestamp(unit, zone))
+    assert moments.cast(pa.timestamp("us", zone)).cast(pa.int64()).to_pylist() == (seconds * 1e6).tolist()
+    assert microseconds(moments).tolist() == (seconds * 1e6).tolist()
+
+
+def test_a_moment_that_nanoseconds_do_not_reach_is_not_known() -> None:
+    assert arrow_moments(np.array([1e16, np.nan, 5.0]), 0, pa.timestamp("ns")).is_null().to_pylist() == [
+        *(True, True, False)
+    ]

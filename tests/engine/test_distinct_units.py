@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.execution.state import GroupState, batch_sqls, leading_stream, scheduled_batches
+from relaqs_engine.execution.state import GroupState, batch_tasks, leading_stream, scheduled_batches
 from relaqs_engine.layouts import Layout, read_manifest, shuffling, statistics, verify
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
@@ -51,7 +51,7 @@ def test_it_is_known_of_each_value_whether_it_was_met_in_one_unit(catalog: Catal
     state = GroupState(plan, layout, states)
     files: list[str] = []
     for batch in scheduled_batches(plan, catalog, seed=0):
-        partials = [cursor.table(sql) for sql in batch_sqls(plan, catalog, batch)]
+        partials = [cursor.table(each.sql) for each in batch_tasks(plan, catalog, batch)]
         state.fold(batch, partials)
         read = [layout.partitions[i] for i in batch.partitions]
         files += [str(layout.directory / file.file) for partition in read for file in partition.files]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,14 +12,21 @@ import pytest
 from relaqs_engine.duck import open_for_reading, syntax_error
 from relaqs_engine.errors import DataError, ExpressionError, SqlError, Underlined
 
-COMMAS = ", or duckdb.read_csv(…, decimal=',', thousands='.') if a file has it as 1.234,56"
-TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
+COMMAS = ", or replace(replace(x, '.', ''), ',', '.')::DOUBLE if x is written as 1.234,56"
+TRIPS = pa.table(
+    {"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2], "d": pa.array([1, 2], pa.decimal128(9, 2))}
+)
 
 
 @pytest.mark.parametrize(
     ("expression", "values", "cast"),
     [
         ("name+1", "+ does not take name (VARCHAR) with 1 (INTEGER)", f"TRY_CAST(name AS DOUBLE){COMMAS}"),
+        (
+            "d + name",
+            "+ does not take d (DECIMAL(9,2)) with name (VARCHAR)",
+            f"TRY_CAST(name AS DOUBLE){COMMAS}",
+        ),
         ("-name", "- does not take name (VARCHAR)", f"TRY_CAST(name AS DOUBLE){COMMAS}"),
         (
             'max(t."a b" * 2)',
@@ -130,9 +137,17 @@ def test_a_name_that_is_a_word_of_sql(sql: str, word: str) -> None:
     assert syntax_error(sql.replace(word, f'"{word}"')) is None
 
 
+def test_a_name_that_begins_with_a_digit() -> None:
+    error = syntax_error("SELECT n FROM 2024_01 AS t")
+    assert error is not None
+    assert error.message.endswith('; a name that begins with a digit is written in quotes: "2024_01"')
+    assert syntax_error('SELECT n FROM "2024_01" AS t') is None
+
+
 @pytest.mark.parametrize(
     "sql",
     [
+        "SELECT n FROM 2024-01",
         "SELECT n FROM trips WHERE GROUP BY n",
         "SELECT n FROM trips GROUP ORDER BY n",
         "SELECT n FORM trips x",
@@ -144,7 +159,7 @@ def test_other_errors_of_syntax_name_no_word(sql: str) -> None:
     error = syntax_error(sql)
     assert error is not None
     assert error.message.startswith("syntax error at or near ")
-    assert "word of SQL" not in error.message
+    assert "in quotes" not in error.message
 
 
 def write_cut_json(path: Path) -> str:
@@ -194,15 +209,15 @@ def write_two_tables(path: Path) -> str:
         (write_cut_json, "byte 6 in line 4", "get the file again if it was cut off"),
         (write_cut_list, "in record/value 4", "get the file again if it was cut off"),
         (write_latin, "line 2 of", "encoding='latin-1'"),
-        (write_ragged, "(Expected Number of Columns: 2 Found: 3)", "ignore_errors=True"),
-        (write_open_quote, "(Value with unterminated quote found)", "ignore_errors=True"),
+        (write_ragged, "(Expected Number of Columns: 2 Found: 3)", "ignore_errors=true"),
+        (write_open_quote, "(Value with unterminated quote found)", "ignore_errors=true"),
         (
             write_ragged_for_all,
             "does not read as CSV",
-            "duckdb.read_csv(…, delimiter=",
+            "read_csv('…', delim=",
         ),
         (write_cut_gzip, "no whole gzip file", "get it again"),
-        (write_two_tables, "has a column 'b'", "union_by_name=True"),
+        (write_two_tables, "has a column 'b'", "union_by_name=true"),
     ],
 )
 def test_a_file_that_cannot_be_read(
@@ -242,6 +257,27 @@ def test_an_overflow_names_a_type_that_is_wide_enough(sql: str, attempt: str) ->
     with cursor.registered(trips=TRIPS), pytest.raises(DataError, match="Overflow in ") as error:
         cursor.rows(sql)
     assert str(error.value).endswith(f"as in {attempt}")
+
+
+@pytest.mark.parametrize(
+    ("expression", "refused", "span"),
+    [
+        ("sum(b - a)", "sum does not take b - a (INTERVAL)", "b - a"),
+        ("stddev(w)", "stddev does not take w (INTERVAL)", "w"),
+        ("w + 1.5", "+ does not take w (INTERVAL) with 1.5 (DECIMAL(2,1))", "w"),
+        ("2.5 + w", "+ does not take 2.5 (DECIMAL(2,1)) with w (INTERVAL)", "w"),
+    ],
+)
+def test_a_span_is_counted_in_seconds(expression: str, refused: str, span: str) -> None:
+    """No cast makes a number of it."""
+    spans = pa.table({"a": [date(2024, 1, 1)], "b": [datetime(2024, 1, 31, 18)], "w": [timedelta(hours=1)]})
+    cursor = open_for_reading()
+    with cursor.registered(spans=spans):
+        with pytest.raises(SqlError) as error:
+            cursor.describe(f"SELECT {expression} FROM spans")
+        assert error.value.message == f"{refused}; try its seconds, as in epoch({span})"
+        cursor.describe(f"SELECT {expression.replace(span, f'epoch({span})')} FROM spans")
+    cursor.close()
 
 
 def test_bits_without_bounds_say_how_to_give_them() -> None:

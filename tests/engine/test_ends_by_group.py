@@ -86,7 +86,7 @@ def test_files_read_in_several_parts_give_the_same_ends(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ends_module, "COUNTED_FILES_AT_ONCE", 7)
-    monkeypatch.setattr(ends_module, "_SAMPLE_ROWS", 10_000)
+    monkeypatch.setattr(ends_module, "SAMPLE_ROWS", 10_000)
     again = shuffle(cities(), tmp_path / "cities", seed=1)
     assert ends_in(again) == ends_in(world.catalog.table("cities"))
 

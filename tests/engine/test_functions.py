@@ -78,6 +78,14 @@ def test_a_misspelt_function_has_candidates() -> None:
     assert "regexp_extract" in caught.value.candidates
 
 
+def test_a_function_of_another_database_has_the_one_that_does_the_same_here() -> None:
+    for name, here in (("nvl(a, 1)", "coalesce(a, 1)"), ("percentile(a, 0.5)", "quantile_cont(a, 0.5)")):
+        with pytest.raises(SqlError) as caught:
+            check_functions(sqlglot.parse_one(f"SELECT {name} FROM t", dialect="relaqs"))
+        assert caught.value.candidates == (here.partition("(")[0],)
+        check(f"SELECT {here} FROM t")
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
-from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, Judge, relative_widths
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, Judge, Reason, relative_widths
 from relaqs_engine.sql.expressions import Sign, Signs
 
 from tests.engine.world import World
@@ -135,7 +135,7 @@ def test_what_is_not_certified_is_infinitely_wide() -> None:
     assert widths[:, 0].tolist() == [0.25, INF, 0.0, INF]
 
 
-def estimate(certifiable: tuple[bool, ...]) -> Estimate:
+def estimate(never: tuple[str, ...]) -> Estimate:
     names = ("a", "b")
     return Estimate(
         table=pa.table({}),
@@ -145,16 +145,16 @@ def estimate(certifiable: tuple[bool, ...]) -> Estimate:
         is_exact=False,
         values=np.ones((1, 2)),
         half_widths=np.array([[0.1, 0.2]]),
-        certified=np.array([[True, False]]),
-        certifiable=certifiable,
+        doubts=np.array([[Reason.NONE, Reason.FEW_ROWS]]),
+        never=never,
     )
 
 
 def test_a_column_that_never_can_be_certified_is_left_out() -> None:
-    assert estimate((True, True)).relative_error() == INF
-    assert estimate((True, False)).relative_error() == 0.1
-    assert estimate((True, True)).relative_error(("a",)) == 0.1
-    assert estimate((False, False)).relative_error() == INF
+    assert estimate(("", "")).relative_error() == INF
+    assert estimate(("", "no sum")).relative_error() == 0.1
+    assert estimate(("", "")).relative_error(("a",)) == 0.1
+    assert estimate(("no sum", "no sum")).relative_error() == INF
 
 
 SIGNS = {"p": Sign.POSITIVE, "n": Sign.NEGATIVE, "e": Sign.EITHER}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from relaqs_engine.layouts import shuffle
 from relaqs_engine.plans.plan import Mode, OutputKind
 
+from tests.conftest import Oracle
 from tests.engine.world import World
 from tests.rows import rows_of
 
@@ -101,3 +108,32 @@ def test_what_columns_stand_for_is_estimated(flights: World) -> None:
     )
     assert [output.name for output in named.outputs] == ["most_distance", "most_hour", "n"]
     assert named.mode is Mode.MERGEABLE
+
+
+def test_the_kurtosis_of_a_group_with_one_outlier_is_not_that_of_the_rows_that_were_read(
+    tmp_path: Path,
+) -> None:
+    """One value far from n others has a kurtosis of about n. A sample of 20 rows had 1.2 times as much."""
+    x = np.random.default_rng(4).uniform(0.0, 10.0, 40_000)
+    x[0] = 1e4
+    table = pa.table({"g": np.arange(40_000) % 200, "x": x})
+    pq.write_table(table, tmp_path / "t.parquet")
+    shuffle(table, tmp_path / "warehouse" / "t", partitions=40)
+    with closing(Oracle(tmp_path)) as oracle:
+        world = World.open(tmp_path / "warehouse", oracle)
+        plan = world.plan("SELECT kurtosis(x) AS k, skewness(x) ** 2 AS s, count(*) AS n FROM t WHERE g = 0")
+        for seed in range(4):
+            [row] = rows_of(next(iter(world.estimates(plan, batches=10, seed=seed))).table.slice(0, 1))
+            assert row[:2] == pytest.approx((row[2], row[2]), rel=0.05)
+
+
+def test_the_error_of_small_values_is_the_same_beside_large_ones(flights: World) -> None:
+    """By steps for the squares of large values, the kurtosis of small ones was 450 ± 300,000."""
+    small, large = "kurtosis(distance / 1e6)", "kurtosis(distance * 1e6)"
+    ends = []
+    for beside in (large.replace("*", "/"), large):
+        sql = f"SELECT hour * 31 + day AS k, {small} AS s, {beside} AS l FROM flights GROUP BY k ORDER BY k"
+        table = list(flights.estimates(flights.plan(sql), batches=8))[2].table
+        ends.append([table.column("s_low").to_pylist(), table.column("s_high").to_pylist()])
+    assert np.isfinite(np.array(ends[0], float)).sum() > 200
+    assert np.array(ends[1], float) == pytest.approx(np.array(ends[0], float), rel=1e-3, nan_ok=True)

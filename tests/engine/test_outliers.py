@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.cells import ShownGroups, outliers_agree
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.planning.example import after
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, FoldedPlan, MergePlan
 from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
+from relaqs_engine.rewrite.exact_rows import read_outliers_apart
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -344,3 +346,19 @@ def test_an_outlier_below_zero_among_values_above_it_takes_the_sign_from_its_gro
     assert outliers_agree([column], groups).tolist() == [False, True, True]
     assert outliers_agree([replace(column, lowest=-9.0)], groups).all()
     assert outliers_agree([replace(column, lowest=-9.0, highest=0.0)], groups).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("sql", "highest"),
+    [
+        ("SELECT sum(least(fare, 900)) FROM trips", 80.0),  # more is in the index
+        ("SELECT sum(coalesce(fare, 900)) FROM trips", 80.0),
+        ("SELECT sum(least(z.zone, 900)) FROM trips JOIN zones AS z ON z.zone = trips.zone", 250.0),
+        ("SELECT sum(least(z.zone, 900)) FROM trips LEFT JOIN zones AS z ON z.zone = trips.zone", 900.0),
+        ("SELECT sum(coalesce(z.zone, 900)) FROM trips LEFT JOIN zones AS z ON z.zone = trips.zone", 900.0),
+    ],
+)
+def test_what_stands_for_a_missing_value_bounds_those_alone_that_may_be_missing(
+    sql: str, highest: float
+) -> None:
+    assert after(read_outliers_apart, sql).basis[0].highest == highest

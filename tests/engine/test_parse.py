@@ -308,6 +308,11 @@ def test_errors_survive_pickling() -> None:
             "connect(tables={'my_trips': 'my trips.parquet'})",
         ),
         ("SELECT * FROM read_csv_auto('a/b.csv.gz')", "and write FROM b"),
+        (
+            "FROM read_csv('lineitem.csv', delim=';')",
+            "or by --data \"read_csv('lineitem.csv', delim = ';')\", and write FROM lineitem",
+        ),
+        ("FROM read_json(['a.json', 'b.json'])", "--data \"read_json(['a.json', 'b.json'])\""),
     ],
 )
 def test_a_file_in_a_query_names_the_line_to_write(sql: str, instead: str) -> None:

@@ -172,7 +172,7 @@ def test_brackets_with_a_limit_are_limited_again_by_a_select_from_them(session: 
 
 
 def test_a_word_that_only_duckdb_knows_is_no_alias(session: Session) -> None:
-    with pytest.raises(SqlError, match=r"EXPORT_STATE.*is not what DuckDB reads there; write it otherwise"):
+    with pytest.raises(SqlError, match=r"EXPORT_STATE.*, and DuckDB does not; put parentheses, or write"):
         session.online_sql("SELECT corr(id, x) EXPORT_STATE FROM t")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from relaqs_engine.execution.state import partial_sql, result_bytes_per_partition
+from relaqs_engine.execution.state import partial_task, result_bytes_per_partition
 from relaqs_engine.plans.aggregate import StreamScan
 
 from tests.engine.world import World
@@ -55,4 +55,4 @@ def test_a_place_that_the_sql_lacks_is_named(tpch: World) -> None:
     plan = tpch.folded("SELECT sum(l_tax) AS t FROM lineitem")
     elsewhere = replace(plan, streams=(replace(plan.streams[0], token="nowhere"),))
     with pytest.raises(AssertionError, match="nowhere does not occur"):
-        partial_sql(elsewhere, tpch.catalog, (0,), by_block=False)
+        _ = partial_task(elsewhere, tpch.catalog, (0,), by_block=False).sql

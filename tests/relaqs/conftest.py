@@ -119,7 +119,7 @@ def _estimate(sums: Sequence[tuple[float, float, int]]) -> Estimate:
         is_exact=rows == NUMBERS.size,
         values=np.array([[mean]]),
         half_widths=np.array([[half]]),
-        certified=np.array([[True]]),
+        doubts=np.array([[0]]),
     )
 
 

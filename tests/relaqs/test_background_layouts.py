@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from relaqs_engine.shared_files import lock
 
 import relaqs
 from relaqs.queries import tables
@@ -240,6 +241,33 @@ def test_the_end_of_a_layout_is_told_once_it_can_be() -> None:
     progress = relaqs.LayoutProgress("trips", 0.2, "sorting rows", elapsed_seconds=3.0)
     assert progress.remaining_seconds == pytest.approx(12.0)
     assert str(progress) == "laying out trips behind the questions: 20%, about 12 s more"
+
+
+@pytest.mark.usefixtures("all_are_large")
+def test_one_process_lays_out_at_a_time_and_the_next_takes_its_layout(
+    tmp_path: Path, trips: Path, announced: Announced
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    held = lock(cache)
+    with relaqs.connect(trips, cache_directory=cache, threads=2) as db:
+        ask(db, 2)
+        assert not db._open_tables.wait(1.0)
+        assert announced.messages == []
+        with relaqs.connect(trips, cache_directory=cache, threads=2) as other:
+            layout = other.lay_out("trips")
+        assert ask(db).is_exact
+        held.release()
+        settled(db)
+        assert db.tables["trips"] == layout
+    assert [message.partition(" ")[0] for message in announced.messages] == ["laying", "trips"]
+    held = lock(cache)
+    with relaqs.connect(write_trips(tmp_path / "more.parquet", rows=ROWS), cache_directory=cache) as db:
+        for _ in range(2):
+            db.online_sql("SELECT zone, sum(fare) FROM more GROUP BY zone").result()
+        assert not db._open_tables.wait(0.2)  # its end does not wait for the turn
+    held.release()
+    assert len(announced.messages) == 2
 
 
 def test_two_names_of_one_file_share_a_layout(tmp_path: Path, trips: Path, announced: Announced) -> None:

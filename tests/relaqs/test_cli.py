@@ -35,6 +35,12 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(program, [str(argument) for argument in arguments])
 
 
+def test_data_given_twice_is_refused(tmp_path: Path) -> None:
+    told = run("sql", "SELECT 1", "--data", tmp_path, "--data", tmp_path)
+    assert told.exit_code == 2
+    assert "it is given 2 times; give one folder that has all the tables" in told.output
+
+
 def run_alone(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PROGRAM, *map(str, arguments)],

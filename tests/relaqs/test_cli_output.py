@@ -115,7 +115,7 @@ def test_values_in_json() -> None:
         "amount": 56586554400.73,
         "big": 10**30,
         "flag": True,
-        "raw": "01ff",
+        "raw": "\\x01\\xFF",
         "list": [1, None],
         "struct": {"a": "1998-08-02"},
         "real": None,
@@ -131,7 +131,7 @@ def test_csv_has_the_last_snapshot() -> None:
         of_every_type().table.column_names,
         [
             *('quote " comma , line\n日', "1998-08-02", "2020-01-02T03:04:05", "56586554400.73"),
-            *(f"{10**30}", "true", "01ff", "[1, null]", '{"a": "1998-08-02"}', "nan"),
+            *(f"{10**30}", "true", "\\x01\\xFF", "[1, null]", '{"a": "1998-08-02"}', "nan"),
         ],
         ["", "", "", "3.00", "", "false", "", "[]", "", "0.1"],
     ]
@@ -281,6 +281,7 @@ def test_parquet_goes_to_standard_output(numbers: Path) -> None:
     [
         (("--format", "parquet", "--every"), "leave --every out"),
         (("--output", "nowhere/o.csv"), "there is no folder"),
+        (("--output", "o.xlsx"), ".xlsx cannot be written; call it .parquet,"),
     ],
 )
 def test_what_cannot_be_written_says_so(numbers: Path, arguments: tuple[str, ...], words: str) -> None:

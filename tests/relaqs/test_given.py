@@ -267,6 +267,95 @@ def test_a_duckdb_file_has_its_tables_views_and_schemas(connect: Connect, shop: 
     assert answer(connect(tables={"late": shop}), "SELECT count(*) AS n FROM late") == [(99,)]
 
 
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a DuckDB file with one table in three schemas, and another in one."""
+    path = tmp_path_factory.mktemp("branches") / "firm.duckdb"
+    with duckdb.connect(path) as connection:
+        for schema, count in (("north", 3), ("south", 5)):
+            rows = f"SELECT i, {count} AS c FROM range({count}) t(i)"
+            connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.sales AS {rows}")
+        connection.execute("CREATE TABLE south.staff AS SELECT 7 AS i; CREATE TABLE kinds AS SELECT 2 AS i")
+        connection.execute("CREATE TABLE north.kinds AS SELECT range AS i FROM range(5)")
+    return path
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(i) FROM north.sales",
+        "SELECT sales.i, south.sales.c FROM South.Sales ORDER BY i LIMIT 1",
+        'SELECT count(*) FROM "south"."sales" AS s JOIN north.sales AS n ON s.i = n.i',
+        "SELECT max(north.sales.c), max(south.sales.c) FROM north.sales JOIN south.sales USING (i)",
+        "SELECT count(*) FROM firm.north.sales",
+        "SELECT south.staff.i, staff.* FROM south.staff",
+        "SELECT kinds.i FROM firm.kinds",
+        "SELECT firm.kinds.i FROM firm.main.kinds",
+        "WITH sales AS (SELECT 1 AS x) SELECT count(*), max(x) FROM north.sales, sales",
+        "SELECT i FROM north.sales WHERE i NOT IN (SELECT i FROM south.sales WHERE i > 1) ORDER BY i",
+        "SELECT count(*) FROM north.kinds WHERE NOT EXISTS (FROM kinds WHERE main.kinds.i = north.kinds.i)",
+        "SELECT north.kinds.i FROM (north.kinds CROSS JOIN kinds) ORDER BY i",
+        "SELECT (SELECT max(north.kinds.i) FROM south.staff AS kinds) FROM north.kinds",
+        "SELECT max(i) FROM north.kinds WHERE i = (WITH kinds AS (SELECT 1) SELECT north.kinds.i FROM kinds)",
+        "SELECT kinds.i FROM north.kinds UNION ALL SELECT kinds.i FROM kinds ORDER BY i",
+    ],
+)
+def test_tables_of_schemas_are_called_as_in_duckdb(connect: Connect, branches: Path, sql: str) -> None:
+    db = connect(branches)
+    with duckdb.connect(branches, read_only=True) as connection:
+        assert db.sql(sql).fetchall() == connection.sql(sql.replace("firm.kinds.i", "kinds.i")).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT count(*) FROM sales", "did you mean 'north_sales' or 'south_sales'"),
+        ("SELECT count(*) FROM east.sales", "there is no table east.sales"),
+        ("SELECT north.sales.i FROM north.sales AS s", "north.sales"),
+        (
+            "SELECT count(*) FROM north.kinds WHERE NOT EXISTS (FROM kinds WHERE kinds.i = north.kinds.i)",
+            "several tables kinds; rename one, as in north.kinds AS",
+        ),
+        (
+            "SELECT count(*) FROM kinds WHERE EXISTS (FROM south.staff AS kinds WHERE main.kinds.i = 2)",
+            "several tables kinds; rename one, as in kinds AS",
+        ),
+        ("SELECT * FROM ROWS FROM (generate_series(1,2))", "ROWS FROM is a table function"),
+        ("WITH north_sales AS (SELECT 1 AS i) SELECT * FROM north.sales", "there is no table north.sales"),
+    ],
+)
+def test_a_name_of_two_schemas_is_refused(connect: Connect, branches: Path, sql: str, said: str) -> None:
+    with pytest.raises(relaqs.SqlError, match=said):
+        connect(branches).sql(sql)
+
+
+CALLS = [
+    "read_csv('odd.csv', delim = ';', decimal_separator = ',', nullstr = ['-', 'NA'])",
+    "READ_CSV( ['odd.csv', 'other.csv'],\n delim=';', header=true, types={'price': 'VARCHAR'})",
+    "read_csv('o*.csv', delim = ';', all_varchar = true)",
+    "read_csv('odd.csv', delim = ';', nullstr = 'é)(', skip = (0)) ",
+    f"read_csv('odd.csv', delim = ';', header = false, names = ['{'n' * 300}', 'b'], skip = 1)",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_says_how_files_are_read(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("odd", "other"):
+        (tmp_path / f"{name}.csv").write_text(f"shop;price\n{name};1,5\nx;-\ny;NA\n")
+    rows = sorted(oracle(call, "FROM trips"), key=str)
+    by_name, named = connect(call), connect(tables={"trips": call})
+    (name,) = by_name.tables
+    assert sorted(by_name.sql(f"FROM {name}").fetchall(), key=str) == rows
+    assert sorted(named.sql("FROM trips").fetchall(), key=str) == rows
+    assert relaqs.shuffle(call, tmp_path / "laid", partitions=2).row_count == len(rows)
+    (tmp_path / "odd.csv").write_text("shop;price\nodd;2,5\n")
+    named.refresh("trips")
+    assert sorted(named.sql("FROM trips").fetchall(), key=str) == sorted(oracle(call, "FROM trips"), key=str)
+
+
 def test_a_table_of_a_duckdb_file_is_laid_out_into_the_cache(connect: Connect, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "shop.duckdb") as connection:
         connection.execute("CREATE TABLE trips AS SELECT range AS id, range % 7 AS zone FROM range(20000)")
@@ -322,6 +411,11 @@ def test_a_duckdb_file_that_another_connection_writes_to_says_what_to_do(
         ("sqlite.db", r"sqlite\.db is no DuckDB file \(it looks like SQLite\)"),
         ("text.parquet", r"text\.parquet cannot be read as Parquet .*it looks like JSON"),
         (["shop.duckdb", "shop.duckdb "], "one of 2 files; give one at a time"),
+        ("read_csv('none.csv', delim=';')", r"there is no file none\.csv"),
+        ("read_csv('mixed/trips.csv', delm=';')", r"cannot be read: .*delm.*did you mean 'delim'"),
+        ("read_csv('mixed/trips.csv', delim=';'), read_csv('mixed/trips.csv', header=true)", "there is no"),
+        ("read_csv('mixed/trips.csv', header=true -- )", "there is no"),
+        ("read_csv('s3://b/trips.csv', delim=';')", "reads what is not on this machine"),
         ("shop.duckdb", "has no table 't', but a, b; name one of these, or give the file itself"),
     ],
 )
@@ -473,3 +567,12 @@ def _as(kind: str, rows: str, folder: Path) -> Any:
     connection.execute(f"CREATE TABLE codes AS {rows}")
     connection.close()
     return folder / "codes.duckdb"
+
+
+def test_a_layout_of_a_duckdb_file_is_of_the_table_that_its_folder_is_called_like(tmp_path: Path) -> None:
+    shop = tmp_path / "shop.duckdb"
+    with duckdb.connect(shop) as connection:
+        connection.execute("CREATE TABLE a AS SELECT 1 AS x; CREATE TABLE b AS FROM range(2) AS t(x)")
+    assert relaqs.shuffle(shop, tmp_path / "laid" / "B").row_count == 2
+    with pytest.raises(relaqs.LayoutError, match="has no table 'c' or 'shop', but a, b; name one of these"):
+        relaqs.shuffle(shop, tmp_path / "laid" / "c")

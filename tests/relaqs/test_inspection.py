@@ -92,6 +92,16 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
     assert rows_of(answer.select(exact)) == rows_of(expected.select(exact))
 
 
+def is_as_duckdbs(sql: str, session: Session) -> None:
+    """Assert that the answer has the columns and rows of plain DuckDB's over TRIPS."""
+    with duckdb.connect() as connection:
+        connection.register("trips", TRIPS)
+        expected = connection.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql).result().estimate
+    assert answer.column_names == expected.column_names
+    assert sorted(rows_of(answer), key=str) == sorted(rows_of(expected), key=str)
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -142,12 +152,15 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
     ],
 )
 def test_statements_that_are_no_plain_select_give_what_duckdb_does(sql: str, session: Session) -> None:
-    with duckdb.connect() as connection:
-        connection.register("trips", TRIPS)
-        expected = connection.sql(sql).to_arrow_table()
-    answer = session.online_sql(sql).result().estimate
-    assert answer.column_names == expected.column_names
-    assert sorted(rows_of(answer), key=str) == sorted(rows_of(expected), key=str)
+    is_as_duckdbs(sql, session)
+
+
+@pytest.mark.parametrize("values", ["z IN ('b', NULL)", "z IN (NULL), zone IN ('a', 'b')"])
+def test_a_pivot_has_the_rows_without_a_value(values: str, session: Session) -> None:
+    """They are found by IS NULL. No row has z = 'NULL'."""
+    rows = "(SELECT nullif(zone, 'a') AS z, zone, n, fare FROM trips)"
+    sql = f"SELECT * FROM (PIVOT {rows} ON {values} USING sum(n) AS s, count(*) AS c GROUP BY fare)"
+    is_as_duckdbs(sql, session)
 
 
 def test_a_pivot_of_groups_has_estimates(folder: Path) -> None:

@@ -87,6 +87,8 @@ def test_an_agent_finds_its_way_in_a_process_of_its_own(tpch_warehouse: Path) ->
             assert "error is -1.0; it must be" in await refused(client, "ask", sql=FLAGS, error=-1)
             assert "seconds is 0.0; it must be" in await refused(client, "ask", sql=FLAGS, seconds=0)
             assert "Error" in await refused(client, "ask", sql="COPY lineitem TO 'x.csv'")
+            costly = "SELECT count(*) AS n FROM lineitem WHERE ai_filter(l_comment, 'is a complaint')"
+            assert "ai_filter" in await refused(client, "ask", sql=costly)
 
     asyncio.run(session())
 

@@ -11,6 +11,7 @@ import pytest
 from relaqs_engine.execution import state
 
 import relaqs
+from relaqs.queries import start
 from relaqs.session import Session
 
 ROWS = 300_000  # of 320 bytes each, in memory
@@ -50,6 +51,47 @@ def test_a_state_beyond_the_limit_ends_in_a_run_of_the_whole(
     assert {s.mode for s in snapshots[:-1]} <= {"mergeable"}
     assert all(s.table.schema.names == last.table.schema.names for s in snapshots)
     assert "does not fit" in query.explain()
+
+
+BY_TEXT = "SELECT b, count(*) AS n FROM t GROUP BY b ORDER BY b LIMIT 3"
+
+
+def test_groups_beyond_half_of_what_states_have_are_not_kept(db: Session, long_texts: Path) -> None:
+    *so_far, last = (query := db.online_sql(BY_TEXT))
+    assert so_far
+    assert so_far[-1].fraction < 0.5  # 32 MiB are a third of all groups
+    assert (last.is_exact, query.plan.mode) == (True, "exact")
+    assert "does not fit into the memory limit" in last.warnings[0]
+    plain = duckdb.sql(BY_TEXT.replace("FROM t", f"FROM '{long_texts}/t.parquet'")).fetchall()
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == plain
+
+
+def test_a_state_that_was_kept_with_more_memory_is_gone_on_from(
+    db: Session, long_texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    query = db.start(db.plan(BY_TEXT), relaqs.QueryOptions(), checkpoint=kept)
+    next(iter(query))
+    query.stop()
+    query.wait()
+    assert kept.exists()
+    monkeypatch.setattr(start, "_OF_STATES", 1e-6)
+    last = db.start(db.plan(BY_TEXT), relaqs.QueryOptions(), checkpoint=kept).result()
+    plain = duckdb.sql(BY_TEXT.replace("FROM t", f"FROM '{long_texts}/t.parquet'")).fetchall()
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == plain
+    assert "does not fit into the memory limit" in last.warnings[0]
+
+
+def test_they_are_kept_where_the_query_must_not_run_as_a_whole(db: Session) -> None:
+    last = (query := db.online_sql(BY_TEXT, fallback="error")).result()
+    assert (last.is_exact, query.plan.mode) == (True, "mergeable")
+
+
+def test_rows_that_are_the_answer_may_take_more(long_texts: Path) -> None:
+    with relaqs.connect(long_texts / "warehouse", threads=2, memory_limit=LIMIT) as db:
+        query = db.online_sql("SELECT b FROM t")
+        assert len(query.result()) == ROWS
+        assert query.plan.mode == "mergeable"
 
 
 def test_it_fails_where_it_must_not_run_as_a_whole(db: Session) -> None:

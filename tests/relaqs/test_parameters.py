@@ -70,6 +70,7 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
         ("day >= $since", {"since": datetime.date(2026, 5, 1)}),
         ("day >= $since", {"since": "2026-05-01"}),
         ("day >= ?", [datetime.datetime(2026, 5, 1, 12, 30)]),
+        ("day >= ?::DATE AND km > ?::DOUBLE", ["2026-05-01", "0.5"]),
         ("price < ?", [Decimal("4.50")]),
         ("km > -$far", {"far": -1}),
         ("km > -?", [np.float64(-1.5)]),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate, Reason
 
 from relaqs.progress import Cells, LossDelta, ResultDelta, UserDelta, cells_of
 
@@ -126,9 +126,8 @@ def estimate(keys: list[object], values: list[list[float]], certified: list[list
         ApproximateColumn(n, f"{n}_low", f"{n}_high", f"{n}_certified", i)
         for i, n in enumerate(("total", "mean"), start=1)
     )
-    return Estimate(
-        table, ("k", "total", "mean"), approximate, 0.5, False, columns, columns * 0.1, np.array(certified)
-    )
+    doubts = np.where(certified, Reason.NONE, Reason.FEW_ROWS)
+    return Estimate(table, ("k", "total", "mean"), approximate, 0.5, False, columns, columns * 0.1, doubts)
 
 
 def test_an_estimate_gives_its_certified_cells() -> None:

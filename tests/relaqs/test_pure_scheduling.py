@@ -26,7 +26,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
         "relaqs_engine.errors",
-        "relaqs_engine.first_use",
+        "relaqs_bootstrap.first_use",
     },
     "lab/groups": {"relaqs_lab.groups", "relaqs.sharing.view", "relaqs_bootstrap.arrays"},
     "lab/group_policies": {

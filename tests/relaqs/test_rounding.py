@@ -137,7 +137,7 @@ def test_a_column_shares_its_unit(cells: list[tuple[object, object, object]], te
         (-INF, "-inf"),
         (None, "NULL"),
         (True, "true"),
-        (b"\x01\xff", "01ff"),
+        (b"\x01\xff", "\\x01\\xFF"),
         (DAY, "1998-08-02"),
         (datetime.datetime(2020, 1, 1, 2, 3), "2020-01-01 02:03:00"),
         ([1, 2], "[1, 2]"),

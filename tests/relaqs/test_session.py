@@ -290,10 +290,13 @@ def test_plain_files_are_tables_by_their_own_names(tmp_path: Path) -> None:
     with connect(tmp_path / "zones.parquet", cache_directory=tmp_path / "cache") as db:
         assert db.online_sql("SELECT sum(n) AS n FROM zones").result().estimate["n"].to_pylist() == [8]
     (tmp_path / "zones.csv").write_text("n\n1\n")
-    with pytest.raises(
-        relaqs.LayoutError, match=r"zones\.csv and .*zones\.parquet would both be table 'zones'"
-    ):
-        connect(tmp_path, cache_directory=tmp_path / "cache")
+    said = r"zones\.csv and .*zones\.parquet would both be table 'zones'"
+    with connect(tmp_path, cache_directory=tmp_path / "cache") as db:
+        assert list(db.tables) == ["taxi_trips"]
+        with pytest.raises(relaqs.LayoutError, match=said):
+            db.sql("SELECT sum(n) FROM zones")
+    with pytest.raises(relaqs.LayoutError, match=said):
+        connect([tmp_path / "zones.csv", tmp_path / "zones.parquet"], cache_directory=tmp_path / "cache")
 
 
 def test_a_container_may_run_as_a_user_without_a_name(

@@ -106,6 +106,18 @@ def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.Capt
     assert session.exact_below_seconds == 0
 
 
+def test_the_commands_of_psql_do_the_same_here(
+    session: relaqs.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ("\\dt", "\\d trips", "\\help", "\\timing", "SELECT 7 AS n;")
+    shown = typed(session, *(line + ENTER for line in lines), CTRL_D)
+    assert "trips  3,000  plain" in shown
+    assert "Fare paid  BIGINT" in shown
+    assert ".explain SELECT" in shown
+    assert shown.count("Exact") == 1
+    assert "there is no command \\timing; .help lists them" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("word", ["quit", "EXIT;", "\\q"])
 def test_the_words_that_leave_other_prompts_leave_this_one(session: relaqs.Session, word: str) -> None:
     assert "Exact" not in typed(session, word, ENTER, "SELECT 7 AS n;", ENTER, CTRL_C, CTRL_D)
@@ -205,8 +217,9 @@ def test_ctrl_c_stops_a_query_and_not_the_shell(tpch_warehouse: Path, tmp_path: 
     try:
         terminal.wait_for("relaqs>")
         terminal.send(LONG + ";" + ENTER)
-        terminal.wait_for("%")  # how much was read: an estimate is on screen
+        terminal.wait_for("% of rows")  # an estimate is on screen
         terminal.send(CTRL_C)
+        terminal.wait_for("stopped by ctrl-C")
         terminal.wait_for("relaqs>")
         terminal.send("SELECT 41 + 1 AS n;" + ENTER)
         terminal.wait_for("Exact")

@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
+import relaqs
 from relaqs.queries.snapshot import snapshot_of
 from tests.relaqs.examples import REVENUE, revenue, snapshot
 
@@ -47,7 +49,7 @@ def test_an_estimate_becomes_a_snapshot() -> None:
         is_exact=False,
         values=np.array([[1.0]]),
         half_widths=np.array([[0.1]]),
-        certified=np.array([[True]]),
+        doubts=np.array([[0]]),
         unseen_groups=2,
     )
     circumstances: dict[str, Any] = {
@@ -101,3 +103,49 @@ def test_its_repr_is_one_line() -> None:
 
 def test_an_answer_without_rows_is_true() -> None:
     assert snapshot({"name": []})
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_df_has_the_values_and_types_of_duckdbs(zone: str) -> None:
+    rows = duckdb.sql(
+        "SELECT i, CASE WHEN i > 0 THEN 9007199254740993 END AS large, (i * 1.5)::DECIMAL(9, 2) AS paid, "
+        "DATE '2020-01-01' + i::INT AS day, INTERVAL (i) DAY AS span, i > nullif(i, 2) AS is_more, "
+        "TIMESTAMPTZ '2020-01-01 00:00:00+00' AS at, MAP {'a': i} AS m, 'x' || i AS text FROM range(3) t(i)"
+    ).to_arrow_table()
+    queries = (
+        "FROM t",
+        "SELECT sum(i) AS n, avg(paid) AS n, count(*) AS c FROM t",
+        "SELECT large FROM t WHERE i > 9",
+    )
+    with relaqs.connect(tables={"t": rows}, timezone=zone) as db, duckdb.connect() as connection:
+        connection.execute(f"SET TimeZone = '{zone}'")
+        connection.register("t", rows)
+        for query in queries:
+            ours, theirs = db.sql(query).df(), connection.sql(query).df()
+            assert list(ours.columns) == list(theirs.columns)
+            assert [str(kind).replace("Etc/UTC", "UTC") for kind in ours.dtypes] == list(
+                map(str, theirs.dtypes)
+            )
+            assert ours.astype(str).equals(theirs.astype(str))
+        assert db.sql("SELECT large FROM t").to_pandas()["large"].tolist()[1:] == [9007199254740993] * 2
+
+
+def test_rows_are_fetched_one_after_another_as_of_duckdbs_results(capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT range AS i, 'x' || range AS text FROM range(5)"
+    with relaqs.connect(tables={"t": duckdb.sql(sql).to_arrow_table()}) as db, duckdb.connect() as connection:
+        ours, rows = db.execute("SELECT i, text FROM t ORDER BY i"), connection.sql(sql).fetchall()
+        assert ours.fetchall() == ours.fetchall() == rows
+        theirs = connection.execute(sql)
+        assert ours.fetchone() == theirs.fetchone() == (0, "x0")
+        assert ours.fetchmany() == theirs.fetchmany(1)
+        assert ours.fetchmany(2) == theirs.fetchmany(2)
+        assert ours.fetchmany(0) == theirs.fetchmany(0) == []
+        assert ours.fetchall() == theirs.fetchall() == [(4, "x4")]
+        assert (theirs.fetchone(), theirs.fetchmany(3), theirs.fetchall()) == (None, [], [])
+        assert (ours.fetchone(), ours.fetchmany(3), ours.fetchall()) == (None, [], [])
+        with pytest.raises(relaqs.ArgumentError, match="size"):
+            ours.fetchmany(-1)
+        assert db.execute("SELECT i, text FROM t ORDER BY i").fetchmany(10**20) == rows
+        assert db.sql("SELECT avg(i) AS mean FROM t").arrow().read_all().to_pydict() == {"mean": [2.0]}
+        db.sql("SELECT avg(i) AS mean FROM t").show()
+    assert "mean\n────\n   2" in capsys.readouterr().out

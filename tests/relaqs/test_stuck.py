@@ -177,7 +177,7 @@ def test_who_waits_for_a_hoist_of_a_deaf_statement_goes_elsewhere(monkeypatch: p
     first.start()
     until_deaf(runtime)
     second.start()
-    assert not runtime.interrupt(["first"])
+    assert not runtime.interrupt("first")
     second.join(60)
     assert found["second"] == [999_999]
     first.join(60)

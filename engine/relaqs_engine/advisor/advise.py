@@ -183,6 +183,7 @@ class Gauge:
             hash_scheme=self.hash_scheme,
             hash_probe=self.hash_probe,
             heavy=None,
+            heads=(),
             companions=(),
         )
 
@@ -352,12 +353,7 @@ class LayoutOutlook:
     @property
     def rank(self) -> tuple[int, int, bool, int]:
         """Return what makes an outlook better, in order of importance."""
-        return (
-            self.directness,
-            -self.rows_to_wait_for,
-            self.completes_small_groups,
-            self.streamed_rows,
-        )
+        return (self.directness, -self.rows_to_wait_for, self.completes_small_groups, self.streamed_rows)
 
     def is_notably_better_than(self, other: LayoutOutlook) -> bool:
         """Whether the difference is worth one more layout."""

@@ -1,8 +1,7 @@
 """The cells of an answer as functions of additive sums, and their values on variants of the sums.
 
 Replicates subtract additive columns. Counts and sums are additive as they are. Moments (means and m2) are
-turned into sums of deviations from the group's own means, which stay accurate where raw squares would
-cancel.
+turned into sums of deviations from the group's own means, which stay accurate where raw squares would cancel.
 
 - `compile_arithmetic`: plain arithmetic of the plan's expressions on whole arrays. Most estimates are
   that, and need no database. Evaluating a hundred leave-one-out variants takes a tenth of a millisecond in
@@ -65,7 +64,6 @@ def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
     Args:
         names: the columns that may occur in it.
 
-    >>> import numpy as np
     >>> mean = compile_arithmetic("b0 / nullif(b1, 0)", frozenset({"b0", "b1"}))
     >>> mean({"b0": np.array([6.0, 1.0]), "b1": np.array([3.0, 0.0])}).tolist()
     [2.0, nan]
@@ -283,11 +281,7 @@ class CellEvaluator:
         self._sql = f"SELECT {', '.join(f'CAST(TRY({sql}) AS DOUBLE)' for sql in expressions)} FROM variants"
 
     def __call__(
-        self,
-        groups: ShownGroups,
-        sums: FloatArray,
-        scale: FloatArray,
-        shared_scale: FloatArray | None = None,
+        self, groups: ShownGroups, sums: FloatArray, scale: FloatArray, shared_scale: FloatArray | None = None
     ) -> FloatArray:
         """Return cells of shape (variants, groups, outputs), NaN where SQL gives NULL.
 

@@ -16,8 +16,8 @@ two groups are nearly independent, so they add up like the short sides of a righ
 
 *Example.* 100 ± 10 against 80 ± 12: the distance 20 is more than hypot(10, 12) = 15.6, so a is ahead, with
 4.4 to spare, or 0.44 of its half-width. That *slack* matters, because luck alone brings some groups over
-the bar. At a slack of 0.44 the row's intervals would have to be more than twice as wide
-(`relaqs_bootstrap.selection_factor`). That would say nothing, so its cells are not certified.
+the bar. At a slack of 0.44 the row's intervals are 2.3 times as wide (`relaqs_bootstrap.selection_factor`).
+At one below 0.24 they would be more than four times as wide, and its cells are not certified.
 
 **Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
 decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged
@@ -65,7 +65,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from math import floor, log10
+from math import floor, log, log10
 
 import numpy as np
 import pyarrow as pa
@@ -96,10 +96,9 @@ from relaqs_engine.plans.plan import IntervalRequest, OutputKind
 class Room:
     """The places of rows by the keys that order them, each of shape (rows,).
 
-    Attributes:
-        before: how many of the rows seen come before each or with it.
-        before_once: how many of these were seen in one sampling unit at most.
-        is_first: which rows no other can come before, but for one with the same keys in each grouping set.
+    before: how many of the rows seen come before each or with it. before_once: those of them that were seen
+    in one sampling unit at most. is_first: which rows no other can come before, but for one with the same
+    keys in each grouping set.
     """
 
     before: FloatArray
@@ -109,15 +108,10 @@ class Room:
     def fits(
         self, most: int, *, sets: int, fraction: float, confidence: float, all_are_seen: bool = False
     ) -> BoolArray:
-        """Return which rows LIMIT surely lets through.
+        """Return which of the rows are surely among the first `most`, with a confidence for all together.
 
-        Args:
-            most: how many rows it lets through.
-            sets: into how many rows one sampling unit may fall, the total of all left aside. The rows of one
-                grouping set are seen independently of each other, and each set may have some that were not.
-            fraction: the share of the table that was scanned.
-            confidence: of the statement about all rows together.
-            all_are_seen: whether no row is missing.
+        sets: into how many rows one sampling unit may fall, the total of all left aside. The rows of one
+        grouping set are seen independently of each other, and each set may have some that were not.
 
         Three rows, of which two were seen in one unit each. An eighth was scanned, so up to 53 are missing:
 
@@ -165,13 +159,9 @@ MOST_LIKELY = 200
 class Candidates:
     """Groups that the answer may have: those that pass HAVING so far, in its order, then some that do not.
 
-    Attributes:
-        passes: which groups pass HAVING, shape (groups,).
-        rows: the joined rows seen of each, shape (groups,).
-        least_rows: the fewest rows seen of any group.
-        outliers: what the outlier index adds to each total, by its column, shape (groups,).
-        unseen_most: the most that the ranked total of a group not seen can be, where heavy groups were read.
-        room: their places by the keys of ORDER BY, None where LIMIT picks none by keys.
+    rows: the joined rows seen of each. least_rows: the fewest seen of any group. outliers: what the outlier
+    index adds to each total, by its column. unseen_most: the most that the ranked total of a group not seen
+    can be, where heavy groups were read. room: None where LIMIT picks none by keys.
     """
 
     passes: BoolArray
@@ -184,15 +174,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """How certain the rows shown are.
+    """Which rows shown are certain to be in the answer, and which are likely, each judged for itself.
 
-    Attributes:
-        certain: whether each row is certain to be in the answer, shape (rows,).
-        slack: by how many half-widths the deciding number could be lower still, shape (rows,). It is inf
-            where no number decides.
-        open: of how many groups, shown or not, it is uncertain whether they are in the answer.
-        likely: whether each row is likely to be in the answer: judged for itself, and not all together, shape
-            (rows,). Those that are certain are.
+    slack: by how many half-widths the deciding number could be lower still, inf where no number decides.
+    open: of how many groups, shown or not, it is uncertain whether they are in the answer.
     """
 
     certain: BoolArray
@@ -208,14 +193,9 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What each candidate's deciding number lies between.
+    """What each candidate's deciding number lies between, `low` and `high`, at the confidence of a decision.
 
-    Attributes:
-        value: the number.
-        low: its lower end at the confidence of this decision.
-        high: its upper end there.
-        below: its lower half-width as it is shown, at the confidence asked for.
-        above: its upper half-width as it is shown.
+    below, above: its half-widths as they are shown, at the confidence asked for.
     """
 
     value: FloatArray
@@ -361,14 +341,8 @@ class Membership:
     ) -> FloatArray:
         """Return how far each of the first groups is from a place where too many others may come before it.
 
-        The distance is in half-widths.
-
-        Args:
-            ends: what the ranked numbers lie between.
-            gaps: by how much each first group is surely ahead of each other group, see `_gaps`.
-            first: the positions of the first groups.
-            out: the groups that surely do not pass HAVING.
-            hidden: the best value that any further group may have.
+        The distance is in half-widths. gaps: see `_gaps`. out: the groups that surely do not pass HAVING.
+        hidden: the best value that any further group may have.
         """
         shown = self._rules.shown_rows or 0
         gaps = np.where(out, np.inf, gaps)
@@ -390,8 +364,9 @@ class Membership:
     ) -> _Ends:
         """Return what a decider lies between, or what can be proved of a group too small to be judged."""
         i = self._first + index
-        value, low, high = found.value[:, i], found.low[:, i], found.high[:, i]
-        judged = np.isfinite(low) & np.isfinite(high)
+        value, unmet = found.value[:, i], self._moved_by_unmet(found, i)
+        low, high = found.low[:, i] - unmet, found.high[:, i] + unmet
+        judged = np.isfinite(low) & np.isfinite(high) & decider.value.certifiable
         judged &= (candidates.rows >= MIN_ROWS) | self._plan.groups_are_final
         column = self._bounded(decider)
         known = candidates.outliers.get(decider.value.total or "", 0.0)
@@ -404,6 +379,16 @@ class Membership:
             value - usual.low[:, i],
             usual.high[:, i] - value,
         )
+
+    def _moved_by_unmet(self, found: CellIntervals, i: int) -> FloatArray:
+        """Return how far rows unlike those that were met may move a number, 0 where it is certified.
+
+        A calm sample may be one that missed the large rows. Of −ln(tail) / fraction of them, it has none once
+        in 1 / tail samples, and each moves the answer by `fraction` of what it would move the estimate.
+        """
+        if found.influence is None:
+            return np.zeros(len(found.value))
+        return np.where(found.certified[:, i], 0.0, -log(FEW_ROWS_TAIL) * found.influence[:, i])
 
     def _passed_by(
         self, decider: Decider, candidates: Candidates, value: FloatArray, fraction: float
@@ -500,14 +485,7 @@ _GROUPS, _SMALL, _LEAST = "crowd_groups", "crowd_small_groups", "crowd_least_row
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """All groups that were seen.
-
-    Attributes:
-        rows: the joined rows seen of those that are candidates, shape (groups,).
-        groups: how many groups there are.
-        small: how many of them have fewer than MIN_ROWS rows.
-        least_rows: the fewest rows of any group.
-    """
+    """All groups that were seen. rows: those of the candidates. small: how many have less than MIN_ROWS."""
 
     rows: FloatArray
     groups: int = 0
@@ -620,11 +598,9 @@ def _round_numbers(scale: float) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RankedRows:
-    """The rows that LIMIT lets through so far.
+    """The rows that LIMIT lets through so far, and which of them stay.
 
-    Attributes:
-        certain: whether each of them stays.
-        slack: how far each is from a place where too many may be before it, in its own half-widths.
+    slack: how far each is from a place where too many may be before it, in its own half-widths.
     """
 
     certain: BoolArray
@@ -633,13 +609,10 @@ class RankedRows:
 
 @np.errstate(invalid="ignore", divide="ignore")
 def ranked_rows(ranking: Ranking, usual: CellIntervals, strict: CellIntervals, column: int) -> RankedRows:
-    """Return which of the first rows stay.
+    """Return which of the first rows stay. column: the estimate that ranks them.
 
-    Args:
-        ranking: how many rows are let through, and from which side.
-        usual: the intervals of these rows and of their rivals, best first, at the confidence asked for.
-        strict: the same at STRICT_CONFIDENCE.
-        column: the estimate that ranks them, among these intervals.
+    usual: the intervals of these rows and of their rivals, best first, at the confidence asked for.
+    strict: the same at STRICT_CONFIDENCE.
     """
     sign = 1.0 if ranking.descends else -1.0
     value, ends = (

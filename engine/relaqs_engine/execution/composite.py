@@ -10,8 +10,7 @@ answer by its tangent.
 
     V(θ) = Σ over draws d of V_d(θ), each by the delete-a-block jackknife with the other draws held fixed
 
-Source: Wolter 2007, Introduction to Variance Estimation, ch. 4.6 (several strata) and ch. 6
-(linearisation).
+Source: Wolter 2007, Introduction to Variance Estimation, ch. 4.6 (several strata) and ch. 6 (linearisation).
 
 How far could one row that was not read move the answer? Totals over groups have SQL for it
 (`rewrite/levels.py`). For other values, each estimate of a part is moved by a small part of what such a
@@ -215,13 +214,7 @@ def is_final(draw: Draw, parts: Sequence[Part]) -> bool:
 
 
 def variants_of(plan: AroundPlan, draw: Draw, parts: Sequence[Part], rows_out: int) -> DrawnVariants | None:
-    """Return the variants of the parts of a draw. None where there are too few blocks or too many rows.
-
-    Args:
-        plan: of the query around the parts.
-        draw: which parts vary.
-        rows_out: the rows of the query's answer.
-    """
+    """Return the variants of the parts of a draw. None where there are too few blocks or too many rows."""
     live = list(_live(draw, parts))
     rows_in = sum(parts[i].rows.num_rows for i in draw.parts)
     most = min(MAX_VARIANT_ROWS // max(rows_in, 1), MAX_ROWS_OUT // max(rows_out, 1)) - _MOVES
@@ -386,10 +379,7 @@ class AroundEstimator:
             else None,
             certain_rows=self._certain(parts, point) & fits & (not as_seen),
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
-            warnings=(
-                *dict.fromkeys(w for k in known for w in k.warnings),
-                *self._warnings(as_seen, fits),
-            ),
+            warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen, fits)),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
             chosen=chosen,
         )
@@ -637,13 +627,7 @@ class AroundEstimator:
         return np.asarray(same.all(axis=0))
 
     def _moved(self, draw: Draw, tables: Mapping[int, pa.Table], count: int, point: pa.Table) -> FloatArray:
-        """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs).
-
-        Args:
-            draw: which parts vary.
-            tables: the answers of all parts, those of the draw in so many variants.
-            count: of variants.
-        """
+        """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs)."""
         named = {f"part_{i}": table for i, table in tables.items()}
         with self._cursor.registered(shown=_shown(point), **named):
             table = self._cursor.table(draw.replicate)
@@ -679,14 +663,9 @@ class AroundEstimator:
     ) -> CellIntervals:
         """Return the intervals of a value that varies with several independent draws.
 
-        Args:
-            spreads: of each draw.
-            rows: the joined rows behind each row.
-            moves: the most that one row could move each value. Where it is infinite, the spreads say how far.
-            missing: which outputs a group may change that was not met yet.
-            kept: which values cannot change their sign.
-            read: the least share that was read of a table.
-            confidence: of both sides of an interval.
+        moves: the most that one row could move each value. Where it is infinite, the spreads say how far.
+        missing: which outputs a group may change that was not met yet. kept: which values cannot change their
+        sign. read: the least share that was read of a table.
         """
         variance = sum_of_variances([each.variance for each in spreads])
         fraction = min(each.fraction for each in spreads)
@@ -745,8 +724,7 @@ def _spread(value: FloatArray, moved: FloatArray, drawn: DrawnVariants, rows: np
     blocks = len(drawn.block_rows)
     occupied = drawn.block_rows > 0
     variance = jackknife_variance(
-        *(value, moved[:blocks][occupied], drawn.block_rows[occupied], rows, drawn.fraction),
-        drawn.kurtosis,
+        value, moved[:blocks][occupied], drawn.block_rows[occupied], rows, drawn.fraction, drawn.kurtosis
     )
     steps = (moved[blocks:] - value) / STEP
     return _Spread(variance, drawn.fraction, np.sqrt((steps**2).mean(axis=0)))

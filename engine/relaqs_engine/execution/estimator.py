@@ -271,7 +271,7 @@ class Estimator:
 
         shown = _with_known_values(plan, point.slice(0, len(places.certain)), found)
         bounds = self._bounds(
-            *(shown, groups.first(shown.num_rows), scan, places.certain), is_scaled=is_scaled and not so_far
+            shown, groups.first(shown.num_rows), scan, places.certain, is_scaled=is_scaled and not so_far
         )
         if is_scaled:
             shown = _with_values_within(plan, shown, bounds)
@@ -393,7 +393,12 @@ class Estimator:
             unit_rows = self._variance.rows_of_largest_unit
             fixed = self._variance_of is self._variance
             given = IntervalEstimator(
-                *(self._plan, self._leading, request, lambda *_: variance(), unit_rows, lambda _: ends()),
+                self._plan,
+                self._leading,
+                request,
+                lambda *_: variance(),
+                unit_rows,
+                lambda _: ends(),
                 rows_are_fixed=fixed,
             )
             return self._intervals(given, point, groups, scan, so_far)
@@ -423,12 +428,7 @@ class Estimator:
         return shown
 
     def _intervals(
-        self,
-        intervals_of: IntervalEstimator,
-        point: pa.Table,
-        groups: ShownGroups,
-        scan: Scan,
-        so_far: bool,
+        self, intervals_of: IntervalEstimator, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool
     ) -> CellIntervals:
         plan, straight = self._plan, _cells(self._plan, point)
         cells = folded(estimated_outputs(plan), straight)
@@ -487,7 +487,12 @@ class Estimator:
         variance = VarianceEstimator(factors, self._state, self._cursor)
         cells = CellEvaluator(factors, self._cursor)(groups, groups.sums[None], np.array([scan.scale]))[0]
         intervals = IntervalEstimator(
-            *(factors, self._leading, sure, variance, variance.rows_of_largest_unit, self._ends_in),
+            factors,
+            self._leading,
+            sure,
+            variance,
+            variance.rows_of_largest_unit,
+            self._ends_in,
             rows_are_fixed=True,
         )(groups, cells, scan)
         found: dict[int, CellBounds] = {}

@@ -8,10 +8,9 @@ The interval that the user asked for, and the confidence of each where all of a 
 
     SELECT origin, avg(dep_delay), count(*) FROM flights GROUP BY origin
 
-At 95 % each number is outside its interval in 5 of 100 samples. Of twenty that have nothing to do with
-each other, all are inside theirs in 36 of 100. Where all are to hold together, each of m intervals is made
-at 1 − 0.05/m. Whatever depends on what, the chances that one of them fails add up to 0.05 at most
-(Bonferroni).
+At 95 % each number is outside its interval in 5 of 100 samples. Of twenty that have nothing to do with each
+other, all are inside theirs in 36 of 100. Where all are to hold together, each of m intervals is made at 1 −
+0.05/m. Whatever depends on what, the chances that one of them fails add up to 0.05 at most (Bonferroni).
 
 The m are counted in an estimate at the confidence asked for. Final numbers are right in any case, and
 count nothing. Where estimates decide which rows the answer has, what is said of its rows counts as one

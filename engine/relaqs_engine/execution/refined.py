@@ -85,6 +85,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.cells import (
     CellEvaluator,
     ShownGroups,
+    additive_columns,
     block_sums,
     estimated_outputs,
     folded,
@@ -268,7 +269,7 @@ class RefinedVariance:
         return Variance(spread, variance.degrees_of_freedom), gradient
 
     def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
-        variants, steps = stepped(groups.sums)
+        variants, steps = stepped(groups.sums, additive_columns(self._plan))
         return differences(self._cells(groups, variants, np.full(len(variants), scan.scale)), cells, steps)
 
     def _cells(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
@@ -342,11 +343,7 @@ class RefinedVariance:
         low, high = float(min(values.min(), value)), float(max(values.max(), value))
         shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
         variants = pa.table(
-            {
-                "variant": arrow(np.arange(len(values))),
-                "left_out": arrow(left_out),
-                "v": arrow(values),
-            }
+            {"variant": arrow(np.arange(len(values))), "left_out": arrow(left_out), "v": arrow(values)}
         )
         was = f"{row} {operator} CAST({value!r} AS DOUBLE)"
         same = (
@@ -393,16 +390,6 @@ def _unknown(cells: FloatArray) -> Variance:
     return Variance(np.full_like(cells, np.nan), np.ones_like(cells))
 
 
-class Counted:
-    """The partial rows that count by the stages' values now."""
-
-    def __init__(self, block_count: int) -> None:
-        self.block_rows: NDArray[np.int64] = np.zeros(block_count, dtype=np.int64)
-        self.unit_count = 0
-        self.in_arrow: pa.Table | None = None
-        self.unseen_most = np.inf
-
-
 class OuterRowsAnswer:
     """Keeps the rows of the outer query, and answers from those that count."""
 
@@ -419,7 +406,7 @@ class OuterRowsAnswer:
         self._leading = leading
         self._cursor = cursor
         self._kept_cursor = cursor if outer.belonging is None else cursor.another()
-        self._counted = Counted(outer.plan.block_count)
+        self._counted = PartialRows(outer.plan.block_count)  # that count by the stages' values now
         self._kept = self._nothing_kept()
         rows: PartialRows = self._kept if outer.belonging is None else self._counted
         self._variance = RefinedVariance(outer, rows, cursor, self._kept_cursor)

@@ -101,10 +101,7 @@ class RowGroupVariance(VarianceEstimator):
         factor = np.where(averages, factor, intervals_wider_by(found, read) ** 2)
         freedom = np.minimum(variance.degrees_of_freedom, np.maximum(found - 1.0, 1.0))
         return (
-            Variance(
-                variance.variance * factor,
-                np.where(averages, freedom, variance.degrees_of_freedom),
-            ),
+            Variance(variance.variance * factor, np.where(averages, freedom, variance.degrees_of_freedom)),
             gradient,
         )
 

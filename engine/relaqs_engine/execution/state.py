@@ -1,7 +1,7 @@
 """Partial aggregates: the tasks that make them, and the state of a query that they are merged into.
 
 **Tasks.** A plan's streams are cut into mini-batches, and those into tasks (`scheduled_batches`). A task
-runs the plan's partial query, with its own files and numbers filled in (`partial_sql`). Rows of the
+runs the plan's partial query, with its own files filled in (`PartialTask`). Rows of the
 outlier index and of heavy units are read by tasks of their own.
 
 **The state** of one query (`GroupState`) has partial rows for each group and replicate block. A small one
@@ -9,25 +9,20 @@ stays in Arrow, where appending costs nothing. A larger one moves to a DuckDB ta
 sees. Beyond its memory limit, DuckDB spills it to its temporary folder. `count_groups` says how many
 groups a state has, and about how many there will be at the end.
 
-**Estimates** are due by counts of rows and values, and by no clock:
-
-- `EstimateBudget`: when a query runs as a whole, since that is there soon, or since nothing is certified.
-- `DueEstimates`: when the next estimate from a large state is due. An estimate merges all partial rows.
-  With 200,000 groups, one after each mini-batch took twice as long as reading the table did.
-- `AroundBudget`: how often the SQL around answers is computed.
-- `ValueBudget`: after which mini-batch a query with a state of values runs as a whole. COUNT(DISTINCT) and
-  aggregates that need all values, such as MEDIAN, have such a state. DuckDB keeps the values as well, but
-  moves and merges them once. Any prefix of the mini-batches is a sample: its values give estimates, and the
-  others are not kept.
+**Estimates** are made where they are worth what they cost (`EstimateCosts`). That follows from counts of rows
+and values, and from no clock. An estimate merges all partial rows: with 200,000 groups, one after each
+mini-batch took twice as long as reading the table did. COUNT(DISTINCT) and aggregates that need all values,
+such as MEDIAN, have a state of values. DuckDB keeps the values as well, but moves and merges them once. So a
+query with many runs as a whole after some mini-batch. Any prefix of them is a sample: its values give
+estimates, and the others are not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import prod
-from pathlib import Path
+from math import ceil, prod
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +33,8 @@ from relaqs_bootstrap import unseen_groups
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, parquet_rows
+from relaqs_engine.errors import MemoryLimitError
+from relaqs_engine.layouts.assignment import HEAD_DIVISOR, heads_apart
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     SMALL_SECONDS,
@@ -45,6 +42,7 @@ from relaqs_engine.layouts.manifest import (
     LaidOutRead,
     Layout,
     Partition,
+    StoredFile,
     scan_core_seconds,
 )
 from relaqs_engine.plans.aggregate import (
@@ -78,42 +76,59 @@ from relaqs_engine.plans.plan import (
 )
 
 
-def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
-    """Return the partial query over the given partitions of every stream."""
+@dataclass(frozen=True, slots=True)
+class PartialTask:
+    """What a task runs: a partial query, over some files of each stream.
+
+    query: with a token in the place of each stream's files.
+    """
+
+    query: str
+    scans: tuple[tuple[Stream, Layout, tuple[StoredFile, ...]], ...]
+
+    @classmethod
+    def over(
+        cls,
+        plan: FoldedPlan,
+        catalog: Catalog,
+        query: str,
+        files_of: Callable[[Layout], tuple[StoredFile, ...]],
+    ) -> PartialTask:
+        layouts = [(stream, catalog.layout(stream.table)) for stream in plan.streams]
+        return cls(query, tuple((stream, layout, files_of(layout)) for stream, layout in layouts))
+
+    @property
+    def sql(self) -> str:
+        """Return the statement."""
+        files = {
+            stream.token: parquet_rows([layout.directory / each.file for each in files])
+            for stream, layout, files in self.scans
+        }
+        return _filled(self.query, files)
+
+    @property
+    def reads(self) -> tuple[LaidOutRead, ...]:
+        """Return what it reads of the streams."""
+        return tuple(layout.read(stream.columns, files) for stream, layout, files in self.scans)
+
+
+def partial_task(
+    plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool
+) -> PartialTask:
+    """Return the task that reads the given partitions of every stream."""
     partial = plan.partial
-    files = {
-        stream.token: parquet_rows(_paths(catalog.layout(stream.table), partitions))
-        for stream in plan.streams
-    }
-    return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
+    query = partial.by_block_sql if by_block and partial.by_block_sql else partial.sql
+    return PartialTask.over(plan, catalog, query, lambda layout: layout.files_of(partitions))
 
 
-def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
-    """Return what the partial query over the given partitions reads of its streams."""
-    layouts = [(catalog.layout(stream.table), stream.columns) for stream in plan.streams]
-    return tuple(layout.read(columns, layout.files_of(partitions)) for layout, columns in layouts)
-
-
-def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
-    """Return the SQL of each task of a mini-batch. Tasks that read an index of the plan come first."""
-    sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
+def batch_tasks(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[PartialTask, ...]:
+    """Return the tasks of a mini-batch. Those that read an index of the plan come first."""
+    tasks = [partial_task(plan, catalog, each, by_block=batch.by_block) for each in batch.tasks]
     if reads_outliers(plan, batch):
-        return (outlier_sql(plan, catalog), *sqls)
-    if (heavy := read_heavy(plan, batch)) is not None:
-        return (heavy_sql(plan, heavy, catalog), *sqls)
-    return tuple(sqls)
-
-
-def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[LaidOutRead, ...], ...]:
-    """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
-    reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
-    if reads_outliers(plan, batch):
-        (stream,) = plan.streams
-        layout = catalog.layout(stream.table)
-        return ((layout.read(stream.columns, layout.outlier_files),), *reads)
-    if (heavy := read_heavy(plan, batch)) is not None:
-        return (_heavy_reads(plan, heavy, catalog), *reads)
-    return tuple(reads)
+        tasks.insert(0, outlier_task(plan, catalog))
+    elif (heavy := read_heavy(plan, batch)) is not None:
+        tasks.insert(0, heavy_task(plan, heavy, catalog))
+    return tuple(tasks)
 
 
 def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
@@ -121,11 +136,9 @@ def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
     return batch.index == 0 and bool(plan.partial.outlier_sql)
 
 
-def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
-    """Return the partial query over the outlier index."""
-    (stream,) = plan.streams
-    files = parquet_rows(catalog.layout(stream.table).outlier_paths)
-    return _filled(plan.partial.outlier_sql, {stream.token: files})
+def outlier_task(plan: FoldedPlan, catalog: Catalog) -> PartialTask:
+    """Return the task that reads the outlier index."""
+    return PartialTask.over(plan, catalog, plan.partial.outlier_sql, lambda layout: layout.outlier_files)
 
 
 def read_heavy(plan: FoldedPlan, batch: MiniBatch) -> HeavyGroups | None:
@@ -136,19 +149,10 @@ def read_heavy(plan: FoldedPlan, batch: MiniBatch) -> HeavyGroups | None:
     return plan.partial.heavy if batch.index == 1 else None
 
 
-def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
-    """Return the partial query over the heavy units alone, with how many static rows a row can meet."""
-    files = {}
-    for stream in plan.streams:
-        layout = catalog.layout(stream.table)
-        rows = _rows_of_heavy(layout, heavy)
-        files[stream.token] = parquet_rows([layout.directory / each.file for each in rows.files])
-    return f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({_filled(plan.partial.sql, files)})"
-
-
-def _heavy_reads(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> tuple[LaidOutRead, ...]:
-    layouts = [(catalog.layout(stream.table), stream.columns) for stream in plan.streams]
-    return tuple(layout.read(columns, _rows_of_heavy(layout, heavy).files) for layout, columns in layouts)
+def heavy_task(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> PartialTask:
+    """Return the task that reads the heavy units alone, with how many static rows a row can meet."""
+    query = f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({plan.partial.sql})"
+    return PartialTask.over(plan, catalog, query, lambda layout: _rows_of_heavy(layout, heavy).files)
 
 
 def _rows_of_heavy(layout: Layout, heavy: HeavyGroups) -> Partition:
@@ -177,10 +181,6 @@ def _filled(sql: str, places: Mapping[str, str]) -> str:
         assert place in sql, f"{place} does not occur in {sql}"
         sql = sql.replace(place, text)
     return sql
-
-
-def _paths(layout: Layout, partitions: Sequence[int]) -> list[Path]:
-    return [path for i in partitions for path in layout.paths_of(i)]
 
 
 def _text(value: str) -> str:
@@ -228,7 +228,6 @@ def counted_together(layouts: Sequence[Layout]) -> Layout:
 
     A unit has its rows of all of them. Of what is not known of it, this has what makes units look larger.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> both = counted_together([CATALOG.table("items"), CATALOG.table("orders")])
     >>> both.row_count, both.max_unit_rows, both.partitions[0].row_count
     (1280000, 18, 640000)
@@ -297,6 +296,35 @@ def scheduled_batches(
         soon_partitions=soon_partitions(plan, catalog),
         first_partitions=first_partitions(plan, catalog),
     )
+
+
+def own_schedule(
+    plan: BatchedPlan, catalog: Catalog, seed: int, batches: int | None = None
+) -> tuple[Catalog, tuple[MiniBatch, ...]]:
+    """Return the mini-batches of a query by itself, and the catalog by which they number partitions.
+
+    Where few rows are predicted to be enough, the first mini-batch has heads of partitions, which are
+    partitions of their own there.
+    """
+    usual = scheduled_batches(plan, catalog, seed, batches)
+    heads = () if batches else _first_heads(plan, catalog, seed)
+    if not heads:
+        return catalog, usual
+    count = len(catalog.layout(plan.streams[0].table).partitions)
+    for stream in plan.streams:
+        catalog = catalog.with_layout(heads_apart(catalog.layout(stream.table), heads))
+    first = MiniBatch(0, (tuple(range(count, count + len(heads))),), usual[0].by_block)
+    return catalog, (first, *(replace(batch, index=batch.index + 1) for batch in usual))
+
+
+def _first_heads(plan: BatchedPlan, catalog: Catalog, seed: int) -> tuple[int, ...]:
+    """Return the partitions with the heads that a query needs for ±5 %; () where they have too few rows."""
+    layouts = [catalog.layout(stream.table) for stream in plan.streams]
+    needed = min(each.share_needed for each in plan.task_plans)
+    count = ceil(needed * HEAD_DIVISOR * len(layouts[0].partitions) - 1e-9)
+    order = partition_order(len(layouts[0].partitions), seed)
+    held = [i for i in order if all(i < len(each.heads) and each.heads[i].row_count for each in layouts)]
+    return tuple(held[:count]) if count <= len(held) and not plan.leaves_units_out else ()
 
 
 def batches_together(
@@ -455,65 +483,54 @@ ARROW_ROWS = 50_000
 ARROW_BYTES = 64 << 20
 
 
-class PartialRows(Protocol):
-    """What answers are estimated from: partial rows, which a cursor sees as `state`."""
-
-    @property
-    def block_rows(self) -> NDArray[np.int64]:
-        """The rows scanned in each block, whether they match or not, shape (blocks,)."""
-        ...
-
-    @property
-    def unit_count(self) -> int:
-        """The sampling units scanned."""
-        ...
-
-    @property
-    def in_arrow(self) -> pa.Table | None:
-        """Return the partial rows, None once they are in DuckDB."""
-        ...
-
-    @property
-    def unseen_most(self) -> float:
-        """The most that a group which was not seen can total, once heavy groups were read; inf before."""
-        ...
-
-
-class GroupState:
-    """Folds mini-batches. The first block_count blocks are stored in the data, then each task is one.
-
-    The cursor sees the partial rows as `state`.
+class PartialRows:
+    """What answers are estimated from: partial rows, which a cursor sees as `state`. None so far.
 
     Attributes:
         block_rows: the rows scanned in each block, whether they match or not, shape (blocks,).
         unit_count: the sampling units scanned.
-        unseen_most: see `PartialRows`.
+        in_arrow: the partial rows; None once they are in DuckDB.
+        unseen_most: the most that a group which was not seen can total, once heavy groups were read; inf
+            before.
     """
 
-    def __init__(self, plan: FoldedPlan, leading: Layout, cursor: Cursor) -> None:
+    def __init__(self, block_count: int) -> None:
+        self.block_rows: NDArray[np.int64] = np.zeros(block_count, dtype=np.int64)
+        self.unit_count = 0
+        self.in_arrow: pa.Table | None = None
+        self.unseen_most = np.inf
+
+
+class GroupState(PartialRows):
+    """Folds mini-batches. The first block_count blocks are stored in the data, then each task is one.
+
+    The cursor sees the partial rows as `state`.
+
+    Args:
+        most_bytes: that partial rows may take.
+    """
+
+    def __init__(self, plan: FoldedPlan, leading: Layout, cursor: Cursor, most_bytes: float = np.inf) -> None:
+        super().__init__(plan.block_count)
         self._plan = plan
         self._leading = leading
         self._cursor = cursor
         self._columns = list(plan.state_columns)
-        self._in_arrow: pa.Table | None = None
         self._in_duckdb = False
         self._row_count = 0
         self._compacted_row_count = 0
-        self.unseen_most = np.inf
-        self.unit_count = 0
-        self.block_rows: NDArray[np.int64] = np.zeros(plan.block_count, dtype=np.int64)
+        self._row_bytes = 0.0  # of a partial row, the most so far
+        self._most_bytes = most_bytes
 
     @property
     def row_count(self) -> int:
         return self._row_count
 
-    @property
-    def in_arrow(self) -> pa.Table | None:
-        """Return the partial rows; None once they are in DuckDB."""
-        return self._in_arrow
-
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
-        """Add a whole mini-batch: one partial table for each task, in task order (see `batch_sqls`)."""
+        """Add a whole mini-batch: one partial table for each task, in task order (see `batch_tasks`).
+
+        Raises MemoryLimitError where they take more than they may.
+        """
         blocks = self._plan.block_count
         pieces = []
         if reads_outliers(self._plan, batch):
@@ -533,6 +550,9 @@ class GroupState:
                 self.block_rows = np.append(self.block_rows, sum(p.row_count for p in rows))
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))
+        if self._row_count * self._row_bytes > self._most_bytes:
+            most = f"{int(self._most_bytes) >> 20} MiB"
+            raise MemoryLimitError(f"what is kept takes over {most}; raise memory_limit, or group by less")
 
     def _keep_heavy(self, heavy: HeavyGroups, found: pa.Table) -> None:
         """Keep the heavy groups beside the state. What the partitions have of them ends up there as well."""
@@ -544,7 +564,7 @@ class GroupState:
         """Return the partial rows, from which `restore` makes this state again."""
         if self._in_duckdb:
             return self._cursor.table(f"FROM {STATE}")
-        return pa.table({}) if self._in_arrow is None else self._in_arrow
+        return pa.table({}) if self.in_arrow is None else self.in_arrow
 
     def restore(self, rows: pa.Table, block_rows: NDArray[np.int64], folded: Iterable[MiniBatch]) -> None:
         """Become a state that was saved. This works only before the first fold."""
@@ -563,21 +583,22 @@ class GroupState:
 
     def _append(self, rows: pa.Table) -> None:
         self._row_count += rows.num_rows
+        self._row_bytes = max(self._row_bytes, rows.nbytes / max(rows.num_rows, 1))
         if self._in_duckdb:
             self._insert(rows)
         else:
-            self._in_arrow = rows if self._in_arrow is None else pa.concat_tables([self._in_arrow, rows])
-            if self._row_count <= ARROW_ROWS and self._in_arrow.nbytes <= ARROW_BYTES:
-                self._cursor.register(STATE, self._in_arrow)
+            self.in_arrow = rows if self.in_arrow is None else pa.concat_tables([self.in_arrow, rows])
+            if self._row_count <= ARROW_ROWS and self.in_arrow.nbytes <= ARROW_BYTES:
+                self._cursor.register(STATE, self.in_arrow)
             else:
-                self._move_to_duckdb(self._in_arrow)
+                self._move_to_duckdb(self.in_arrow)
         self._compact()
 
     def _move_to_duckdb(self, rows: pa.Table) -> None:
         self._cursor.unregister(STATE)
         with self._cursor.registered(partial=rows):
             self._cursor.run(f"CREATE TEMP TABLE {STATE} AS FROM partial")
-        self._in_arrow, self._in_duckdb = None, True
+        self.in_arrow, self._in_duckdb = None, True
 
     def _insert(self, rows: pa.Table) -> None:
         with self._cursor.registered(partial=rows):
@@ -599,133 +620,93 @@ def _in_block(partial: pa.Table, block: int) -> pa.Table:
     return partial.append_column(BLOCK, arrow(np.full(partial.num_rows, block, dtype=np.int32)))
 
 
-# Measured: what a core takes for each partial row that an estimate is made from.
-ESTIMATED_ROW_SECONDS = 3e-7
-# From so few rows an estimate is always made: it takes about 15 ms.
-FEW_STATE_ROWS = 50_000
-# An estimate may take this share of what was read since the last one.
-READ_SHARE = 0.5
+# Measured, of a core: an estimate of however few rows; each partial row that it is made from; each row of the
+# answers that SQL around them is computed from; each value of COUNT(DISTINCT) that a task returns, until the
+# last answer is there; each value in a list; and what a query as a whole takes for each value in a list.
+ESTIMATE_SECONDS = 0.015
+STATE_ROW_SECONDS, ANSWER_ROW_SECONDS = 3e-7, 1e-5
+DISTINCT_SECONDS, LISTED_SECONDS, WHOLE_LISTED_SECONDS = 1e-6, 3e-7, 3e-8
+# A row that is known exactly costs less: it is joined, and nothing is estimated for it.
+KNOWN_ROWS_PER_ROW = 5
+# From so few rows an estimate is always made: from a state, and from answers. Each takes about 20 ms.
+FEW_STATE_ROWS, FEW_ROWS = 50_000, 2_000
+# From answers with more rows none is, unless the scan takes so long that one estimate is little of it.
+MOST_ROWS = 100_000
+# What all estimates of a query may take together: so long, and this share of what its scan takes.
+ALL_SECONDS, ALL_SHARE = 1.0, 0.25
+# What one may take of what was read since the last one; of a whole query that is there soon; and, where they
+# are from listed values, of the whole query.
+READ_SHARE, SOON_SHARE, LISTED_SHARE = 0.5, 0.15, 0.25
 # One that takes more is made once this many times as much was read as at the last one. That is nearly twice:
 # where mini-batches double the partitions, 1.99 times as many rows may be read.
 GROWTH = 1.95
+# The share of the rows after which a query does not run as a whole any more, as too much would be done twice.
+# That of values is larger, since a table of few partitions begins with much of its rows.
+DECIDED_AT, VALUES_DECIDED_AT = 0.1, 0.3
+# It does between these shares where nothing is certified, from the third one where no row of totals counts.
+HOPELESS_FROM, HOPELESS_TO, EMPTY_FROM = 0.1, 0.3, 0.01
+LEAST_SECONDS = SMALL_SECONDS  # of a scan that is worth running as a whole before its estimates end
 
 
-class DueEstimates:
-    """Says after which mini-batches a query makes an estimate.
+class EstimateCosts:
+    """Says which estimates of a query are worth what they cost, beside the query as a whole.
 
     scan_seconds: what reading its tables takes of a core.
 
-    >>> due = DueEstimates(scan_seconds=0.2)
-    >>> [due.now(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.0199, 0.03, 0.05)]
+    >>> costs = EstimateCosts(scan_seconds=0.2)
+    >>> [costs.is_due(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.0199, 0.03, 0.05)]
     [True, False, True, False, True]
-    >>> [due.now(rows=10_000, fraction=fraction) for fraction in (0.06, 0.07)]
+    >>> [costs.is_due(rows=10_000, fraction=fraction) for fraction in (0.06, 0.07)]
     [True, True]
     """
 
     def __init__(self, scan_seconds: float) -> None:
-        self._scan_seconds = scan_seconds
-        self._last = 0.0
+        self.scan_seconds = scan_seconds
+        self._all_seconds = self._seconds_left = ALL_SECONDS + ALL_SHARE * scan_seconds
+        self._newest_fraction = 0.0
+        self._is_first = True
+        self._has_certified = False
 
-    def now(self, rows: int, fraction: float) -> bool:
-        """Return whether an estimate is due. If so, it counts as made.
+    def is_due(self, rows: int, fraction: float) -> bool:
+        """Return whether an estimate from the state is due now. If so, it counts as made.
 
         Args:
             rows: the partial rows that it would be made from.
             fraction: the share of the table that was read, above 0.
         """
-        read_seconds = self._scan_seconds * (fraction - self._last)
-        is_cheap = rows <= FEW_STATE_ROWS or rows * ESTIMATED_ROW_SECONDS <= READ_SHARE * read_seconds
-        if not is_cheap and fraction < GROWTH * self._last:
+        read_seconds = self.scan_seconds * (fraction - self._newest_fraction)
+        is_cheap = rows <= FEW_STATE_ROWS or rows * STATE_ROW_SECONDS <= READ_SHARE * read_seconds
+        if not is_cheap and fraction < GROWTH * self._newest_fraction:
             return False
-        self._last = fraction
+        self._newest_fraction = fraction
         return True
 
+    def allow(self, rows: int) -> bool:
+        """Return whether SQL around answers is computed now. If so, it counts as computed.
 
-# Measured: what an estimate takes of a core for each row of the answers that it is computed from.
-ROW_SECONDS = 1e-5
-# What all estimates of a query may take together: so long, and this share of what its scan takes.
-ALL_SECONDS, ALL_SHARE = 1.0, 0.25
-# A row that is known exactly costs less: it is joined, and nothing is estimated for it.
-KNOWN_ROWS_PER_ROW = 5
-# With so few rows it is computed at each mini-batch: about 20 ms.
-FEW_ROWS = 2_000
-# With more rows the query runs as a whole, unless its scan takes so long that one estimate is little of it.
-MOST_ROWS = 100_000
-# The share of the rows after which it does not run as a whole any more: too much would be done twice.
-DECIDED_AT = 0.1
+        rows: of the answers.
 
-
-class AroundBudget:
-    """Says when a query around answers is computed. scan_seconds: what reading its tables takes of a core.
-
-    >>> budget = AroundBudget(scan_seconds=0.4)   # 1.1 s for estimates
-    >>> [budget.allows(rows) for rows in (60_000, 60_000, 1_000)]
-    [True, False, True]
-    >>> budget.is_hopeless(400_000, fraction=0.01)
-    True
-    """
-
-    def __init__(self, scan_seconds: float) -> None:
-        self._seconds_left = ALL_SECONDS + ALL_SHARE * scan_seconds
-        self._most_rows = max(MOST_ROWS, round(ALL_SHARE * scan_seconds / ROW_SECONDS))
-        self._is_first = True
-
-    def allows(self, rows: int) -> bool:
-        """Return whether an estimate from so many rows is worth it. If so, it counts as made."""
-        cost = rows * ROW_SECONDS
+        >>> costs = EstimateCosts(scan_seconds=0.4)   # 1.1 s for estimates
+        >>> [costs.allow(rows) for rows in (60_000, 60_000, 1_000)]
+        [True, False, True]
+        """
+        cost = rows * ANSWER_ROW_SECONDS
         if rows > FEW_ROWS and cost > self._seconds_left and not self._is_first:
             return False
         self._seconds_left -= cost
         self._is_first = False
         return True
 
-    def is_hopeless(self, rows_in_all: int, fraction: float = 0.0) -> bool:
-        """Return whether the query is better run as a whole, since its answers will have so many rows."""
-        is_early = self._is_first or fraction <= DECIDED_AT
-        return is_early and rows_in_all > self._most_rows
+    def are_too_many(self, rows_in_all: int, fraction: float = 0.0) -> bool:
+        """Return whether answers that will have so many rows had better be computed as a whole.
 
-
-# Measured: what an estimate takes, of however few rows.
-ESTIMATE_SECONDS = 0.015
-LEAST_SECONDS = SMALL_SECONDS
-# What estimates may take, of what the whole query does, where that is there soon.
-SOON_SHARE = 0.15
-# A query of which nothing is certified after this share of the rows runs as a whole, and one of which nothing
-# was known to be so after the second share does not: too much would be done twice.
-HOPELESS_FROM, HOPELESS_TO = 0.1, 0.3
-EMPTY_FROM = 0.01  # of a query of totals of which no row counts
-
-
-class EstimateBudget:
-    """Says after which mini-batch a query is better run as a whole, whatever its state is.
-
-    scan_seconds: what reading its tables takes of a core. ends_soon: whether nothing is asked for that needs
-    estimates before the end. target: the relative error that is enough.
-
-    >>> budget, fractions = EstimateBudget(scan_seconds=0.25, ends_soon=True), (0.01, 0.02, 0.04, 0.08, 1.0)
-    >>> budget.last_batch(fractions)
-    1
-    >>> EstimateBudget(scan_seconds=2.5, ends_soon=True).last_batch(fractions) is None
-    True
-    """
-
-    def __init__(self, scan_seconds: float, *, ends_soon: bool, target: float | None = None) -> None:
-        self._empty_from = max(EMPTY_FROM, 3.0 * ((target or 0.05) / 1.96) ** 2)
-        self._scan_seconds = scan_seconds
-        self._ends_soon = ends_soon and LEAST_SECONDS <= scan_seconds < SOON_SECONDS
-        self._has_certified = False
-
-    def last_batch(self, fractions: Sequence[float]) -> int | None:
-        """Return the last mini-batch to estimate from; None where it is not known before the first.
-
-        fractions: the share of the rows that was scanned after each mini-batch.
+        >>> EstimateCosts(scan_seconds=0.4).are_too_many(400_000, fraction=0.01)
+        True
         """
-        if not self._ends_soon or len(fractions) < 3:
-            return None
-        costs = [share * self._scan_seconds + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
-        return max(0, sum(cost <= SOON_SHARE * self._scan_seconds for cost in costs) - 1)
+        most = max(MOST_ROWS, round(ALL_SHARE * self.scan_seconds / ANSWER_ROW_SECONDS))
+        return (self._is_first or fraction <= DECIDED_AT) and rows_in_all > most
 
-    def is_hopeless(self, certified: int, rows: float, fraction: float) -> bool:
+    def are_hopeless(self, certified: int, rows: float, fraction: float, target: float | None = None) -> bool:
         """Return whether no estimate is of use before the end, as far as it is seen.
 
         Where no row counts in a share f of the table, less than 3 / f of all do in 95 % of the cases. A total
@@ -736,22 +717,54 @@ class EstimateBudget:
             certified: how many numbers of the newest estimate are certified.
             rows: how many it is from: those that were scanned and count. Infinity: it has more than totals.
             fraction: the share of the rows that was scanned.
+            target: the relative error that is enough.
         """
         self._has_certified |= certified > 0
-        is_early = (HOPELESS_FROM if rows else self._empty_from) <= fraction <= HOPELESS_TO
-        return is_early and not self._has_certified and self._scan_seconds >= LEAST_SECONDS
+        empty_from = max(EMPTY_FROM, 3.0 * ((target or 0.05) / 1.96) ** 2)
+        is_early = (HOPELESS_FROM if rows else empty_from) <= fraction <= HOPELESS_TO
+        return is_early and not self._has_certified and self.scan_seconds >= LEAST_SECONDS
+
+    def last_before_soon(self, fractions: Sequence[float]) -> int | None:
+        """Return the last mini-batch to estimate from before a whole query that is there soon, else None.
+
+        fractions: the share of the rows that was scanned after each mini-batch.
+
+        >>> fractions = (0.01, 0.02, 0.04, 0.08, 1.0)
+        >>> [EstimateCosts(seconds).last_before_soon(fractions) for seconds in (0.25, 2.5)]
+        [1, None]
+        """
+        if not LEAST_SECONDS <= self.scan_seconds < SOON_SECONDS or len(fractions) < 3:
+            return None
+        return _last_within(SOON_SHARE * self.scan_seconds, self.scan_seconds, fractions)
+
+    def last_of_values(self, fractions: Sequence[float], distinct: float, listed: float) -> int:
+        """Return the last mini-batch to estimate from values, before the query runs as a whole.
+
+        It is the last of all where all values cost no more than the estimates before a whole query may.
+
+        Args:
+            fractions: the share of the rows that was scanned after each mini-batch.
+            distinct: the values of COUNT(DISTINCT) that all tasks return, about.
+            listed: the values in lists at the end, about.
+
+        >>> costs, fractions = EstimateCosts(scan_seconds=1.5), (0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
+        >>> [costs.last_of_values(fractions, 0, listed) for listed in (100_000, 6_000_000, 60_000_000)]
+        [5, 3, 1]
+        >>> [costs.last_of_values(fractions, distinct, 0) for distinct in (1_000_000, 1_400_000)]
+        [5, 0]
+        """
+        if distinct * DISTINCT_SECONDS > self._all_seconds:
+            return 0
+        most = LISTED_SHARE * (self.scan_seconds + listed * WHOLE_LISTED_SECONDS)
+        if listed * LISTED_SECONDS <= most:
+            return len(fractions) - 1
+        return _last_within(most, self.scan_seconds + listed * LISTED_SECONDS, fractions)
 
 
-# Measured: what a core takes, until the last answer is there, for each value of COUNT(DISTINCT) that a task
-# returns, and for each value in a list; and what a query as a whole takes for each value in a list.
-DISTINCT_SECONDS = 1e-6
-LISTED_SECONDS = 3e-7
-WHOLE_LISTED_SECONDS = 3e-8
-# What estimates from listed values may take, of what the whole query does.
-LISTED_SHARE = 0.25
-# The share of the rows after which a query does not run as a whole any more: too much would be done twice.
-# It is larger than that of `AroundBudget`, since a table of few partitions begins with much of its rows.
-VALUES_DECIDED_AT = 0.3
+def _last_within(most_seconds: float, all_seconds: float, fractions: Sequence[float]) -> int:
+    """Return the last mini-batch up to which reading and estimating take no longer; 0 where none is."""
+    costs = [share * all_seconds + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
+    return max(0, sum(cost <= most_seconds for cost in costs) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -767,45 +780,6 @@ class Values:
     count: int
     distinct: float = 0.0
     listed: float = 0.0
-
-
-class ValueBudget:
-    """What values may cost: those of COUNT(DISTINCT) as much as estimates around answers may.
-
-    scan_seconds: what reading the tables takes of a core.
-
-    >>> budget = ValueBudget(scan_seconds=0.4)   # 1.1 s for distinct values
-    >>> budget.is_enough(distinct=1_000_000), budget.is_enough(distinct=1_200_000)
-    (True, False)
-    """
-
-    def __init__(self, scan_seconds: float) -> None:
-        self._scan_seconds = scan_seconds
-
-    def is_enough(self, distinct: float) -> bool:
-        """Return whether it is enough for so many values of COUNT(DISTINCT), of all tasks together."""
-        return distinct * DISTINCT_SECONDS <= ALL_SECONDS + ALL_SHARE * self._scan_seconds
-
-    def last_batch(self, fractions: Sequence[float], listed: float) -> int:
-        """Return the last mini-batch to estimate from, before the query runs as a whole.
-
-        It is the last of all where all values cost no more than the estimates before a whole query may.
-
-        Args:
-            fractions: the share of the rows that was scanned after each mini-batch.
-            listed: the values in lists at the end, about.
-
-        >>> budget, fractions = ValueBudget(scan_seconds=1.5), (0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
-        >>> [budget.last_batch(fractions, listed) for listed in (100_000, 6_000_000, 60_000_000)]
-        [5, 3, 1]
-        """
-        whole = self._scan_seconds + listed * WHOLE_LISTED_SECONDS
-        most = LISTED_SHARE * whole
-        if listed * LISTED_SECONDS <= most:
-            return len(fractions) - 1
-        each = self._scan_seconds + listed * LISTED_SECONDS
-        costs = [share * each + (i + 1) * ESTIMATE_SECONDS for i, share in enumerate(fractions)]
-        return max(0, sum(cost <= most for cost in costs) - 1)
 
 
 def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> float:

@@ -32,11 +32,7 @@ _FEWEST_ROWS = 10  # as for any cell that is certified
 _HALF_A_STEP = 0.005  # of percentages, which have two decimals
 _QUANTILES = ("q25", "q50", "q75")
 _TEXTS = ("min", "max", "avg", "std", *_QUANTILES)
-_TYPES = {
-    "approx_unique": pa.int64(),
-    "count": pa.int64(),
-    "null_percentage": pa.decimal128(9, 2),
-}
+_TYPES = {"approx_unique": pa.int64(), "count": pa.int64(), "null_percentage": pa.decimal128(9, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +95,12 @@ def summary_so_far(plan: SampledThenExact, wide: Estimate, cursor: Cursor, confi
         is_exact=False,
         values=of_cells(cell.number for cell in cells),
         half_widths=of_cells(cell.half_width for cell in cells),
-        certified=np.array([cell.certified for cell in cells], dtype=bool).reshape(shape),
         doubts=np.array([_doubt(cell) for cell in cells], dtype=np.int64).reshape(shape),
         certain_rows=np.ones(len(rows), dtype=bool),
         unseen_groups=0,
         warnings=plan.warnings,
         # Of distinct values too little is known early to wait for: other columns tell how good the answer is.
-        certifiable=tuple(column.name != "approx_unique" for column in approximate),
+        never=tuple("few are met early" if column.name == "approx_unique" else "" for column in approximate),
         sizes=of_cells(cell.size for cell in cells),
     )
 
@@ -220,7 +215,6 @@ class _Wide:
         return float(wide.values[0, place]), float(wide.half_widths[0, place]), bool(wide.certified[0, place])
 
     def _doubt(self, place: int) -> Reason:
-        assert self._wide.doubts is not None
         doubt = Reason(int(self._wide.doubts[0, place]))
         return Reason.UNBOUNDED if doubt is Reason.NEVER else doubt
 

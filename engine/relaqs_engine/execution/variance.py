@@ -29,6 +29,7 @@ clusters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +55,7 @@ from relaqs_engine.execution.cells import (
 )
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import FEW_UNIT_ROWS, Layout
-from relaqs_engine.plans.aggregate import MergePlan
+from relaqs_engine.plans.aggregate import BasisColumn, MergePlan
 from relaqs_engine.plans.plan import ErrorBars, Method
 
 # The most cells times blocks that are evaluated one by one. Beyond it, cells are linearised: one variant for
@@ -65,15 +66,9 @@ _STEP = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What has been read.
+    """What has been read: the rows of each block, whether they match or not, and sampling units.
 
-    Attributes:
-        block_rows: the rows of each block, whether they match the query or not, shape (blocks,).
-        population_rows: the rows of the whole table.
-        units: the sampling units.
-        population_units: those of the whole table.
-        max_unit_rows: the rows of the largest unit.
-        unit_kurtosis_rows: how unlike the units' sizes are (see `Layout`).
+    unit_kurtosis_rows: how unlike the sizes of all units are (see `Layout`).
     """
 
     block_rows: NDArray[np.int64]
@@ -168,7 +163,13 @@ class VarianceEstimator:
             return self._jackknife(groups, blocks, cells, scan)
         gradient = self._gradient(groups, cells, scan)
         variance = linearised_variance(
-            *(gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction),
+            gradient,
+            blocks.group,
+            blocks.block,
+            blocks.sums,
+            scan.block_rows,
+            rows,
+            scan.fraction,
             scan.kurtosis(self._plan.bars),
         )
         return variance, gradient
@@ -236,7 +237,7 @@ class VarianceEstimator:
         occupied = scan.block_rows > 0
         rest, rest_rows = _rest(groups, blocks, scan.block_rows, scan.population_rows)
         rest, rest_rows = rest[occupied], rest_rows[occupied]
-        variants, steps = stepped(groups.sums)
+        variants, steps = stepped(groups.sums, additive_columns(self._plan))
         scales = np.concatenate([scan.population_rows / rest_rows, np.full(len(variants), scan.scale)])
         moved = self._evaluate(groups, np.concatenate([rest, variants]), scales)
         variance = jackknife_variance(
@@ -252,7 +253,7 @@ class VarianceEstimator:
     def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
         if self._are_totals:
             return self._gradient_of_totals(len(cells), scan.scale)
-        variants, steps = stepped(groups.sums)
+        variants, steps = stepped(groups.sums, additive_columns(self._plan))
         moved = self._evaluate(groups, variants, np.full(len(variants), scan.scale))
         return differences(moved, cells, steps)
 
@@ -278,17 +279,23 @@ def _rest(
     return rest + (rows / population_rows)[:, None, None] * groups.outliers, rows
 
 
-def stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+def stepped(sums: FloatArray, columns: Sequence[BasisColumn]) -> tuple[FloatArray, FloatArray]:
     """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps.
 
     A step is relative to the sum itself, because sums of squares and of shares differ a billionfold. Where a
     sum is 0, the step is relative to the other groups' sums. Where all groups have 0, as for deviations from
-    a mean, it is relative to the root of the group's other sums. A sum that is NaN or infinite has a step
-    too, so that a cell which does not depend on it is seen not to move.
+    a mean, it is relative to the size of these, by their squares, or to the root of the group's other sums. A
+    sum that is NaN or infinite has a step too, so that a cell that does not depend on it is seen to stay.
     """
     sizes = np.where(np.isfinite(sums), np.abs(sums), 0.0)
     typical = sizes.mean(axis=0, keepdims=True)
     others = np.sqrt(sizes.mean(axis=1, keepdims=True)) + 1e-3
+    others = np.repeat(others, sums.shape[1], axis=1)
+    names = [column.name for column in columns]
+    for column in columns:
+        if column.is_square and column.means and column.count_of in names:
+            squares = sizes[:, names.index(column.name)] * sizes[:, names.index(column.count_of)]
+            others[:, names.index(column.means[0])] = np.sqrt(squares) + 1e-12
     steps = _STEP * np.maximum(sizes, np.where(typical > 0.0, 1e-3 * typical, others))
     variants = np.repeat(sums[None], sums.shape[1], axis=0)
     for k in range(sums.shape[1]):

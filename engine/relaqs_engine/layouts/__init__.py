@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_engine.first_use import on_first_use
+from relaqs_bootstrap.first_use import on_first_use
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import add_static
@@ -29,17 +29,4 @@ __all__ = [
     "verify",
 ]
 
-__getattr__, __dir__ = on_first_use(
-    __name__,
-    {
-        "Layout": "relaqs_engine.layouts.manifest",
-        "Table": "relaqs_engine.layouts.manifest",
-        "VerifyReport": "relaqs_engine.layouts.verification",
-        "add_static": "relaqs_engine.layouts.build",
-        "append": "relaqs_engine.layouts.growth",
-        "compact": "relaqs_engine.layouts.growth",
-        "read_manifest": "relaqs_engine.layouts.manifest_file",
-        "shuffle": "relaqs_engine.layouts.sampled",
-        "verify": "relaqs_engine.layouts.verification",
-    },
-)
+__getattr__, __dir__ = on_first_use(__name__)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from relaqs_engine.duck import Cursor, quote_name
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout, hashed_type
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout, Partition, hashed_type
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -53,6 +53,8 @@ def in_turn(
 HASH_SCHEME = (
     "u = duckdb hash(xor(hash(unit), blake2b-64(seed))); partition = (u >> 20) % partitions; block = u & 63"
 )
+HEAD_DIVISOR = 10  # a partition's units are so many times those of its head
+_HEAD_BITS = (1 << 14) - 1  # between those of the block and those of the partition
 _PROBED_UNITS = (("1::BIGINT",), ("'relaqs'",), ("NULL::BIGINT",), ("1::BIGINT", "2.5::DOUBLE"))
 _probed: list[str] = []  # what the DuckDB of this process makes of them
 
@@ -65,11 +67,18 @@ class Assignment:
         unit: SQL expressions that together identify the sampling unit.
         seed: layouts with another seed have nothing in common with this one.
         partition_count: how many partitions there are.
+        head_count: of so many partitions, the first ones, a tenth of the units is in a file of its own.
     """
 
     unit: tuple[str, ...]
     seed: int
     partition_count: int
+    head_count: int = 0
+
+    @property
+    def file_count(self) -> int:
+        """Return how many files are written: one of each partition, and then the heads."""
+        return self.partition_count + self.head_count
 
     @property
     def unit_hash(self) -> str:
@@ -81,12 +90,40 @@ class Assignment:
         return f"hash(xor(hash({', '.join(self.unit)}), {_seed_mask(self.seed)}::UBIGINT))"
 
     def partition(self, unit_hash: str) -> str:
-        """Return the SQL of the partition's number, given the SQL of the unit's hash."""
-        return f"(({unit_hash} >> 20) % {self.partition_count})::INTEGER"
+        """Return the SQL of the partition's number, or that of a head, given the SQL of the unit's hash."""
+        number = f"(({unit_hash} >> 20) % {self.partition_count})::INTEGER"
+        if not self.head_count:
+            return number
+        share = f"(({unit_hash} >> 6) & {_HEAD_BITS}) < {_HEAD_BITS // HEAD_DIVISOR}"
+        return f"({number} + if({number} < {self.head_count} AND {share}, {self.partition_count}, 0))"
 
     @staticmethod
     def block(unit_hash: str) -> str:
         return f"({unit_hash} & {BLOCK_COUNT - 1})::UTINYINT"
+
+
+def together(partition: Partition, further: Partition, new_units: int) -> Partition:
+    """Return a partition with the rows of another. new_units: how many units it does not have yet."""
+    return Partition(
+        files=(*partition.files, *further.files),
+        row_count=partition.row_count + further.row_count,
+        unit_count=partition.unit_count + new_units,
+        block_rows=tuple(map(int.__add__, partition.block_rows, further.block_rows)),
+    )
+
+
+def heads_apart(layout: Layout, chosen: Sequence[int]) -> Layout:
+    """Return a layout with the heads of some partitions as further partitions, after the others."""
+    parts = list(layout.partitions)
+    for i in chosen:
+        whole, head = parts[i], layout.heads[i]
+        parts[i] = Partition(
+            files=whole.files[len(head.files) :],
+            row_count=whole.row_count - head.row_count,
+            unit_count=whole.unit_count - head.unit_count,
+            block_rows=tuple(map(int.__sub__, whole.block_rows, head.block_rows)),
+        )
+    return replace(layout, partitions=(*parts, *(layout.heads[i] for i in chosen)), heads=())
 
 
 def key_unit(key: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -39,12 +39,14 @@ from relaqs_engine.layouts.sources import (
     is_path,
     layout_folder,
     open_source,
+    paths_in_call,
 )
 from relaqs_engine.layouts.statistics import (
     column_statistics,
     with_counted_values,
     with_ends_by_group,
     with_values_by_group,
+    with_zones,
 )
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
@@ -52,7 +54,7 @@ from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 def given_files(source: TableSource) -> tuple[FileState, ...]:
     """Return the states of the files that a source names, () where it is none of files."""
-    if not is_path(source) or layout_folder(source) is not None:
+    if not is_path(source) or paths_in_call(source) or layout_folder(source) is not None:
         return ()
     return fingerprint(find_files(source))
 
@@ -119,6 +121,7 @@ class Build:
         max_unit_rows: int = 1,
         typical_unit_rows: float = 1.0,
         columns: tuple[Column, ...] | None = None,
+        heads: tuple[Partition, ...] = (),
     ) -> Layout:
         """Make the written partitions the table's layout, and return it.
 
@@ -158,7 +161,10 @@ class Build:
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
             outliers=outliers,
             source_files=self.given,
+            heads=heads,
         )
+        if kind == "sampled":
+            layout = with_zones(self.cursor, files, layout)
         if kind == "sampled" and cluster_key:
             layout = with_outlier_units(self.cursor, self.target, layout)
             layout = with_heavy_units(self.cursor, self.target, layout)
@@ -224,7 +230,7 @@ def building(
         )
         with closing(cursor):
             given = given_files(source)
-            opened = open_source(source, cursor, target.scratch)
+            opened = open_source(source, cursor, target.scratch, target.directory.name)
             state = fingerprint(opened.files)
             target.check_space(opened.byte_count)
             yield Build(target, cursor, opened, memory_limit_bytes, state, given)

@@ -30,6 +30,7 @@ import re
 import secrets
 import shutil
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ from relaqs_engine.layouts.sources import (
     layout_folder,
     open_source,
     parquet_source,
+    paths_in_call,
     the_only,
 )
 from relaqs_engine.shared_files import Lock, lock, replace_content
@@ -445,13 +447,18 @@ class CacheUse:
         """Return what the user named as a table, None for a table of a warehouse."""
         return self._named.get(table)
 
-    def named_paths(self) -> dict[str, str]:
-        """Return which table was opened from which path or pattern, by the absolute one."""
-        return {
-            written_path(source): table
-            for table, source in self._named.items()
-            if isinstance(source, str | os.PathLike)
-        }
+    def named_paths(self) -> dict[str | tuple[str, ...], str]:
+        """Return which table was opened from what: an absolute path or pattern, or a name in DuckDB files.
+
+        A name of several tables is left out.
+        """
+        found: dict[str | tuple[str, ...], str] = {}
+        duck = [(table, each) for table, each in self._named.items() if isinstance(each, DuckTable)]
+        several = Counter(name for _, each in duck for name in each.names)
+        for table, source in self._named.items():
+            if isinstance(source, str | os.PathLike):
+                found[written_path(source)] = table
+        return found | {name: table for table, each in duck for name in each.names if several[name] == 1}
 
     def reads(self, cached: CachedFiles) -> None:
         """Note that a table is read from the cache, and remove what there is of its earlier states."""
@@ -536,6 +543,9 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Table:
     how.use.names(table, source)
     if isinstance(source, BrokenSource):
         raise source.error
+    if paths := paths_in_call(source):
+        cached = CachedFiles.of_call(table, str(source), paths, how.use.cache.directory).in_zone(how.zone)
+        return _found_layout(cached, how.use) or _staged(cached, source, how)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
     if (stored := _stored_layout(source, how.use.cache.directory)) is not None:

@@ -82,6 +82,15 @@ class CachedFiles:
         home = _home(cache_directory, states, lake.address, lake.state)
         return cls(table, lake.in_words, (), states, home, lake.address)
 
+    @classmethod
+    def of_call(cls, table: str, call: str, paths: Sequence[str], cache_directory: Path) -> CachedFiles:
+        """Return the files that paths name, as a call of DuckDB's reads them."""
+        if any(Address.of(path) is not None for path in paths):
+            raise LayoutError(f"{call} reads what is not on this machine; copy it here first")
+        states = fingerprint(find_files(paths))
+        home = _home(cache_directory, states, call)
+        return cls(table, call, (), states, home, f"{absolute(paths[0])}: {call}")
+
     def in_zone(self, zone: str) -> CachedFiles:
         """Return these files as they are read in a time zone: what is made of them is kept elsewhere."""
         stem, _, digest = self.home.name.rpartition("-")

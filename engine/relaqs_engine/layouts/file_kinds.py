@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,14 +17,7 @@ from datetime import datetime
 from enum import Enum
 from pathlib import Path
 
-from relaqs_engine.duck import (
-    AttachedFile,
-    Cursor,
-    FileState,
-    file_state,
-    open_for_reading,
-    quote_name,
-)
+from relaqs_engine.duck import AttachedFile, Cursor, FileState, file_state, open_for_reading, quote_name
 from relaqs_engine.errors import DataError, LayoutError, RelaqsError
 
 
@@ -196,6 +190,12 @@ class DuckTable:
         return ".".join(map(quote_name, (self.attached.name, self.schema, self.name)))
 
     @property
+    def names(self) -> list[tuple[str, ...]]:
+        """Return what DuckDB's users call it, in lower case: schema.name, file.schema.name, file.name."""
+        file, schema, name = self.file.stem.lower(), self.schema.lower(), self.name.lower()
+        return [(schema, name), (file, schema, name), *([(file, name)] if schema == _OWN_SCHEMA else [])]
+
+    @property
     def in_words(self) -> str:
         kind = "view" if self.is_view else "table"
         return f"the {kind} {self.schema}.{self.name} of {self.file}"
@@ -210,8 +210,8 @@ def is_duck_file(path: str | os.PathLike[str]) -> bool:
 def duck_tables(file: Path) -> dict[str, DuckTable]:
     """Return the tables and views of a DuckDB file, by the names that queries use.
 
-    Those of another schema than main have their own name too, or schema_name where that name is taken. Views
-    that cannot be read, such as those over other files, are left out.
+    Those of another schema than main have their own name too, or schema_name where another table has that.
+    Views that cannot be read, such as those over other files, are left out.
 
     Raises:
         LayoutError: there is none.
@@ -222,13 +222,18 @@ def duck_tables(file: Path) -> dict[str, DuckTable]:
     return {name: table for name, table in found.items() if table is not None}
 
 
-def duck_table(file: Path, wanted: str) -> DuckTable:
-    """Return the table of that name in a DuckDB file, or its only one. Raises as `duck_tables` does."""
+def duck_table(file: Path, *wanted: str) -> DuckTable:
+    """Return the table of the first of these names in a DuckDB file, or its only one.
+
+    Raises as `duck_tables` does.
+    """
     with _opened(file) as (cursor, listed):
-        named = [table for name, table in listed.items() if name.lower() == wanted.lower()]
+        by_name = {name.lower(): table for name, table in listed.items()}
+        named = [by_name[name.lower()] for name in wanted if name.lower() in by_name]
         if not named and len(listed) > 1:
+            missing = " or ".join(repr(name) for name in wanted if name)
             raise LayoutError(
-                f"{file} has no table {wanted!r}, but {', '.join(listed)}; name one of these, or give the "
+                f"{file} has no table {missing}, but {', '.join(listed)}; name one of these, or give the "
                 "file itself to connect for all of them"
             )
         table = named[0] if named else next(iter(listed.values()))
@@ -278,8 +283,10 @@ def _named(found: list[DuckTable], file: Path) -> dict[str, DuckTable]:
     if not found:
         raise LayoutError(f"{file} has no table; make one in it, or name another file")
     tables: dict[str, DuckTable] = {}
+    several = Counter(table.name.lower() for table in found)
     for each in sorted(found, key=lambda table: (table.schema != _OWN_SCHEMA, table.schema, table.name)):
-        name = each.name if each.name.lower() not in map(str.lower, tables) else f"{each.schema}_{each.name}"
+        is_own = each.schema == _OWN_SCHEMA or several[each.name.lower()] == 1
+        name = each.name if is_own else f"{each.schema}_{each.name}"
         if name.lower() in map(str.lower, tables):
             raise LayoutError(f"{file} has two tables that would be called {name!r} here; rename one")
         tables[name] = each

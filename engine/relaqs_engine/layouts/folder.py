@@ -259,21 +259,28 @@ def locked(directory: Path, *, wait: bool) -> Iterator[Lock]:
 
 
 def _check_replaceable(directory: Path, *, force: bool) -> None:
-    if (directory / MANIFEST_NAME).exists():
-        if not force:
-            raise LayoutError(
-                f"{directory} holds a layout already; give force=True (--force) to replace it, "
-                "or name another folder"
-            )
-        return
     strangers = sorted(
         entry.name
         for entry in directory.iterdir()
         if not entry.name.startswith(".") and not _OURS.fullmatch(entry.name)
     )
-    if strangers:
+    check_replaceable(directory, strangers, has_layout=(directory / MANIFEST_NAME).exists(), force=force)
+
+
+def check_replaceable(place: object, strangers: Sequence[str], *, has_layout: bool, force: bool) -> None:
+    """Raise LayoutError where a layout would replace another without `force`, or something else.
+
+    Args:
+        place: the folder, or the address of one.
+        strangers: what is in it and is none of a layout's files.
+    """
+    if has_layout and not force:
         raise LayoutError(
-            f"{directory} is not empty and holds no layout (it has {', '.join(strangers[:3])}); "
+            f"{place} holds a layout already; give force=True (--force) to replace it, or name another folder"
+        )
+    if strangers and not has_layout:
+        raise LayoutError(
+            f"{place} is not empty and holds no layout (it has {', '.join(strangers[:3])}); "
             "name a folder for the table alone"
         )
 

@@ -3,8 +3,7 @@
 The partition and the block of a row come from DuckDB's hash, by the SQL of `assignment.py`, so that a
 table is laid out alike whoever reads it. Within a partition the rows keep the order of the source.
 
-The least and the greatest value of a column are found piece by piece while its rows are at hand
-(`ColumnEnds`).
+The least and the greatest value of a column are found piece by piece while its rows are at hand (`ends_of`).
 
 **Windows** are runs of pieces that are held in memory together, and become one row group of each
 partition. A source of any size is read once in bounded memory: as many rows are gathered as fit, each
@@ -138,7 +137,7 @@ class Gatherer:
 
     def _starts(self, partition: IntArray) -> IntArray:
         """Return where each partition would begin if all were gathered, and the end."""
-        counts = np.bincount(partition, minlength=self.assignment.partition_count)
+        counts = np.bincount(partition, minlength=self.assignment.file_count)
         return np.concatenate([[0], np.cumsum(counts)])
 
     def _order(self, partition: IntArray, starts: IntArray) -> pa.Array:
@@ -175,7 +174,7 @@ class Gatherer:
         return found["part"].to_numpy(), found[BLOCK_COLUMN].to_numpy()
 
     def _block_rows(self, partition: IntArray, block: IntArray) -> IntArray:
-        count = self.assignment.partition_count
+        count = self.assignment.file_count
         cells = np.bincount(partition.astype(np.int64) * BLOCK_COUNT + block, minlength=count * BLOCK_COUNT)
         return cells.reshape(count, BLOCK_COUNT)
 

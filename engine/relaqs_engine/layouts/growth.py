@@ -12,9 +12,8 @@ With a cluster key the hash is that of the key, so a unit stays whole in its par
 row, the hash is of its place in the source, which every batch counts from the start. So each batch has a
 seed of its own. Else the tenth rows of all batches would fall together, and would not be independent.
 
-Nothing that is there is changed or read anew, but for the key's columns and a sample. Replacing the
-manifest is the switch, as it is when a table is laid out. Queries that run go on over the files that they
-began with.
+Nothing that is there is changed or read anew, but for the key's columns and a sample. Replacing the manifest
+is the switch, as it is when a table is laid out. Queries that run go on over the files that they began with.
 
 **What is known afterwards.** The layout of a table once rows were added: its files, and all that is known
 of its rows.
@@ -60,6 +59,7 @@ from relaqs_engine.layouts.assignment import (
     in_turn,
     key_unit,
     known_by,
+    together,
 )
 from relaqs_engine.layouts.build import Build, Progress, building, new_files
 from relaqs_engine.layouts.folder import (
@@ -94,6 +94,8 @@ from relaqs_engine.layouts.statistics import (
     with_counted_values,
     with_ends_by_group,
     with_values_by_group,
+    with_zones,
+    with_zones_of_more,
 )
 
 
@@ -251,7 +253,7 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
     target, row_count = build.target, held.row_count + sum(each.row_count for each in written.partitions)
     units = _units(build, held, written)
     partitions = tuple(
-        _with_rows(partition, further, unit_count)
+        together(partition, further, unit_count)
         for partition, further, unit_count in zip(
             held.partitions, written.partitions, units.new_units, strict=True
         )
@@ -260,7 +262,7 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
     columns, outliers = _with_outliers(
         build, replace(held, columns=columns, row_count=row_count), target.files_of(written.partitions)
     )
-    return replace(
+    made = replace(
         held,
         columns=columns,
         partitions=partitions,
@@ -273,7 +275,9 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
         outlier_units=None,
         heavy=None,
         companions=(),
+        heads=(),
     )
+    return with_zones_of_more(build.cursor, target.files_of(written.partitions), made)
 
 
 def _units(build: Build, held: Layout, written: WrittenPartitions) -> GrownUnits:
@@ -281,17 +285,6 @@ def _units(build: Build, held: Layout, written: WrittenPartitions) -> GrownUnits
         return GrownUnits.rows([partition.row_count for partition in written.partitions])
     files = build.target.files_of(written.partitions)
     return grown_units(build.cursor, held, files)
-
-
-def _with_rows(partition: Partition, further: Partition, new_units: int) -> Partition:
-    """Return a partition with the rows of another. new_units: how many units it did not have before."""
-    blocks = zip(partition.block_rows, further.block_rows, strict=True)
-    return Partition(
-        files=(*partition.files, *further.files),
-        row_count=partition.row_count + further.row_count,
-        unit_count=partition.unit_count + new_units,
-        block_rows=tuple(rows + more for rows, more in blocks),
-    )
 
 
 def _columns(
@@ -327,7 +320,7 @@ def _with_outliers(build: Build, layout: Layout, new_files: Sequence[Path]) -> I
         return layout.columns, index
     if index.row_count + more.row_count > MOST_GROWN_SHARE * layout.row_count:
         return without_index(layout.columns), None
-    return layout.columns, _with_rows(index, more, more.row_count)
+    return layout.columns, together(index, more, more.row_count)
 
 
 def append(
@@ -522,7 +515,7 @@ def compact(
 
     >>> import tempfile
     >>> import pyarrow as pa
-    >>> from relaqs_engine.layouts import append, shuffle
+    >>> from relaqs_engine.layouts import shuffle
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = shuffle(pa.table({"fare": list(range(1000))}), f"{folder}/trips", partitions=4)
     ...     grown = append(pa.table({"fare": list(range(500))}), f"{folder}/trips")
@@ -593,6 +586,7 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
     columns = with_ends_by_group(cursor, files, columns, layout.row_count)
     layout = known_by(cursor, replace(layout, columns=columns, outliers=outliers))
+    layout = with_zones(cursor, files, layout)
     if not layout.cluster_key:
         return layout
     return with_heavy_units(cursor, target, with_outlier_units(cursor, target, layout))

@@ -63,7 +63,7 @@ from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import ROWS_AT_ONCE, KeyedTable, portions
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
-from relaqs_engine.layouts.statistics import size_of_sample
+from relaqs_engine.layouts.statistics import SAMPLE_ROWS, size_of_sample
 
 MOST_SHARE = 0.01
 """The largest share of the table's rows in the index, for all columns together."""
@@ -160,7 +160,6 @@ def _is_rate(column: Column, highest: float) -> bool:
     return column.type not in WHOLE_NUMBERS and highest <= 1.0
 
 
-SAMPLE_ROWS = 200_000
 _FOUND = f"{RESERVED_PREFIX}heavy"
 _KEYS = f"{RESERVED_PREFIX}heavy_keys"
 _ROWS = ""  # the name of the total that is a number of rows

@@ -53,21 +53,6 @@ def has_floats(duckdb_type: str) -> bool:
     return _FLOAT.search(duckdb_type) is not None
 
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
-
-
-def range_of(duckdb_type: str) -> tuple[float, float] | None:
-    """Return the least and the greatest whole number of a type of up to 64 bits, None for other types.
-
-    >>> range_of("SMALLINT"), range_of("UTINYINT"), range_of("DOUBLE")
-    ((-32768.0, 32767.0), (0.0, 255.0), None)
-    """
-    if (bits := _BITS.get(duckdb_type)) is not None:
-        return -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
-    bits = _BITS.get(duckdb_type.removeprefix("U"))
-    return None if bits is None else (0.0, 2.0**bits - 1)
-
-
 _INTEGERS = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 )
@@ -205,6 +190,19 @@ class GroupEnds:
     by: str
     lowest: tuple[float | None, ...]
     highest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """Between which ends columns' values lie, by ranges of one of them (see `layouts/statistics.py`).
+
+    Attributes:
+        columns: their names, first that of the column with ranges. Its NULLs are the last zone.
+        ends: of each zone the least and the greatest value of each column, as text, None where all are NULL.
+    """
+
+    columns: tuple[str, ...]
+    ends: tuple[tuple[str | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -654,8 +652,7 @@ class Layout(Table):
         cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
         seed: of the assignment to partitions.
         hash_scheme: how the unit is hashed.
-        hash_probe: what this hash scheme makes of fixed values. Only layouts with equal probes are
-            co-clustered.
+        hash_probe: what this scheme makes of fixed values. Only layouts with equal probes are co-clustered.
         max_unit_rows: the rows of the largest sampling unit.
         created_with: the versions that made it.
         outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
@@ -667,13 +664,13 @@ class Layout(Table):
             has 1, which makes the largest unit a likely one.
         unit_kurtosis_rows: how unlike the sizes m of the N rows' units are, N·Σm⁴/(Σm²)²: the rows of a unit
             if all are alike, and more else. None where it is not known.
-        batches: the names that appends were given, in order. A batch of a name that is here is not appended
-            again.
+        batches: the names that appends were given, in order. No batch of such a name is appended again.
         source_files: the files that its rows came from: path, size in bytes, time of the last change in
             nanoseconds. Empty where they came from elsewhere.
         remote: where it lies, if that is an object store; then `directory` has copies of what was read of it.
+        heads: a tenth of the units of each of the first partitions, in its first file. Small ones have none.
+        zones: ends of columns that are close together in ranges of another one. () of small tables.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
     >>> trips.kind, trips.row_count, [column.name for column in trips.columns][:2]
     ('sampled', 12800000, ['driver', 'zone'])
@@ -696,6 +693,8 @@ class Layout(Table):
     companions: tuple[Companion, ...] = ()
     unit_kurtosis_rows: float | None = None
     outlier_units: OutlierUnits | None = None
+    heads: tuple[Partition, ...] = ()
+    zones: tuple[Zones, ...] = ()
 
     @property
     def stored_in_words(self) -> str:
@@ -715,8 +714,8 @@ class Layout(Table):
 
     @property
     def is_compact(self) -> bool:
-        """Whether no partition has more than one file."""
-        return all(len(partition.files) == 1 for partition in self.partitions)
+        """Whether no partition has more than one file beside its head."""
+        return sum(len(each.files) for each in self.partitions) == len(self.partitions) + len(self.heads)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -794,7 +793,7 @@ class Layout(Table):
     def without_outlier_units(self) -> Layout:
         """Return what is left where the rows of outlier units are counted apart: it measures, like this one.
 
-        Its partitions have the same files. `known_rows` stays.
+        Its partitions have the same files.
         """
         assert self.outlier_units is not None
         others = self.outlier_units.others
@@ -809,16 +808,15 @@ class Layout(Table):
                 self.partitions, others.outlier_block_rows, others.outlier_counts, strict=True
             )
         )
-        known = {each.name: getattr(self, each.name) for each in fields(Layout)}
-        measured = {
-            "partitions": partitions,
-            "row_count": sum(each.row_count for each in partitions),
-            "unit_count": sum(each.unit_count for each in partitions),
-            "max_unit_rows": others.max_unit_rows,
-            "typical_unit_rows": others.typical_unit_rows,
-            "unit_kurtosis_rows": others.unit_kurtosis_rows,
-        }
-        return WithoutOutlierUnits(**(known | measured), rows_of_all_units=self.row_count)
+        return replace(
+            self,
+            partitions=partitions,
+            row_count=sum(each.row_count for each in partitions),
+            unit_count=sum(each.unit_count for each in partitions),
+            max_unit_rows=others.max_unit_rows,
+            typical_unit_rows=others.typical_unit_rows,
+            unit_kurtosis_rows=others.unit_kurtosis_rows,
+        )
 
     def is_co_clustered_with(self, other: Table) -> bool:
         """Whether partition i of both holds exactly the same cluster keys."""
@@ -834,20 +832,6 @@ class Layout(Table):
             and [key_family(self.column(k).type) for k in self.cluster_key]
             == [key_family(other.column(k).type) for k in other.cluster_key]
         )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class WithoutOutlierUnits(Layout):
-    """A layout whose rows and units are those that a query samples, while outlier units are counted apart.
-
-    rows_of_all_units: the rows of the table.
-    """
-
-    rows_of_all_units: int = 0
-
-    @property
-    def known_rows(self) -> int:
-        return self.rows_of_all_units
 
 
 def rows_in_words(row_count: int, *, is_counted: bool) -> str:
@@ -885,7 +869,7 @@ class FirstPart(Layout):
 def first_part_of(layout: Layout, count: int) -> FirstPart:
     """Return the first partitions of a layout, without its copies of rows, such as outliers."""
     known = {field.name: getattr(layout, field.name) for field in fields(Layout)}
-    copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": ()}
+    copies = {"outliers": None, "outlier_units": None, "heavy": None, "companions": (), "heads": ()}
     return FirstPart(**(known | copies | {"partitions": layout.partitions[:count], "is_made": True}))
 
 

@@ -11,73 +11,48 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from relaqs_engine.duck import type_names
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.checksums import SEAL, Checksums, is_sealed, seal
+from relaqs_engine.layouts.checksums import SEAL, is_sealed, seal
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     LAYOUT_MARK,
     MANIFEST_NAME,
     Column,
-    Companion,
-    DistinctCount,
-    GroupCounts,
-    GroupEnds,
-    HeavyUnits,
     Layout,
-    OtherUnits,
     OutlierUnits,
     Partition,
     StoredFile,
-    UnitBound,
-    UnitColumn,
 )
 from relaqs_engine.shared_files import replace_content
 
-MANIFEST_VERSION = 9  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
+MANIFEST_VERSION = 11  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
 # 5: heavy units; 6: values that were counted; 7: rows of units with one value; 8: numbers of values,
-# outlier units; 9: ends by group
+# outlier units; 9: ends by group; 10: heads; 11: zones
 
 _FIRST_SEALED = 3
+_BEFORE_HEADS = 9
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
 _MOST_BYTES = 1 << 30
 _ROUNDING = 1e-9
-_MOST_COUNTED = 1 << 63
-_MOST_VALUE = 1 << 128  # the ends of a HUGEINT are below it
-_ACCEPTED: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "str": (str,),
-    "float": (int, float),
-    "bool": (bool,),
-    "Scalar": (int, float, str, bool, type(None)),
-}
+_MOST = {"hashes": 1 << 64} | dict.fromkeys(("minimum", "maximum", "lowest", "highest"), 1 << 128)  # HUGEINTs
+_MOST_COUNTED = 1 << 63  # of all other fields
+_SIMPLE = (int, float, str, bool)
 _COMMON_TYPES = {"bigint", "boolean", "date", "decimal", "double", "enum", "float", "integer", "struct"} | {
     *("smallint", "time", "timestamp", "timestamp with time zone", "tinyint", "varchar")
 }
-_MAY_BE_NEGATIVE = ("seed", "minimum", "maximum", "inlier_low", "inlier_high", "most", "middle")
+_MAY_BE_NEGATIVE = {"seed", "minimum", "maximum", "inlier_low", "inlier_high", "most", "middle"} | {
+    *("lowest", "highest", "source_files")
+}
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _NAMED_TYPE = re.compile(r"(\w+(?: WITH TIME ZONE)?)(?:\(.*\))?(?:\[\d*\])*", re.DOTALL)
-_Made = TypeVar(
-    "_Made",
-    Layout,
-    Column,
-    Partition,
-    StoredFile,
-    UnitBound,
-    Companion,
-    DistinctCount,
-    GroupCounts,
-    GroupEnds,
-    UnitColumn,
-    OtherUnits,
-)
+_Made = TypeVar("_Made")
 
 
 def read_manifest(directory: str | Path) -> Layout:
@@ -176,6 +151,11 @@ def manifest_text(layout: Layout) -> bytes:
     """Return the layout's manifest. It says nothing of where it lies, so that a folder can be moved."""
     entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
     del entries["table"], entries["directory"], entries["remote"]
+    for name, before in (("zones", _BEFORE_HEADS + 1), ("heads", _BEFORE_HEADS)):
+        if entries[name]:
+            break
+        entries["manifest_version"] = before  # then programs of before read it too
+        del entries[name]
     return seal(json.dumps(entries, allow_nan=False, default=_entries))
 
 
@@ -216,72 +196,70 @@ def tables_at(directory: Path) -> list[Path]:
 def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
     if entries.get("kind") not in ("sampled", "static") or "remote" in entries:
         raise TypeError("kind must be sampled or static, and where it lies is not written in it")
-    key, batches = tuple(entries.pop("cluster_key")), tuple(entries.pop("batches", ()))
-    if not all(isinstance(each, str) for each in (*key, *batches)):
-        raise TypeError("cluster_key and batches must be texts")
-    return _plain(
-        Layout(
-            table=folder.name,
-            directory=folder,
-            columns=tuple(_column(column) for column in entries.pop("columns")),
-            partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
-            cluster_key=key,
-            batches=batches,
-            source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
-            outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
-            outlier_units=_outlier_units(entries.pop("outlier_units", None)),
-            heavy=_heavy(entries.pop("heavy", None)),
-            companions=tuple(
-                _plain(Companion(each["of"], _partition(each["rows"])))
-                for each in entries.pop("companions", ())
-            ),
-            **entries,
-        )
-    )
+    return _made(Layout, entries, table=folder.name, directory=folder)
 
 
-def _column(entry: dict[str, Any]) -> Column:
-    distinct, by_group = entry.pop("distinct", None), tuple(map(_by_group, entry.pop("by_group", ())))
-    distinct, ends = None if distinct is None else _distinct(distinct), entry.pop("ends_by", ())
-    column = _plain(Column(distinct=distinct, by_group=by_group, ends_by=tuple(map(_ends_by, ends)), **entry))
-    if not _is_one_type(column.type):
-        raise TypeError(f"the type of {column.name} is {column.type}, which DuckDB does not have")
-    return column
+def _made(kind: type[_Made], entries: dict[str, Any], **known: Any) -> _Made:
+    """Return an object of a dataclass from its fields in a manifest, each read as its type says.
+
+    Raises TypeError where the class does not have a field, or a field without a default is missing or of
+    another type.
+    """
+    if kind is Partition and "file" in entries:  # of a version before appended files
+        only = {name: entries[name] for name in _OF_ONE_FILE if name in entries}
+        others = {name: value for name, value in entries.items() if name not in _OF_ONE_FILE}
+        entries = {**others, "files": [{**only, "row_count": entries["row_count"]}]}
+    readers = _readers_of(cast("Hashable", kind))
+    if unknown := sorted(entries.keys() - readers.keys()):
+        raise TypeError(f"{kind.__name__} has no field {unknown[0]!r}")
+    return kind(**known, **{name: readers[name](value) for name, value in entries.items()})
 
 
-def _distinct(entry: dict[str, Any]) -> DistinctCount:
-    hashes = tuple(entry.pop("hashes", ()))
-    found = _plain(DistinctCount(**entry, hashes=hashes))
-    if found.least > found.most or found.relative_error > 1.0:
-        raise TypeError(f"a number of distinct values is {found}, which it cannot be")
-    if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in hashes):
-        raise TypeError("hashes of values are not all numbers of 64 bits")
-    if hashes and len(set(hashes)) != found.most:
-        raise TypeError(f"{found.most} values cannot have {len(set(hashes))} hashes")
-    return found
+@cache
+def _readers_of(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    return {name: _reader_of(name, hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _by_group(entry: dict[str, Any]) -> GroupCounts:
-    found = _plain(GroupCounts(counted=tuple(entry.pop("counted")), **entry))
-    if not all(isinstance(each, int) and 0 <= each < _MOST_COUNTED for each in found.counted):
-        raise TypeError(f"numbers of values by {found.by} are not all numbers")
-    if not 0.0 < found.share <= 1.0:
-        raise TypeError(f"share is {found.share!r}, which it cannot be")
-    return found
+def _reader_of(name: str, kind: Any) -> Callable[[Any], Any]:
+    """Return what reads a value of a field, or of a part of it, as its type says."""
+    args = get_args(kind)
+    if is_dataclass(kind):
+        return partial(_made, cast("type[Any]", kind))
+    if get_origin(kind) is tuple:
+        return _reader_of_list(name, args)
+    if len(args) == 2 and args[0] not in _SIMPLE:  # X | None
+        read = _reader_of(name, args[0])
+        return lambda value: None if value is None else read(value)
+    kinds = frozenset((*(args or (kind,)), *((int,) if float in (*args, kind) else ())))
+    said = getattr(kind, "__name__", str(kind))
+    most, least = _MOST.get(name, _MOST_COUNTED), -math.inf if name in _MAY_BE_NEGATIVE else 0
+
+    def checked(value: Any) -> Any:
+        if type(value) not in kinds and get_origin(kind) is not Literal:
+            raise TypeError(f"{name} is {value!r}, and must be of type {said}")
+        end = math.inf if isinstance(value, float) else most
+        if isinstance(value, int | float) and not (least <= value and -end < value < end):
+            raise TypeError(f"{name} is {value!r}, which it cannot be")
+        return value
+
+    return checked
 
 
-def _ends_by(entry: dict[str, Any]) -> GroupEnds:
-    found = _plain(
-        GroupEnds(entry.pop("by"), tuple(entry.pop("lowest")), tuple(entry.pop("highest")), **entry)
-    )
-    for low, high in zip(found.lowest, found.highest, strict=True):
-        if low is None and high is None:
-            continue
-        if not (isinstance(low, int | float) and isinstance(high, int | float) and low <= high):
-            raise TypeError(
-                f"the ends of values by {found.by} are {low!r} and {high!r}, which they cannot be"
-            )
-    return found
+def _reader_of_list(name: str, args: tuple[Any, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    readers = [_reader_of(name, each) for each in args if each is not ...]
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is {value!r}, and must be a list")
+        if args[-1] is not ...:
+            return tuple(each(part) for each, part in zip(readers, value, strict=True))
+        if args[0] in (int, str) and set(map(type, value)) == {args[0]}:  # there are thousands
+            readers[0](min(value))
+            readers[0](max(value))
+            return tuple(value)
+        return tuple(map(readers[0], value))
+
+    return read
 
 
 def _is_one_type(text: str) -> bool:
@@ -302,101 +280,6 @@ def _is_type_name(name: str) -> bool:
     return name in _COMMON_TYPES or name in type_names()  # asking takes 30 ms
 
 
-def _heavy(entry: dict[str, Any] | None) -> HeavyUnits | None:
-    if entry is None:
-        return None
-    bounds = tuple(_plain(UnitBound(**bound)) for bound in entry["bounds"])
-    return HeavyUnits(bounds, _partition(entry["index"]))
-
-
-def _outlier_units(entry: dict[str, Any] | None) -> OutlierUnits | None:
-    if entry is None:
-        return None
-    keys, others = tuple(entry["keys"]), entry["others"]
-    if not all(key is None or isinstance(key, str) for key in keys):
-        raise TypeError("the keys of outlier_units must be texts")
-    columns = tuple(_plain(UnitColumn(**each)) for each in others.pop("columns"))
-    counts = tuple(others.pop("outlier_counts"))
-    block_rows = tuple(tuple(each) for each in others.pop("outlier_block_rows"))
-    if not all(_is_count(each) for each in (*counts, *(rows for each in block_rows for rows in each))):
-        raise TypeError("the counts of outlier_units are not all numbers")
-    found = OtherUnits(columns=columns, outlier_counts=counts, outlier_block_rows=block_rows, **others)
-    rows = None if entry["rows"] is None else _partition(entry["rows"])
-    return OutlierUnits(keys, rows, _plain(found))
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _partition(entry: dict[str, Any]) -> Partition:
-    if "file" in entry:  # of a version before appended files
-        only = {name: entry.pop(name) for name in _OF_ONE_FILE if name in entry}
-        entry["files"] = [{**only, "row_count": entry["row_count"]}]
-    files, block_rows = tuple(map(_stored_file, entry.pop("files"))), tuple(entry.pop("block_rows"))
-    if not files:
-        raise TypeError("a partition has no file")
-    if not all(isinstance(rows, int) for rows in block_rows):
-        raise TypeError(f"block_rows of {files[0].file} are not all numbers")
-    return _plain(Partition(files=files, block_rows=block_rows, **entry))
-
-
-def _stored_file(entry: dict[str, Any]) -> StoredFile:
-    file = PurePosixPath(entry["file"])
-    if file.is_absolute() or ".." in file.parts:
-        raise TypeError(f"the file {str(file)!r} lies outside the table's folder")
-    checksums = entry.pop("checksums", None)
-    if checksums is not None:
-        extents, columns = tuple(checksums["extents"]), tuple(checksums["columns"])
-        if not columns or len(extents) % (2 * len(columns)) or not all(map(_is_count, extents)):
-            raise TypeError(f"the checksums of {file} have no place for each column")
-        checksums = Checksums(extents, columns, checksums["rest"])
-    return _plain(StoredFile(checksums=checksums, **entry))
-
-
-def _plain(made: _Made) -> _Made:
-    """Return what was made if its numbers are numbers and its texts are texts. Raises TypeError otherwise."""
-    kind: Any = type(made)
-    for each in _fields_of(kind):
-        each.check(getattr(made, each.name))
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """What a field of a manifest's class may be. most: a whole number is below it."""
-
-    name: str
-    kind: str
-    accepted: tuple[type, ...]
-    most: int
-
-    def check(self, value: Any) -> None:
-        """Raise TypeError if the value is none of the field."""
-        is_flag = isinstance(value, bool)
-        if not isinstance(value, self.accepted) or (is_flag and bool not in self.accepted):
-            raise TypeError(f"{self.name} is {value!r}, and must be of type {self.kind}")
-        if is_flag or not isinstance(value, int | float):
-            return
-        is_possible = abs(value) < self.most if isinstance(value, int) else math.isfinite(value)
-        if not is_possible or (value < 0 and self.name not in _MAY_BE_NEGATIVE):
-            raise TypeError(f"{self.name} is {value!r}, which it cannot be")
-
-
-@cache
-def _fields_of(made: Any) -> tuple[_Field, ...]:
-    """Return the fields of a class that have numbers or texts."""
-    found = []
-    for field in fields(made):
-        type_, *optional = str(field.type).split(" | ")
-        if (accepted := _ACCEPTED.get(type_)) is not None:
-            most = _MOST_VALUE if type_ == "Scalar" else _MOST_COUNTED
-            found.append(
-                _Field(field.name, str(field.type), (*accepted, type(None)) if optional else accepted, most)
-            )
-    return tuple(found)
-
-
 def _checked_version(path: str, version: object) -> int:
     if not isinstance(version, int):
         raise _damaged(path, "it has no manifest_version")
@@ -410,8 +293,9 @@ def _checked_version(path: str, version: object) -> int:
 
 def _check_sums(path: str, layout: Layout) -> None:
     """Raise LayoutError where what a manifest says of one thing rules out what it says of another."""
-    for fault in chain(_faults_of_rows(layout), _faults_of_columns(layout), _faults_of_units(layout)):
-        raise _damaged(path, fault)
+    for faults in (_faults_of_files, _faults_of_rows, _faults_of_columns, _faults_of_units):
+        for fault in faults(layout):
+            raise _damaged(path, fault)
 
 
 def _faults_of_columns(layout: Layout) -> Iterator[str]:
@@ -422,6 +306,7 @@ def _faults_of_columns(layout: Layout) -> Iterator[str]:
     if missing := [each for each in layout.cluster_key if each.lower() not in names]:
         yield f"its key {missing[0]!r} is none of its columns"
     for column in layout.columns:
+        yield from _faults_of_values(column)
         low, high = column.minimum, column.maximum
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
             yield f"the least {column.name} is {low!r}, and the greatest {high!r}"
@@ -439,23 +324,60 @@ def _faults_of_columns(layout: Layout) -> Iterator[str]:
                 yield f"{column.name} is not counted for each value of {grouped.by}"
         for ends in column.ends_by:
             by = columns[ends.by].distinct if ends.by in columns else None
-            if by is None or not by.are_told_apart or len(ends.lowest) != len(by.hashes) + 1:
+            sizes = {len(ends.lowest), len(ends.highest)}
+            if by is None or not by.are_told_apart or sizes != {len(by.hashes) + 1}:
                 yield f"{column.name} has no ends for each value of {ends.by}"
+    for zones in layout.zones:
+        sizes = {len(each) for each in zones.ends}
+        if not zones.columns or not columns.keys() >= set(zones.columns) or sizes != {2 * len(zones.columns)}:
+            named = ", ".join(zones.columns) or "no column"
+            yield f"zones of {named} do not have two ends of each of their columns"
+
+
+def _faults_of_values(column: Column) -> Iterator[str]:
+    if not _is_one_type(column.type):
+        yield f"the type of {column.name} is {column.type}, which DuckDB does not have"
+    if (found := column.distinct) is not None:
+        if found.least > found.most or found.relative_error > 1.0:
+            yield f"a number of distinct values is {found}, which it cannot be"
+        if found.hashes and len(set(found.hashes)) != found.most:
+            yield f"{found.most} values cannot have {len(set(found.hashes))} hashes"
+    for grouped in column.by_group:
+        if not 0.0 < grouped.share <= 1.0:
+            yield f"share is {grouped.share!r}, which it cannot be"
+    for ends in column.ends_by:
+        for low, high in zip(ends.lowest, ends.highest, strict=False):
+            if (low is None) != (high is None) or (low is not None and high is not None and low > high):
+                yield f"the ends of values by {ends.by} are {low!r} and {high!r}, which they cannot be"
+
+
+def _faults_of_files(layout: Layout) -> Iterator[str]:
+    for part in (*layout.partitions, *layout.heads, *layout.copies):
+        if not part.files:
+            yield "a partition has no file"
+        for stored in part.files:
+            file, checksums = PurePosixPath(stored.file), stored.checksums
+            if file.is_absolute() or ".." in file.parts:
+                yield f"the file {stored.file!r} lies outside the table's folder"
+            if checksums and (not checksums.columns or len(checksums.extents) % (2 * len(checksums.columns))):
+                yield f"the checksums of {file} have no place for each column"
 
 
 def _faults_of_rows(layout: Layout) -> Iterator[str]:
-    parts = layout.partitions
+    parts, every = layout.partitions, (*layout.partitions, *layout.heads)
     if layout.row_count != sum(each.row_count for each in parts):
         yield "its partitions' rows do not add up to the table's"
-    if any(each.row_count != sum(file.row_count for file in each.files) for each in (*parts, *layout.copies)):
+    if any(each.row_count != sum(file.row_count for file in each.files) for each in (*every, *layout.copies)):
         yield "the rows of a partition's files do not add up to the partition's"
+    if any(each.files[:1] != head.files for each, head in zip(parts, layout.heads, strict=False)):
+        yield "a head is not the first file of its partition"
     if any(each.row_count > layout.row_count for each in layout.copies):
         yield "a copy of some rows has more rows than the table"
     if not layout.is_sampled:
         return
-    if any(len(each.block_rows) != BLOCK_COUNT for each in parts):
+    if any(len(each.block_rows) != BLOCK_COUNT for each in every):
         yield f"a partition does not have {BLOCK_COUNT} blocks"
-    if any(sum(each.block_rows) != each.row_count or min(each.block_rows) < 0 for each in parts):
+    if any(sum(each.block_rows) != each.row_count or min(each.block_rows) < 0 for each in every):
         yield "the rows of a partition's blocks do not add up to the partition's"
 
 

@@ -95,7 +95,7 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
-from relaqs_engine.layouts.statistics import size_of_sample
+from relaqs_engine.layouts.statistics import SAMPLE_ROWS, size_of_sample
 
 MOST_SHARE = 0.01
 """The largest share of the table's rows in the index, for all columns together."""
@@ -103,7 +103,6 @@ FEWEST_ROWS = 10_000
 """A table with fewer rows gets no index, because it is read in a blink."""
 MOST_COLUMNS = 8
 _MARGIN = 0.9  # of the share is used, because the ends come from a sample
-_SAMPLE_ROWS = 200_000
 # A column is skewed if its outliers hold a quarter of the variance, or if one row may be this many standard
 # deviations away from the median. A normal column's outliers hold 8 % of it, an exponential one's 22 %.
 _VARIANCE_KEPT = 0.75
@@ -157,7 +156,6 @@ def outlier_condition(columns: Sequence[Column], alias: str = "") -> str:
     Args:
         columns: the columns. Those without inliers are ignored.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> outlier_condition(CATALOG.table("trips").columns, "t")
     'coalesce("t"."fare" < 2.5 OR "t"."fare" > 80.0, false)'
     """
@@ -179,7 +177,6 @@ def unit_condition(layout: Layout, keys: Sequence[str | None], alias: str = "") 
 
     All keys are one text. DuckDB takes a list of 250 constants five times as long, in each task.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> print(unit_condition(CATALOG.table("items"), ("7", "9", None), "i").replace(chr(1), "|"))
     coalesce("i"."order_id" IN (SELECT TRY_CAST(unnest(string_split('7|9', '|')) AS BIGINT)), false)
     OR "i"."order_id" IS NULL
@@ -214,9 +211,9 @@ def _sample(
 ) -> Mapping[str, FloatArray]:
     """Return values of some random rows, by column: NaN for NULL, and infinity for NaN."""
     rows, count = 0, 0
-    while count < len(partitions) and rows < _SAMPLE_ROWS:
+    while count < len(partitions) and rows < SAMPLE_ROWS:
         rows, count = rows + partitions[count].row_count, count + 1
-    blocks = max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * _SAMPLE_ROWS / max(rows, 1))))
+    blocks = max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * SAMPLE_ROWS / max(rows, 1))))
     doubles_sql = [f"{quote_name(column.name)}::DOUBLE" for column in columns]
     values = ", ".join(f"CASE WHEN isnan({sql}) THEN 'inf'::DOUBLE ELSE {sql} END" for sql in doubles_sql)
     table = parquet_rows(files_of(partitions[:count]))
@@ -340,7 +337,6 @@ MOST_VALUES = 1_000
 """Of a column whose parts are kept."""
 MOST_SUMS = 16
 """Of columns whose sums over units are kept."""
-SAMPLE_ROWS = 200_000
 ROWS_AT_ONCE = 8_000_000
 """Of partitions whose units are counted in one statement."""
 _UNITS = f"{RESERVED_PREFIX}units"
@@ -721,14 +717,15 @@ class _UnitCounter(KeyedTable):
         count = len(self.layout.partitions)
         rows = f"{self.rows_sql(self.layout.partitions)} WHERE {self.is_outlier}"
         (key,) = self.key
-        units = self.cursor.table(f"SELECT file_index AS part, {key} FROM {rows} GROUP BY ALL")
+        units = self.cursor.table(f"SELECT file_index AS file, {key} FROM {rows} GROUP BY ALL")
         blocks = self.cursor.table(
-            f"SELECT file_index AS part, {BLOCK_COLUMN} AS block, count(*) AS n FROM {rows} GROUP BY ALL"
+            f"SELECT file_index AS file, {BLOCK_COLUMN} AS block, count(*) AS n FROM {rows} GROUP BY ALL"
         )
+        of_file = np.repeat(np.arange(count), [len(each.files) for each in self.layout.partitions])
         found = np.zeros((count, BLOCK_COUNT), dtype=np.int64)
-        part, block, number = (doubles(column).astype(np.int64) for column in blocks.columns)
-        found[part, block] = number
-        counts = np.bincount(doubles(units.column("part")).astype(np.int64), minlength=count)
+        file, block, number = (doubles(column).astype(np.int64) for column in blocks.columns)
+        np.add.at(found, (of_file[file], block), number)
+        counts = np.bincount(of_file[doubles(units.column("file")).astype(np.int64)], minlength=count)
         return tuple(counts.tolist()), tuple(map(tuple, found.tolist()))
 
     def no_outlier_rows(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:

@@ -197,7 +197,7 @@ class PartitionWriter:
         Memory requires a number of passes. There are more if that makes the work less. With k
         passes, the source is read k times, and for each partition a k-th of the table is scanned.
         """
-        count = self.job.assignment.partition_count
+        count = self.job.assignment.file_count
         table_bytes = self.job.source.row_count * self._bytes_per_row()
         fitting = math.ceil(table_bytes / (_SHARE_OF_MEMORY * memory_limit_bytes))
         passes = min(count, max(fitting, round(math.sqrt(count / _PICKS_PER_READ)), 1))
@@ -216,7 +216,7 @@ class PartitionWriter:
 
     def _gather(self, chosen: range) -> None:
         """Fill the pass's table with the rows of the chosen partitions, in the source's order."""
-        self.job.progress(chosen.start / self.job.assignment.partition_count, "reading")
+        self.job.progress(chosen.start / self.job.assignment.file_count, "reading")
         partition = self.job.assignment.partition(_UNIT_HASH)
         self.job.cursor.run(f"DROP TABLE {_PASS}")
         self.job.cursor.run(
@@ -251,7 +251,7 @@ class PartitionWriter:
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
         if not self.job.is_written(sum(block_rows)):
             return NO_ROWS
-        count = self.job.assignment.partition_count
+        count = self.job.assignment.file_count
         self.job.progress(partition / count, f"writing partition {partition + 1} of {count}")
         file = self.job.file_of(partition)
         copy_to_parquet(

@@ -246,7 +246,11 @@ def _measured_as_opened(table: Table, reading: ReadingDatabase) -> Table:
             found = table.measured(cursor)
         except DataError:
             return table
-    return found if table.states == tuple(file_state(path) for path, *_ in table.states) else table
+    return found if _is_as_opened(table) else table
+
+
+def _is_as_opened(table: Table) -> bool:
+    return table.states == tuple(file_state(path) for path, *_ in table.states)
 
 
 def all_measured(
@@ -254,13 +258,24 @@ def all_measured(
 ) -> dict[str, Table]:
     """Return tables by name, the plain ones with the statistics of their columns.
 
+    A table of which a row cannot be read comes back as it is: queries that need the row say so.
+
     Args:
         tables: by name.
         threads: to read them.
         civil_time: by which moments are read and written. None: that of the process.
     """
     with closing(open_for_reading(threads=threads, civil_time=civil_time)) as cursor:
-        return {name: table.measured(cursor) for name, table in tables.items()}
+        return {name: _measured_if_read(table, cursor) for name, table in tables.items()}
+
+
+def _measured_if_read(table: Table, cursor: Cursor) -> Table:
+    try:
+        return table.measured(cursor)
+    except DataError:
+        if not _is_as_opened(table):
+            raise
+        return table
 
 
 def unmeasured(name: str, type_text: str, row_count: int) -> Column:

@@ -35,7 +35,7 @@ from typing import Any
 from relaqs_engine.errors import DataError, LayoutError, StoreError
 from relaqs_engine.layouts.checksums import extents_between
 from relaqs_engine.layouts.file_kinds import is_data, kind_by_name
-from relaqs_engine.layouts.folder import Writing, writing
+from relaqs_engine.layouts.folder import Writing, check_replaceable, writing
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
 from relaqs_engine.layouts.manifest_file import manifest_text, parsed_manifest
 from relaqs_engine.shared_files import replace_content
@@ -195,9 +195,7 @@ def remote_tables(address: Address) -> Iterator[str]:
 
 
 def extents_to_read(
-    copy: ObjectCopy,
-    columns: tuple[str, ...] | None,
-    row_groups: tuple[tuple[str, int], ...] | None = None,
+    copy: ObjectCopy, columns: tuple[str, ...] | None, row_groups: tuple[tuple[str, int], ...] | None = None
 ) -> list[Extent]:
     """Return where the bytes of some columns of some row groups are, None for all of them.
 
@@ -338,26 +336,12 @@ def writing_to_store(address: Address, root: Path, *, force: bool) -> Iterator[W
         raise LayoutError(f"{address} is no table's folder; name one, e.g. {address}/trips")
     folder = store_folder(address)
     replaced = folder.described(MANIFEST_NAME)
-    _check_replaceable(folder, replaced, force=force)
+    found = () if replaced is not None else folder.below()
+    strangers = [each.key for each in found if not _DATA.match(each.key)]
+    check_replaceable(folder.address, strangers, has_layout=replaced is not None, force=force)
     staging = root / "writing" / hashlib.sha256(str(address).encode()).hexdigest()[:16] / address.name
     with writing(staging, force=True) as target:
         yield StoreWriting(target.directory, target.scratch, address, replaced, root)
-
-
-def _check_replaceable(folder: StoreFolder, replaced: StoredObject | None, *, force: bool) -> None:
-    if replaced is not None:
-        if not force:
-            raise LayoutError(
-                f"{folder.address} holds a layout already; give force=True (--force) to replace it, "
-                "or name another folder"
-            )
-        return
-    strangers = [each.key for each in folder.below() if not _DATA.match(each.key)]
-    if strangers:
-        raise LayoutError(
-            f"{folder.address} is not empty and holds no layout (it has {', '.join(strangers[:3])}); "
-            "name a folder for the table alone"
-        )
 
 
 def _sweep(folder: StoreFolder, replaced: set[str], current: str) -> None:

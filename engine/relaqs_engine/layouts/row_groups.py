@@ -164,7 +164,6 @@ def scan_core_seconds(groups: Iterable[RowGroup], columns: Sequence[str]) -> flo
 def number(value: End | None) -> float | None:
     """Return the end of a zone as a number, None where it is none.
 
-    >>> from decimal import Decimal
     >>> number(Decimal("1.5")), number("A")
     (1.5, None)
     """
@@ -231,7 +230,7 @@ def ends(type_text: str, filled: Sequence[Zone]) -> tuple[Scalar, Scalar]:
 
 def is_sound(type_text: str, zone: Zone) -> bool:
     """Whether both ends of a zone are known, and are what values of this type can be."""
-    low, high, kind = zone.low, zone.high, _kind(type_text)
+    low, high, kind = zone.low, zone.high, kind_of(type_text)
     if type(low) is not kind or type(high) is not kind or low > high:  # type: ignore[operator]
         return False
     if isinstance(low, datetime):
@@ -241,7 +240,7 @@ def is_sound(type_text: str, zone: Zone) -> bool:
     return not type_text.startswith("U") or low >= 0  # type: ignore[operator]
 
 
-def _kind(type_text: str) -> type | None:
+def kind_of(type_text: str) -> type | None:
     """Return the Python type that the ends of a column come in, None where they are of no use."""
     if type_text.startswith("DECIMAL("):
         return Decimal

@@ -9,7 +9,16 @@ from pathlib import Path
 
 from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, Spread, hash_probe, in_turn, key_unit
+from relaqs_engine.layouts.assignment import (
+    HASH_SCHEME,
+    HEAD_DIVISOR,
+    Assignment,
+    Spread,
+    hash_probe,
+    in_turn,
+    key_unit,
+    together,
+)
 from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.manifest import Column, FirstPart, Layout
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
@@ -21,6 +30,8 @@ _MOST_PARTITIONS = 100_000
 _ALWAYS_ALLOWED = 1_000
 """Partitions of a table with few rows, too: a small table may meet a large one partition by partition."""
 _FEWEST_ROWS_A_PARTITION = 4
+_HEADED_ROWS = 100_000
+"""Of a partition: fewer are read in less time than an estimate takes, and have no head."""
 _SHARE_OF_WRITING = 0.9
 """The share of the whole work that is writing. The statistics are the rest."""
 
@@ -122,9 +133,13 @@ def sample(
         or PartitionWriter(job).write(limit)
     )
     progress(_SHARE_OF_WRITING, "counting distinct values")
+    count = job.assignment.partition_count
+    rest, heads = written.partitions[:count], written.partitions[count:]
+    whole = [together(head, each, each.unit_count) for head, each in zip(heads, rest, strict=False)]
     return build.publish(
         "sampled",
-        written.partitions,
+        (*whole, *rest[len(heads) :]),
+        heads=heads,
         cluster_key=job.key,
         seed=seed,
         hash_scheme=HASH_SCHEME,
@@ -183,9 +198,10 @@ def _assignment(
             f"{partitions:,} partitions are too many for {source.row_count:,} rows, each a file of its own; "
             f"up to {most:,} can be made of {source.description}; 100 is a good number"
         )
+    heads = partitions // HEAD_DIVISOR if source.row_count >= _HEADED_ROWS * partitions else 0
     if key:
-        return Assignment(key_unit(key), seed, partitions)
-    return Assignment(source.row_identity, seed, min(partitions, source.row_count))
+        return Assignment(key_unit(key), seed, partitions, heads)
+    return Assignment(source.row_identity, seed, min(partitions, source.row_count), heads)
 
 
 def _cluster_key(

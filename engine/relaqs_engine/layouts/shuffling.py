@@ -7,8 +7,7 @@
     …                                                         ┘
     partition: its rows of each piece of the window, in order ── one row group of its file
 
-Decoding, sorting and encoding are spread over the caller's threads; what is written does not depend on
-them.
+Decoding, sorting and encoding are spread over the caller's threads; what is written does not depend on them.
 
 Where somebody waits for a first part, the source is read twice: the first partitions are written in a pass
 of their own. Every byte is the same. A pass over the source without most of the encoding takes about a
@@ -114,7 +113,7 @@ class Reading:
 
 def reading_of(job: PartitionJob, memory_limit_bytes: int) -> Reading | None:
     """Return how a source is read, None where it is not of a kind that this is known to be right for."""
-    if job.assignment.partition_count > MOST_PARTITIONS or (source := pieces_of(job.source)) is None:
+    if job.assignment.file_count > MOST_PARTITIONS or (source := pieces_of(job.source)) is None:
         return None
     encodings = probed(source, job.key)
     largest_bytes = encodings.bytes_per_row * max(piece.row_count for piece in source.pieces)
@@ -154,7 +153,7 @@ class Course:
     """
 
     def __init__(self, job: PartitionJob, row_count: int, work: tuple[float, float]) -> None:
-        self.block_rows: IntArray = np.zeros((job.assignment.partition_count, BLOCK_COUNT), dtype=np.int64)
+        self.block_rows: IntArray = np.zeros((job.assignment.file_count, BLOCK_COUNT), dtype=np.int64)
         self.seen = SeenValues()
         self.sorted_rows = 0
         self.written_rows = 0
@@ -195,8 +194,8 @@ class _OnePass:
 
     def write(self, first_written: FirstWritten | None) -> WrittenPartitions:
         """Return what was written: in one pass, or in two where somebody waits for a first part."""
-        count = self.job.assignment.partition_count
-        first = 0 if first_written is None else max(1, round(_FIRST_SHARE * count))
+        count, parts = self.job.assignment.file_count, self.job.assignment.partition_count
+        first = 0 if first_written is None else max(1, round(_FIRST_SHARE * parts))
         if first_written is None or first == count:
             return WrittenPartitions.of(*self._pass(range(count), (0.0, 1.0)))
         begun, seen = self._pass(range(first), (0.0, _FIRST_WORK))
@@ -247,7 +246,7 @@ class _OnePass:
             files[partition].close()
             return self._entry(files[partition].path, course.block_rows[partition])
 
-        written, count = [], self.job.assignment.partition_count
+        written, count = [], self.job.assignment.file_count
         with closing(self.spread(write, files, len(files))) as entries:
             for done, i in enumerate(files):
                 course.report(f"writing partition {i + 1} of {count}", done / len(files))
@@ -329,7 +328,7 @@ class Sorting:
     def __call__(self, piece: Piece) -> Kept:
         """Return the piece, sorted, with its rows in a new file. Raises DataError, OSError."""
         check_seen(piece.file, self.target.scratch)
-        everything = range(self.assignment.partition_count)
+        everything = range(self.assignment.file_count)
         with closing(_database().another()) as cursor, memory_of_the_system():
             gatherer = Gatherer(cursor, self.assignment, self.encodings, self.key, everything)
             gathered = gatherer.gather(piece)
@@ -455,7 +454,7 @@ def _assembled(
     job: PartitionJob, reading: Reading, spread: Spread, found: Sequence[Sequence[Kept]], course: Course
 ) -> list[tuple[Partition, Units]]:
     """Return the entries of all partitions, written by tasks from the sorted pieces of the windows."""
-    count = job.assignment.partition_count
+    count = job.assignment.file_count
     shares = _shares(count, reading.source.row_count, found, course.block_rows)
     assembling = Assembling(job.target, reading.encodings, job.assignment.unit if job.key else ())
     written: list[tuple[Partition, Units]] = []

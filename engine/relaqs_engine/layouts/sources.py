@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import unquote
@@ -32,6 +32,7 @@ from relaqs_engine.duck import (
     one_file,
     quote_name,
     quote_text,
+    tokenize,
     translated_errors,
 )
 from relaqs_engine.errors import DataError, LayoutError, SqlError
@@ -66,6 +67,32 @@ class BrokenSource:
 
     name: str
     error: DataError | LayoutError
+
+
+_TEXT = r"\s*'((?:[^']|'')+)'\s*"
+_READ_CALL = re.compile(
+    rf"\s*(?:read_(?:csv|json|parquet)(?:_auto)?|parquet_scan)\s*\(({_TEXT}|\s*\[{_TEXT}(?:,{_TEXT})*\]\s*)(?:,.*)?\)\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def paths_in_call(source: object) -> tuple[str, ...]:
+    """Return the paths in a call of DuckDB's that says how files are read, () for anything else.
+
+    >>> paths_in_call("read_csv('sales.csv', delim = ';', nullstr = '-')"), paths_in_call("sales.csv")
+    (('sales.csv',), ())
+    """
+    call = the_only(source)
+    found = _READ_CALL.fullmatch(call) if isinstance(call, str) else None
+    paths = re.findall(_TEXT, found[1]) if found and _is_one_call(found[0].strip()) else []
+    return tuple(path.replace("''", "'") for path in paths)
+
+
+def _is_one_call(sql: str) -> bool:
+    """Whether the bracket that closes the first one ends the text, by DuckDB's tokens."""
+    text, begins = sql.encode(), [begin for begin, _ in tokenize(sql)]
+    depths = list(accumulate({b"(": 1, b")": -1}.get(text[begin : begin + 1], 0) for begin in begins))
+    return begins[-1] == len(text) - 1 and depths[-1] == 0 and 0 not in depths[1:-1]
 
 
 FileSource: TypeAlias = PathLike | Sequence[PathLike]
@@ -167,8 +194,12 @@ class ParquetSource:
         return hidden
 
 
-def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Path) -> ParquetSource:
+def open_source(
+    source: TableSource | ParquetSource, cursor: Cursor, scratch: Path, table: str = ""
+) -> ParquetSource:
     """Return the source as Parquet files, itself if it was opened before. All else is copied to `scratch`.
+
+    table: which one of a DuckDB file. If it has none of that name, it is the one that is called as the file.
 
     Raises:
         LayoutError: the source is not there, is of no known kind, or cannot be kept in Parquet.
@@ -177,12 +208,14 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     if isinstance(source, ParquetSource):
         return source
     source = the_only(source)
+    if paths_in_call(source):
+        return staged(str(source), cursor, scratch, str(source))
     if (folder := layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if (lake := source if isinstance(source, LakeTable) else lake_table(source)) is not None:
         return lake_files(lake, cursor) or _lake_copy(lake, cursor, scratch)
     if isinstance(source, str | os.PathLike) and is_duck_file(source):
-        source = duck_table(Path(os.path.abspath(source)), Path(source).stem)
+        source = duck_table(Path(os.path.abspath(source)), table, Path(source).stem)
     if isinstance(source, DuckTable):
         with attached_table(source, cursor) as table_sql:
             return staged(table_sql, cursor, scratch, source.in_words)
@@ -532,6 +565,8 @@ _PATTERN = re.compile(r"[*?\[]")
 
 def is_warehouse(data: object) -> TypeGuard[PathLike]:
     """Whether this is a layout, or a folder of layouts."""
+    if paths_in_call(data):
+        return False
     if (address := Address.of(data)) is not None:
         return is_stored_warehouse(address)
     if not isinstance(data, str | os.PathLike) or not os.fspath(data) or not Path(data).is_dir():
@@ -553,10 +588,13 @@ def found_tables(data: TableSource) -> dict[str, TableSource]:
         map(_in_path, [data] if isinstance(data, str | os.PathLike) else data)
     ):
         if name in found:
-            raise LayoutError(
-                f"{found[name]} and {source} would both be table {name!r}; move one elsewhere, "
-                "or name each with connect(tables={…})"
+            error = LayoutError(
+                f"{_place_of(found[name])} and {_place_of(source)} would both be table {name!r}; rename one, "
+                "name one file alone, or name each with connect(tables={…})"
             )
+            if not isinstance(data, str | os.PathLike):
+                raise error
+            source = BrokenSource(name, error)  # the other tables of the folder can be asked
         found[name] = source
     if not found:
         raise LayoutError(
@@ -566,7 +604,14 @@ def found_tables(data: TableSource) -> dict[str, TableSource]:
     return found
 
 
+def _place_of(source: TableSource) -> str:
+    return source.in_words if isinstance(source, DuckTable) else str(source)
+
+
 def _in_path(given: str | os.PathLike[str]) -> Iterator[tuple[str, TableSource]]:
+    if paths := paths_in_call(given):
+        yield _name_of_pattern(os.path.abspath(paths[0])), given
+        return
     if (address := Address.of(given)) is not None:
         yield from ((_name_of_pattern(each), each) for each in remote_tables(address))
         return

@@ -1,7 +1,6 @@
 """What is known of a table's columns: found in one pass over its files, or while it was written.
 
-**How many different values a column has.** How many different values a column has: estimated from a
-sample, and then counted in all rows.
+**How many different values a column has** is estimated from a sample, and then counted in all rows.
 
 **From a sample**, the first partitions, comes the order of magnitude. Values that the sample has three
 times or more are taken for all of their kind. The number of rarer ones comes from those that it has once
@@ -13,9 +12,8 @@ a share p of them:
 
     count(DISTINCT x) FILTER (hash(x) < p · 2^64) / p    p is such that about 20,000 values are counted
 
-Each value is below the bound or not, however often it occurs. So k values of n = k / p are counted, and
-the standard error of n is √((1 − p) / k) of it: 0.7 %. COUNT(DISTINCT x) begins with that
-(`rewrite/method.py`).
+Each value is below the bound or not, however often it occurs. So k values of n = k / p are counted, and the
+standard error of n is √((1 − p) / k) of it: 0.7 %. COUNT(DISTINCT x) begins with that (`rewrite/method.py`).
 
 Sources: the estimator of the sample is the unsmoothed first-order jackknife of Haas, Naughton, Seshadri,
 Stokes 1995, Sampling-based estimation of the number of distinct values of an attribute (VLDB), of rare
@@ -27,19 +25,24 @@ column.
 
     airports:  latitude in −90…84, of Portugal's 32…42, of Norway's 58…81
 
-An average is certified once no unread row could move it far. In the group of Portugal that is a latitude
-of 32 or 42, and not one of −90. So the ends by group certify averages by country after a tenth of the
-rows.
+An average is certified once no unread row could move it far. In the group of Portugal that is a latitude of
+32 or 42, and not one of −90. So the ends by group certify averages by country after a tenth of the rows.
 
 Ends are kept where they are much closer together than those of the whole column. A sample of the rows
 tells where that is. Only these columns are then looked at in all rows.
+
+**Zones.** Ends of columns by ranges of the values of another column, of any type with an order.
+
+    quantity 1…1: price 901…2,099    quantity 2…2: 1,802…4,198    …    quantity 50…50: 45,050…104,950
+
+No row has a quantity below 13 and a price above 49,888 (see docs/internals/journey-of-a-query.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -49,7 +52,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs_engine.duck import Cursor, parquet_rows, quote_name
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name, quote_text
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
@@ -60,8 +63,10 @@ from relaqs_engine.layouts.manifest import (
     DistinctCount,
     GroupCounts,
     GroupEnds,
+    Layout,
     Partition,
     Scalar,
+    Zones,
     is_number,
 )
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
@@ -226,6 +231,7 @@ def _owner(path: str, names: Sequence[str]) -> str:
 
 
 SAMPLE_ROWS = 200_000
+"""Of a table, from which its statistics and what is counted exactly are chosen."""
 FEW_SAMPLE_ROWS = 25_000
 """Enough for the order of magnitude, where values are counted afterwards or an append should cost little."""
 FEW_VALUES = 32_768
@@ -256,6 +262,16 @@ _UNIT = f"{RESERVED_PREFIX}unit"
 _VALUES = f"{RESERVED_PREFIX}values"
 
 
+def _fill(
+    cursor: Cursor, name: str, files: Sequence[Path], select: Callable[[str], str], at_once: int
+) -> None:
+    """Make a table of what a SELECT over some files gives, for all files. select: gives it for a table."""
+    begin = f"CREATE OR REPLACE TEMP TABLE {name} AS"
+    for first in range(0, len(files), at_once):
+        cursor.run(f"{begin} {select(parquet_rows(files[first : first + at_once]))}")
+        begin = f"INSERT INTO {name}"
+
+
 def distinct_counts(
     cursor: Cursor,
     files_of: Callable[[Sequence[Partition]], Sequence[Path]],
@@ -276,12 +292,8 @@ def distinct_counts(
     """
     count, blocks = size_of_sample(partitions, sample_rows)
     unit = f"hash({', '.join(key)})" if key else "0"
-    into = f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS"
-    files = files_of(partitions[:count])
-    for first in range(0, len(files), _FILES_AT_ONCE):
-        table = parquet_rows(files[first : first + _FILES_AT_ONCE])
-        cursor.run(f"{into} SELECT *, {unit} AS {_UNIT} FROM {table} WHERE {BLOCK_COLUMN} < {blocks}")
-        into = f"INSERT INTO {_SAMPLE}"
+    rows_of = f"SELECT *, {unit} AS {_UNIT} FROM {{}} WHERE {BLOCK_COLUMN} < {blocks}".format
+    _fill(cursor, _SAMPLE, files_of(partitions[:count]), rows_of, _FILES_AT_ONCE)
     in_sample = sum(sum(partition.block_rows[:blocks]) for partition in partitions[:count])
     rows = sum(partition.row_count for partition in partitions)
     counted = "DISTINCT " + _UNIT if key else "*"
@@ -340,11 +352,7 @@ def _values_below(
     lists = ", ".join(f"list(DISTINCT {quote_name(name)}) AS v{i}" for i, name in enumerate(names))
     hashed = ", ".join(map(quote_name, names))
     below = f" WHERE hash({hashed}) < {bound}::UBIGINT" if bound < HASHES else ""
-    into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
-    for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
-        table = parquet_rows(files[first : first + COUNTED_FILES_AT_ONCE])
-        cursor.run(f"{into} SELECT {lists} FROM {table}{below}")
-        into = f"INSERT INTO {_VALUES}"
+    _fill(cursor, _VALUES, files, lambda table: f"SELECT {lists} FROM {table}{below}", COUNTED_FILES_AT_ONCE)
     found = [_number_of(cursor, f"SELECT unnest(v{i}) AS v FROM {_VALUES}") for i in range(len(names))]
     cursor.run(f"DROP TABLE {_VALUES}")
     return found
@@ -415,11 +423,8 @@ def counted_by_group(
     value = quote_name(column.name)
     below = f" WHERE hash({value}) < {bound}::UBIGINT" if bound < HASHES else ""
     keys = ", ".join(f"{quote_name(group.name)} AS g{i}" for i, group in enumerate(groups))
-    into = f"CREATE OR REPLACE TEMP TABLE {_VALUES} AS"
-    for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
-        table = parquet_rows(files[first : first + COUNTED_FILES_AT_ONCE])
-        cursor.run(f"{into} SELECT {value} AS v, {keys} FROM {table}{below}")
-        into = f"INSERT INTO {_VALUES}"
+    rows = f"SELECT {value} AS v, {keys}"
+    _fill(cursor, _VALUES, files, lambda table: f"{rows} FROM {table}{below}", COUNTED_FILES_AT_ONCE)
     counts = []
     for i, group in enumerate(groups):
         found = cursor.rows(
@@ -473,9 +478,6 @@ _ENOUGH_ROWS = 10  # of a group in the sample: the ends of fewer are close toget
 MOST_ENDS = 4_000
 """So many pairs of ends a manifest has at most."""
 _MOST_GROUPS_WITH_ENDS = 1_000  # values of all columns that tell groups apart
-_SAMPLE_ROWS = 200_000
-
-_Ends = dict[int | None, tuple[float | None, float | None]]
 
 
 def with_ends_by_group(
@@ -489,7 +491,7 @@ def with_ends_by_group(
     """
     groups = few_valued(columns, _MOST_GROUPS_WITH_ENDS)
     values = [each for each in columns if is_number(each.type) and _has_ends(each)]
-    sample = files[: max(1, -(-len(files) * _SAMPLE_ROWS // max(row_count, 1)))]
+    sample = files[: max(1, -(-len(files) * SAMPLE_ROWS // max(row_count, 1)))]
     chosen = sorted(
         (share, group.name, value)
         for group in groups
@@ -522,7 +524,9 @@ def _shares(
 
     Rows of the outlier index are counted apart, so values beyond its ends do not matter.
     """
-    rows = _by_value(cursor, files, group, [each.name for each in values]) if values else []
+    rows = (
+        cursor.rows(_ends_sql(parquet_rows(files), group, [each.name for each in values])) if values else []
+    )
     rows = [row for row in rows if row[1] >= _ENOUGH_ROWS]
     for i, value in enumerate(values):
         least, most = _or(value.inlier_low, -np.inf), _or(value.inlier_high, np.inf)
@@ -539,26 +543,26 @@ def ends_by(
     if not names:
         return
     assert group.distinct is not None
-    found: list[_Ends] = [{} for _ in names]
-    for first in range(0, len(files), COUNTED_FILES_AT_ONCE):
-        for hashed, _, *ends in _by_value(cursor, files[first : first + COUNTED_FILES_AT_ONCE], group, names):
-            for i, of_column in enumerate(found):
-                low, high = of_column.get(hashed, (None, None))
-                of_column[hashed] = _least(low, ends[2 * i]), _greatest(high, ends[2 * i + 1])
-    for name, of_column in zip(names, found, strict=True):
-        pairs = [of_column.get(hashed, (None, None)) for hashed in (*group.distinct.hashes, None)]
-        yield name, GroupEnds(group.name, tuple(low for low, _ in pairs), tuple(high for _, high in pairs))
+    _fill(cursor, _VALUES, files, lambda table: _ends_sql(table, group, names), COUNTED_FILES_AT_ONCE)
+    ends = ", ".join(f"min(low{i}), max(high{i})" for i in range(len(names)))
+    found = {row[0]: row[1:] for row in cursor.rows(f"SELECT hashed, {ends} FROM {_VALUES} GROUP BY 1")}
+    cursor.run(f"DROP TABLE {_VALUES}")
+    rows = [found.get(hashed, (None,) * (2 * len(names))) for hashed in (*group.distinct.hashes, None)]
+    for i, name in enumerate(names):
+        lowest, highest = (tuple(row[2 * i + k] for row in rows) for k in (0, 1))
+        yield name, GroupEnds(group.name, lowest, highest)
 
 
-def _by_value(
-    cursor: Cursor, files: Sequence[Path], group: Column, names: Sequence[str]
-) -> list[tuple[int | None, int, *tuple[float | None, ...]]]:
-    """Return for each value of a group's column its hash, its rows, and the ends of columns."""
+def _ends_sql(table: str, group: Column, names: Sequence[str]) -> str:
+    """Return SQL of the hash of each value of a group's column, its rows, and the ends of columns."""
     key = quote_name(group.name)
-    ends = ", ".join(f"{end}({quote_name(name)})::DOUBLE" for name in names for end in ("min", "max"))
-    return cursor.rows(
-        f"SELECT any_value(CASE WHEN {key} IS NOT NULL THEN hash({key}) END), count(*), {ends} "
-        f"FROM {parquet_rows(files)} GROUP BY {key}"
+    ends = "".join(
+        f", min({quote_name(name)})::DOUBLE AS low{i}, max({quote_name(name)})::DOUBLE AS high{i}"
+        for i, name in enumerate(names)
+    )
+    return (
+        f"SELECT any_value(CASE WHEN {key} IS NOT NULL THEN hash({key}) END) AS hashed, count(*) AS n{ends} "
+        f"FROM {table} GROUP BY {key}"
     )
 
 
@@ -566,9 +570,110 @@ def _or(end: float | None, otherwise: float) -> float:
     return otherwise if end is None else end
 
 
-def _least(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else min(one, other)
+ZONED_ROWS = 1_000_000
+"""Tables of fewer rows have no zones: to read one whole takes milliseconds."""
+MOST_ZONES = 64
+_MOST_ZONED = 24  # columns: those with fewest values
+_ZONED_TYPES = WHOLE_NUMBERS | {"DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP"}
 
 
-def _greatest(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else max(one, other)
+def with_zones(cursor: Cursor, files: Sequence[Path], layout: Layout) -> Layout:
+    """Return a layout with the zones of its columns in which others are narrow. files: those of all rows."""
+    columns = sorted(filter(_has_zones, layout.columns), key=lambda each: each.distinct_count)[:_MOST_ZONED]
+    if layout.row_count < ZONED_ROWS or not columns:
+        return replace(layout, zones=())
+    sample = parquet_rows(files[: max(1, len(files) * SAMPLE_ROWS // layout.row_count)])
+    firsts = _first_values(cursor, sample, columns)
+    numbers = ", ".join(f"{_zone(each, firsts[i])} AS z{i}" for i, each in enumerate(columns))
+    cursor.run(f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS SELECT {numbers} FROM {sample}")
+    sizes = [max(len(each), 1) for each in firsts]
+    widths = ", ".join(f"coalesce(max(z{i}) - min(z{i}) + 1, 0) / {size}" for i, size in enumerate(sizes))
+    chosen: list[tuple[int, float, int, int]] = []
+    for by, size in enumerate(sizes):
+        found = cursor.rows(
+            f"SELECT {widths} FROM {_SAMPLE} WHERE z{by} IS NOT NULL "
+            f"GROUP BY z{by} HAVING count(*) >= {_ENOUGH_ROWS}"
+        )
+        shares = np.mean(found, axis=0).tolist() if len(found) > 1 else []
+        chosen += [(size, share, by, i) for i, share in enumerate(shares) if share <= NARROW and i != by]
+    cursor.run(f"DROP TABLE {_SAMPLE}")
+    narrow: dict[int, list[int]] = {}
+    left = MOST_ENDS
+    for size, _, by, other in sorted(chosen):  # few values are a zone each, which tells most
+        if size < left and by not in narrow.get(other, ()):
+            narrow.setdefault(by, [by]).append(other)
+            left -= size + 1
+    begun = (
+        Zones(tuple(columns[i].name for i in places), tuple((first,) for first in firsts[places[0]]))
+        for places in narrow.values()
+    )
+    return _with_short(layout, (zones_of(cursor, files, layout, each) for each in begun))
+
+
+def with_zones_of_more(cursor: Cursor, files: Sequence[Path], layout: Layout) -> Layout:
+    """Return a layout that has grown, with the zones of all rows. files: of those that it has more."""
+    return _with_short(layout, (zones_of(cursor, files, layout, each, each.ends) for each in layout.zones))
+
+
+def zones_of(
+    cursor: Cursor,
+    files: Sequence[Path],
+    layout: Layout,
+    like: Zones,
+    ends: Sequence[Sequence[str | None]] = (),
+) -> Zones:
+    """Return the zones of the rows of some files, cut where other ones are. ends: of further rows."""
+    columns = [layout.column(name) for name in like.columns]
+    zone = _zone(columns[0], [each[0] for each in like.ends if each[0] is not None])
+    names = [quote_name(name) for name in like.columns]
+    found = ", ".join(f"min({name}) AS low{i}, max({name}) AS high{i}" for i, name in enumerate(names))
+
+    def select(table: str) -> str:
+        return f"SELECT {zone} AS zone, {found} FROM {table} GROUP BY ALL"
+
+    _fill(cursor, _VALUES, files, select, COUNTED_FILES_AT_ONCE)
+    for place in range(2 if ends else 0):  # as rows of the least values, and rows of the greatest ones
+        texts = (["NULL" if e is None else quote_text(e) for e in each] for each in zip(*ends, strict=True))
+        values = (
+            f"unnest(CAST([{', '.join(each)}] AS {column.type}[])) AS {name}"
+            for column, name, each in zip(columns, names, list(texts)[place::2], strict=True)
+        )
+        cursor.run(f"INSERT INTO {_VALUES} {select('(SELECT ' + ', '.join(values) + ')')}")
+    shown = ", ".join(f"min(low{i})::VARCHAR, max(high{i})::VARCHAR" for i in range(len(names)))
+    rows = cursor.rows(f"SELECT {shown} FROM {_VALUES} GROUP BY zone ORDER BY zone")
+    cursor.run(f"DROP TABLE {_VALUES}")
+    return Zones(like.columns, tuple(rows))
+
+
+def _has_zones(column: Column) -> bool:
+    is_short = column.type != "VARCHAR" or column.distinct_count <= _VERY_FEW_VALUES
+    return is_short and column.type.split("(")[0] in _ZONED_TYPES and column.distinct_count > 1
+
+
+def _with_short(layout: Layout, found: Iterable[Zones]) -> Layout:
+    """Return a layout with those zones that have no long texts: every client reads the manifest."""
+    texts = [(each, [text or "" for ends in each.ends for text in ends]) for each in found]
+    return replace(layout, zones=tuple(z for z, ends in texts if max(map(len, ends)) <= _LONGEST_TEXT))
+
+
+def _first_values(cursor: Cursor, rows: str, columns: Sequence[Column]) -> list[list[str]]:
+    """Return the least value of each zone that the values of each column are cut into."""
+    shares = [i / MOST_ZONES for i in range(MOST_ZONES)]
+    named = [(quote_name(each.name), each.distinct_count <= MOST_ZONES) for each in columns]
+    values = (f"list(DISTINCT {n})" if few else f"quantile_disc({n}, {shares})" for n, few in named)
+    listed = ", ".join(f"coalesce(list_sort(list_distinct({each}))::VARCHAR[], [])" for each in values)
+    return list(cursor.rows(f"SELECT {listed} FROM {rows}")[0])
+
+
+def _zone(column: Column, firsts: Sequence[str]) -> str:
+    """Return SQL of the number of the zone that a value is in, NULL for NULL."""
+    value = quote_name(column.name)
+
+    def among(low: int, high: int) -> str:
+        if low >= high:
+            return str(low)
+        middle = (low + high + 1) // 2
+        edge = f"CAST({quote_text(firsts[middle])} AS {column.type})"
+        return f"CASE WHEN {value} < {edge} THEN {among(low, middle - 1)} ELSE {among(middle, high)} END"
+
+    return f"CASE WHEN {value} IS NOT NULL THEN {among(0, len(firsts) - 1)} END"

@@ -222,7 +222,7 @@ def _of_line_ends(kind: FileKind, files: Sequence[Path], cursor: Cursor) -> Data
             shown = " and ".join(repr(end.decode()) for end in sorted(ends))
             return DataError(
                 f"the lines of {file} end in different ways: {shown}; write it with one of them, or read it "
-                "as it is: duckdb.read_csv(…, strict_mode=False)"
+                "as it is: give \"read_csv('…', strict_mode=false)\" for it"
             )
     return None
 
@@ -250,8 +250,8 @@ def _holds_a_separator(names: list[str]) -> bool:
 def _not_one_table(names: list[str], description: str) -> DataError:
     return DataError(
         f"{description} does not read as one table: its lines do not all have the same number of fields "
-        f"(the columns would be {', '.join(map(repr, names))}); repair it, or give a DuckDB relation that "
-        "says how to read it, e.g. duckdb.read_csv(…, skip=2)"
+        f"(the columns would be {', '.join(map(repr, names))}); repair it, or give \"read_csv('…', "
+        'skip=2)" for it'
     )
 
 

@@ -14,7 +14,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, cycle
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
 from relaqs_engine.layouts.outliers import faults_of_units, outlier_condition, unit_condition
 from relaqs_engine.layouts.remote import download, stored_tables
-from relaqs_engine.layouts.statistics import HASHES, column_statistics, counted_by_group, ends_by
+from relaqs_engine.layouts.statistics import HASHES, column_statistics, counted_by_group, ends_by, zones_of
 from relaqs_engine.stores.address import Address
 
 Counts = NDArray[np.int64]
@@ -141,7 +142,6 @@ def verify(directory: str | Path) -> VerifyReport:
     Every byte is read. The properties of a sample are checked only if all files are as written. Raises
     LayoutError if there is no layout to check.
 
-    >>> import tempfile
     >>> import pyarrow as pa
     >>> from relaqs_engine.layouts import shuffle
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -204,6 +204,9 @@ def _content_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
         yield _check(layout, "companion", fine, _faults_of_units(layout, companion.rows, cursor))
     if layout.is_sampled:
         yield from _sample_checks(layout, _units_of(layout, cursor), cursor)
+    if layout.heads:
+        fine = f"{len(layout.heads):,} heads with the recorded units and rows in their blocks"
+        yield _check(layout, "heads", fine, _faults_of_heads(layout, cursor))
 
 
 def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
@@ -255,6 +258,13 @@ def _ends_check(layout: Layout, cursor: Cursor) -> Check:
         ):
             if value is not None and not _are_one_value(cursor, recorded.type, value, end):
                 faults.append(f"the {which} {recorded.name} is {end!r}, not {value!r}")
+    for zones in layout.zones:
+        types = [layout.column(name).type for name in zones.columns for _ in range(2)]
+        again = zones_of(cursor, layout.paths, layout, zones)
+        pairs = zip(chain(*zones.ends), chain(*again.ends), cycle(types), strict=False)
+        is_same = len(again.ends) == len(zones.ends)
+        if not is_same or not all(_are_one_value(cursor, type_, one, other) for one, other, type_ in pairs):
+            faults.append(f"the ends in ranges of {zones.columns[0]} are others than those recorded")
     return _check(layout, "values", "between the recorded ends, and as many NULLs", faults)
 
 
@@ -465,6 +475,16 @@ def _faults_of_places(layout: Layout, cursor: Cursor) -> list[str]:
         if count:
             faults.append(f"{paths[0]} has {count:,} rows whose keys belong to other partitions")
     return faults
+
+
+def _faults_of_heads(layout: Layout, cursor: Cursor) -> list[str]:
+    found = _units_of(replace(layout, partitions=layout.heads, heads=()), cursor)
+    counted = zip(layout.heads, found.rows, found.units.sum(axis=1), strict=True)
+    return [
+        f"{layout.directory / head.files[0].file} has other units, or rows in its blocks, than recorded"
+        for head, rows, units in counted
+        if (head.block_rows, head.unit_count) != (tuple(rows.tolist()), units)
+    ]
 
 
 def _sample_checks(layout: Layout, found: _Units, cursor: Cursor) -> Iterator[Check]:

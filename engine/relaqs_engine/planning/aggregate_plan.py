@@ -22,6 +22,7 @@ from itertools import accumulate
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts.assignment import HEAD_DIVISOR
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.planning.exact import layout_reasons
@@ -117,7 +118,8 @@ def share_to_read(group_rows: float, design_effect: float) -> float:
     return needed / (needed + group_rows)
 
 
-# Totals were measured to be certified once as many rows are read as so many of the largest units have.
+# Totals were measured to be certified once as many rows are read as so many of the largest units have: one
+# unit more could move them by little.
 _LARGEST_UNITS = 1_000
 
 
@@ -127,7 +129,6 @@ def time_to_estimate(draft: Draft) -> TimeToEstimate:
     A group in one partition is complete once it is seen, and all groups are seen at the end. Rows without
     aggregates are taken for one group, of which a sample tells how many there are.
 
-    >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sampling import choose_streams
     >>> def share(sql):
     ...     return round(time_to_estimate(after(choose_streams, sql)).share, 3)
@@ -144,13 +145,11 @@ def time_to_estimate(draft: Draft) -> TimeToEstimate:
     groups = max(1, groups_of(draft, keys))
     rows = leading.layout.row_count * share_kept(draft.conjuncts, draft.column_of)
     share = share_to_read(rows / groups, _design_effect(draft, keys, leading))
-    share = max(share, 1 / partitions, _share_to_certify(leading.layout))
+    has_heads = all(stream.layout.heads for stream in draft.streams) and not leading.layout.outlier_units
+    least = 1 / partitions / (HEAD_DIVISOR if has_heads else 1)
+    to_certify = _LARGEST_UNITS * leading.layout.max_unit_rows / max(leading.layout.row_count, 1)
+    share = max(share, least, min(1.0, to_certify))
     return _time(draft, partitions, share, min(groups, MANY_GROUPS))
-
-
-def _share_to_certify(layout: Layout) -> float:
-    """Return the share of a layout that is read before one unit more could move a total by little."""
-    return min(1.0, _LARGEST_UNITS * layout.max_unit_rows / max(layout.row_count, 1))
 
 
 def _time(draft: Draft, partitions: int, share: float, groups: int) -> TimeToEstimate:
@@ -283,7 +282,7 @@ def best_first(choices: Iterable[LayoutChoice]) -> list[LayoutChoice]:
     """Return the choices in the order in which they are to be tried. Equals stay in their order."""
     ordered = sorted(choices, key=lambda each: (each.waiting_rows, not each.groups_are_local))
     soonest = min(ordered, key=lambda each: each.time.core_seconds, default=None)
-    if soonest is None or _is_notably_sooner(soonest, ordered[0]):
+    if soonest is None or soonest.time.core_seconds <= NOTABLY_SOONER * ordered[0].time.core_seconds:
         ordered.sort(key=lambda each: each is not soonest)
     return ordered
 
@@ -307,10 +306,6 @@ def why_chosen(chosen: LayoutChoice, choices: Sequence[LayoutChoice]) -> str:
         f"it samples {chosen.streams}: ±5 % is predicted after {own} core-seconds, against {against}{more}"
         f"{equal}"
     )
-
-
-def _is_notably_sooner(one: LayoutChoice, other: LayoutChoice) -> bool:
-    return one.time.core_seconds <= NOTABLY_SOONER * other.time.core_seconds
 
 
 def _rounded(seconds: float) -> str:

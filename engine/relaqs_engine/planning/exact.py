@@ -4,6 +4,7 @@ A query that runs exactly loads nothing else of planning: what estimates is look
 says so.
 
 - `whole_plan`: the query itself over the files of whole layouts.
+- `empty_plan`: a query with conditions that no row meets, as the zones of a layout tell.
 - `why_as_it_lies`, `layout_reasons`: why a plan reads what it reads, in words.
 - `RowGroupRules`: which plain tables are sampled by row groups.
 - `part_to_sample`: which queries are estimated from the first part of a layout that is being made.
@@ -15,14 +16,15 @@ says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import quote_name
 from relaqs_engine.layouts.manifest import (
     LAYOUT_MARK,
     FirstPart,
@@ -33,9 +35,9 @@ from relaqs_engine.layouts.manifest import (
     scan_core_seconds,
 )
 from relaqs_engine.layouts.plain import ESTIMATED_ABOVE_SECONDS, NOTABLE_SECONDS, PlainTable
-from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, WholePlan
+from relaqs_engine.plans.plan import NO_ROW, OnlinePlan, OutputColumn, OutputKind, WholePlan
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, measures, names_in, whole_table
-from relaqs_engine.sql.dialect import find_all
+from relaqs_engine.sql.dialect import copied, find_all
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 from relaqs_engine.sql.read import tree_of
 
@@ -67,7 +69,6 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
 def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:
     """Return why a query is answered at the end only, "" unless it reads plain files and nothing sampled.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> why_as_it_lies(["trips", "zones"], CATALOG)
     ''
     """
@@ -123,7 +124,6 @@ def part_to_sample(tables: Iterable[str], catalog: Catalog) -> FirstPart | None:
 def is_summary(tree: exp.Query) -> bool:
     """Whether a query is SUMMARIZE and nothing around it.
 
-    >>> import sqlglot
     >>> sql = "SELECT * FROM (SUMMARIZE SELECT * FROM t)"
     >>> is_summary(sqlglot.parse_one(sql, dialect="duckdb"))
     True
@@ -201,20 +201,73 @@ def _whole_reads(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | 
 
 def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> str:
     tree = parsed.tree.copy()
-    for table in list(find_all(tree, exp.Table)):
-        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
-            _read_whole(table, catalog, names)
+    for table in _tables_in(tree):
+        _put_in_place(table, whole_table(catalog.table(table.name), names))
     find_greatest_floats_in_rows(tree, map(catalog.table, parsed.tables))
     return tree.sql(DIALECT)
 
 
-def _read_whole(table: exp.Table, catalog: Catalog, names: frozenset[str] | None) -> None:
-    derived = whole_table(catalog.table(table.name), names)
+def _tables_in(tree: exp.Expr) -> list[exp.Table]:
+    """Return the tables of the catalog in a tree."""
+    found = [each for each in find_all(tree, exp.Table) if isinstance(each.this, exp.Identifier)]
+    return [each for each in found if not is_cte_reference(each)]
+
+
+def _put_in_place(table: exp.Table, derived: exp.Subquery) -> None:
     for part in ("joins", "pivots", "sample", "laterals"):
         if value := table.args.get(part):
             derived.set(part, value)
     derived.set("alias", table.args.get("alias") or exp.TableAlias(this=table.this.copy()))
     table.replace(derived)
+
+
+def empty_plan(
+    parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...]
+) -> WholePlan | None:
+    """Return how to run a query that reads no sampled table, since no row meets its conditions, or None.
+
+    In a SELECT with such conditions, empty tables take the place of those in FROM. Zones tell of comparisons
+    of one table's columns with constants. No NULL meets one, so neither does a row that an outer join adds.
+    """
+    zoned = {name.lower() for name in parsed.tables if getattr(catalog.table(name), "zones", ())}
+    if not zoned:
+        return None
+    tree = copied(parsed.tree)
+    selects = [each for each in find_all(tree, exp.Select) if _no_row_passes(each, catalog, zoned)]
+    for select in selects:
+        for part in (select.args["from_"], *(select.args.get("joins") or []), select.args["where"]):
+            for table in _tables_in(part):
+                _put_in_place(table, _empty(catalog.table(table.name)))
+    left = {each.name.lower() for each in _tables_in(tree)}
+    tables = frozenset(name for name in parsed.tables if name.lower() in left)
+    if not selects or any(catalog.table(name).kind != "static" for name in tables):
+        return None
+    return whole_plan(replace(parsed, tree=tree, tables=tables), catalog, schema, NO_ROW)
+
+
+def _empty(table: Table) -> exp.Subquery:
+    nulls = ", ".join(f"CAST(NULL AS {each.type}) AS {quote_name(each.name)}" for each in table.columns)
+    return exp.Subquery(this=exp.Var(this=f"SELECT {nulls} WHERE FALSE"))
+
+
+def _no_row_passes(select: exp.Select, catalog: Catalog, zoned: Container[str]) -> bool:
+    from relaqs_engine.rewrite.draft import conjuncts_of
+    from relaqs_engine.rewrite.row_group_marks import is_ruled_out, wanted_of
+
+    where, from_, joins = (select.args.get(part) for part in ("where", "from_", "joins"))
+    if where is None or from_ is None or any(each.args.get("using") or each.method for each in joins or ()):
+        return False
+    conditions = conjuncts_of(where.this)
+    seen = (each.this for each in joins or () if each.kind not in ("SEMI", "ANTI"))  # by WHERE
+    for source in (from_.this, *seen):
+        more = {key for key, value in source.args.items() if value} - {"this", "alias"}
+        if more or source.name.lower() not in zoned or source.alias_column_names or is_cte_reference(source):
+            continue
+        layout, names = catalog.layout(source.name), ("", source.alias_or_name)
+        wanted = [each for name in names for each in wanted_of(conditions, name, layout)]
+        if wanted and is_ruled_out(layout, wanted):
+            return True
+    return False
 
 
 def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:

@@ -1,6 +1,7 @@
 """A catalog of four tables, and queries carried as far as one rule, for the examples in docstrings.
 
-The tables are in memory alone. Planning reads no file, so the files they name need not exist.
+The tables are in memory alone. Planning reads no file, so the files they name need not exist. Examples of
+the engine have `sqlglot`, `np` and the public names of this module without importing them.
 
     trips   sampled by rows; fares above 80 are in its outlier index
     zones   static: small, and read whole

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
-from relaqs_engine.planning.exact import RowGroupRules, part_to_sample, whole_plan, why_as_it_lies
+from relaqs_engine.planning.exact import RowGroupRules, empty_plan, part_to_sample, whole_plan, why_as_it_lies
 from relaqs_engine.sql.aggregates import taken_in_order
 from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.columns import names_in, row_without_names, whole_row
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import FirstPart
     from relaqs_engine.plans.costly import CostlyPlan
     from relaqs_engine.plans.plan import OnlinePlan, WholePlan
+
+Schema: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def plan_query(
@@ -50,91 +52,123 @@ def plan_query(
     try:
         with binder.spending(effort or Effort()) as own:
             read = partial(parse_query, sql, catalog.tables, own.effort, catalog.left_out, views)
-            parsed = read()
-            schema = _bound(parsed, catalog, own)
-            with parsed.placing():
-                return _planned(
-                    parsed, schema, read, catalog, own, intervals, state_bytes, row_groups, unforeseen
-                )
+            planning = _Planning(read, catalog, own, intervals, state_bytes, row_groups, unforeseen)
+            return planning.planned()
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
 
 
-def _bound(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> tuple[tuple[str, str], ...]:
-    """Return (name, type) of the answer's columns, after DuckDB found nothing wrong with the query."""
-    check_expansion(parsed.tree, _columns(catalog))
-    with parsed.placing():
-        schema = tuple(binder.describe(parsed.sql))  # DuckDB has better words than we for what is wrong
-    check_reading(parsed.asked, parsed.written)
-    _check_kept_by_arrow(schema)
-    if name := row_without_names(parsed.tree):
-        raise UnsupportedError(
-            f"{name} depends on the name of an output that has none, and is called like its SQL; "
-            "give the output a name by AS"
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """How one query is planned. read: parses it anew. The others are as `plan_query` is given them."""
+
+    read: Callable[[], ParsedQuery]
+    catalog: Catalog
+    binder: Binder
+    intervals: bool
+    state_bytes: int | None
+    row_groups: RowGroupRules | None
+    unforeseen: Callable[[Exception], str] | None
+
+    def planned(self) -> OnlinePlan:
+        parsed = self.read()
+        schema = self._bound(parsed)
+        with parsed.placing():
+            parsed = self._without_columns_function(parsed)
+            is_ordered = parsed.tree.args.get("order") is not None  # rules may change the tree
+            plan = self._exact(parsed, schema) or self._estimated(parsed, schema)
+            return replace(plan, is_ordered=is_ordered)
+
+    def _bound(self, parsed: ParsedQuery) -> Schema:
+        """Return (name, type) of the answer's columns, after DuckDB found nothing wrong with the query."""
+        check_expansion(parsed.tree, self._columns())
+        with parsed.placing():
+            schema = tuple(self.binder.describe(parsed.sql))  # DuckDB has better words for what is wrong
+        check_reading(parsed.asked, parsed.written)
+        _check_kept_by_arrow(schema)
+        if name := row_without_names(parsed.tree):
+            raise UnsupportedError(
+                f"{name} depends on the name of an output that has none, and is called like its SQL; "
+                "give the output a name by AS"
+            )
+        return schema
+
+    def _without_columns_function(self, parsed: ParsedQuery) -> ParsedQuery:
+        if find_first(parsed.tree, exp.Columns) is None:
+            return parsed
+        tree = columns_written_out(parsed.tree, self.binder.describe)
+        if tree is not parsed.tree:
+            check_expansion(tree, self._columns())
+        return replace(parsed, tree=tree)
+
+    def _columns(self) -> dict[str, list[str]]:
+        return {name: [each.name for each in table.columns] for name, table in self.catalog.tables.items()}
+
+    def _exact(self, parsed: ParsedQuery, schema: Schema) -> WholePlan | None:
+        """Return the plan of a query that is exact, whatever could be sampled; None of all others."""
+        if taken := taken_in_order(parsed.tree):
+            why = f"{taken} takes rows in the order that a subquery gives them"
+            return whole_plan(parsed, self.catalog, schema, why)
+        try:
+            return empty_plan(parsed, self.catalog, schema)
+        except Exception as error:
+            self._why_whole(error)
+            return None
+
+    def _estimated(self, parsed: ParsedQuery, schema: Schema) -> OnlinePlan:
+        """Return the plan with estimates, where there is one."""
+        whole = self._at_once(parsed, schema)
+        part = self._part_to_sample(parsed) if whole is not None and self.intervals else None
+        rules = self.row_groups if self.intervals else None
+        if rules is not None and not rules.large(self.catalog, parsed.tables):
+            rules = None
+        if whole is not None and part is None and rules is None:
+            return whole
+        from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
+        from relaqs_engine.rewrite.draft import Draft
+
+        try:
+            tree, names = parsed.tree, names_in(parsed.tree)
+            draft = Draft(
+                parsed.sql, self.catalog, self.binder, tree, schema, self.intervals, self.state_bytes, names
+            )
+            if whole is None:
+                return sampled_plan(draft, parsed)
+            return plain_plan(draft, parsed, whole, part, rules)
+        except Exception as error:
+            why = self._why_whole(error)
+            anew = self._without_columns_function(self.read())  # a rule may have changed the tree
+            return whole_plan(anew, self.catalog, schema, why)
+
+    def _why_whole(self, error: Exception) -> str:
+        """Return why a query runs as a whole after an error. Raises it where it is about the SQL."""
+        ours = isinstance(error, BrokenDatabaseError) or not isinstance(
+            error, RelaqsError | RecursionError | MemoryError
         )
-    return schema
+        if self.unforeseen is None or not ours:
+            raise error
+        return self.unforeseen(error)
+
+    def _at_once(self, parsed: ParsedQuery, schema: Schema) -> WholePlan | None:
+        """Return the plan of a query that is not estimated, as is seen before its SQL is rewritten."""
+        if not parsed.tables:
+            why = "it reads no table"
+        elif row := self._row_as_value(parsed):  # a layout's rows have one more column than the user's
+            why = f"it takes whole rows of {row} as values"
+        else:
+            why = why_as_it_lies(parsed.tables, self.catalog)
+        return whole_plan(parsed, self.catalog, schema, why) if why else None
+
+    def _part_to_sample(self, parsed: ParsedQuery) -> FirstPart | None:
+        part = part_to_sample(parsed.tables, self.catalog)
+        return None if part is None or self._row_as_value(parsed) else part
+
+    def _row_as_value(self, parsed: ParsedQuery) -> str | None:
+        tables = map(self.catalog.table, parsed.tables)
+        return whole_row(parsed.tree, {each.name.lower() for table in tables for each in table.columns})
 
 
-def _planned(
-    parsed: ParsedQuery,
-    schema: tuple[tuple[str, str], ...],
-    read: Callable[[], ParsedQuery],
-    catalog: Catalog,
-    binder: Binder,
-    intervals: bool,
-    state_bytes: int | None,
-    row_groups: RowGroupRules | None,
-    unforeseen: Callable[[Exception], str] | None,
-) -> OnlinePlan:
-    """Return the plan of a query. read: reads it anew."""
-    parsed = _without_columns_function(parsed, catalog, binder)
-    is_ordered = parsed.tree.args.get("order") is not None
-    if taken := taken_in_order(parsed.tree):
-        why = f"{taken} takes rows in the order that a subquery gives them"
-        return replace(whole_plan(parsed, catalog, schema, why), is_ordered=is_ordered)
-    whole = _at_once(parsed, catalog, schema)
-    part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
-    rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None
-    if whole is not None and part is None and rules is None:
-        return replace(whole, is_ordered=is_ordered)
-    try:
-        plan = _estimated(parsed, catalog, binder, schema, intervals, state_bytes, whole, part, rules)
-    except Exception as error:
-        if unforeseen is None or not _is_unforeseen(error):
-            raise
-        why = unforeseen(error)
-        anew = _without_columns_function(read(), catalog, binder)  # a rule may have changed the tree
-        plan = whole_plan(anew, catalog, schema, why)
-    return replace(plan, is_ordered=is_ordered)
-
-
-def _estimated(
-    parsed: ParsedQuery,
-    catalog: Catalog,
-    binder: Binder,
-    schema: tuple[tuple[str, str], ...],
-    intervals: bool,
-    state_bytes: int | None,
-    whole: WholePlan | None,
-    part: FirstPart | None,
-    rules: RowGroupRules | None,
-) -> OnlinePlan:
-    """Return the plan with estimates, where there is one. whole: how it runs otherwise, if that is known."""
-    from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
-    from relaqs_engine.rewrite.draft import Draft
-
-    names = names_in(parsed.tree)
-    draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
-    return sampled_plan(draft, parsed) if whole is None else plain_plan(draft, parsed, whole, part, rules)
-
-
-def _is_unforeseen(error: Exception) -> bool:
-    return isinstance(error, BrokenDatabaseError) or not isinstance(
-        error, RelaqsError | RecursionError | MemoryError
-    )
-
-
-def _check_kept_by_arrow(schema: tuple[tuple[str, str], ...]) -> None:
+def _check_kept_by_arrow(schema: Schema) -> None:
     """Refuse an answer whose values Arrow would change."""
     for name, type_text in schema:
         if not is_kept_by_arrow(type_text):
@@ -142,40 +176,6 @@ def _check_kept_by_arrow(schema: tuple[tuple[str, str], ...]) -> None:
                 f"column {name} is a {type_text}, which Arrow does not keep; "
                 f"ask for it as text: CAST({name} AS VARCHAR)"
             )
-
-
-def _without_columns_function(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> ParsedQuery:
-    if find_first(parsed.tree, exp.Columns) is None:
-        return parsed
-    tree = columns_written_out(parsed.tree, binder.describe)
-    if tree is not parsed.tree:
-        check_expansion(tree, _columns(catalog))
-    return replace(parsed, tree=tree)
-
-
-def _at_once(parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...]) -> WholePlan | None:
-    """Return the plan of a query that is not to be estimated, which is seen before its SQL is rewritten."""
-    if not parsed.tables:
-        return whole_plan(parsed, catalog, schema, "it reads no table")
-    if row := _row_as_value(parsed, catalog):  # a layout's rows have one more column than the user's
-        return whole_plan(parsed, catalog, schema, f"it takes whole rows of {row} as values")
-    if why := why_as_it_lies(parsed.tables, catalog):
-        return whole_plan(parsed, catalog, schema, why)
-    return None
-
-
-def _part_to_sample(parsed: ParsedQuery, catalog: Catalog) -> FirstPart | None:
-    part = part_to_sample(parsed.tables, catalog)
-    return None if part is None or _row_as_value(parsed, catalog) else part
-
-
-def _row_as_value(parsed: ParsedQuery, catalog: Catalog) -> str | None:
-    columns = {column.name.lower() for name in parsed.tables for column in catalog.table(name).columns}
-    return whole_row(parsed.tree, columns)
-
-
-def _columns(catalog: Catalog) -> dict[str, list[str]]:
-    return {name: [column.name for column in layout.columns] for name, layout in catalog.tables.items()}
 
 
 def plan_costly(

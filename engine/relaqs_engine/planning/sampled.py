@@ -61,11 +61,7 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
 
 
 def plain_plan(
-    draft: Draft,
-    parsed: ParsedQuery,
-    whole: WholePlan,
-    part: FirstPart | None,
-    rules: RowGroupRules | None,
+    draft: Draft, parsed: ParsedQuery, whole: WholePlan, part: FirstPart | None, rules: RowGroupRules | None
 ) -> OnlinePlan:
     """Return the plan of a query over large plain files: with estimates first, or at once as a whole.
 
@@ -242,11 +238,7 @@ def _may_be_certified(output: OutputColumn) -> bool:
 
 
 def _around(
-    draft: Draft,
-    plan_part: PlanPart,
-    plan_whole: PlanPart | None = None,
-    *,
-    at_groups: bool = False,
+    draft: Draft, plan_part: PlanPart, plan_whole: PlanPart | None = None, *, at_groups: bool = False
 ) -> AroundPlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one.
 

@@ -29,12 +29,7 @@ from relaqs_engine.layouts.row_groups import (
 from relaqs_engine.planning.aggregate_plan import merge_plan
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.plans.aggregate import MergePlan
-from relaqs_engine.plans.composite import (
-    FIRST_DRAWN,
-    SampledThenExact,
-    growing_sizes,
-    what_is_missed,
-)
+from relaqs_engine.plans.composite import FIRST_DRAWN, SampledThenExact, growing_sizes, what_is_missed
 from relaqs_engine.plans.plan import ErrorBars, Method, OutputKind, WholePlan
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in

@@ -93,13 +93,13 @@ class CostlyQuery:
     columns: tuple[str, ...]
     calls: tuple[CostlyCall, ...]
     condition: str
-    keys: tuple[str, ...]
-    sums: tuple[str, ...]
-    is_grouped: bool
     outputs: tuple[CostlyOutput, ...]
-    having: str
     order: str
     answer_sql: str
+    keys: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    is_grouped: bool = False
+    having: str = "TRUE"
     rows: CostlyRows | None = None
 
     @property

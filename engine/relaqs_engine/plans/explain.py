@@ -13,13 +13,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from relaqs_engine.plans.aggregate import HeavyGroups, MergePlan, MergeTexts, RowsPlan
-from relaqs_engine.plans.composite import (
-    AroundPlan,
-    OuterRows,
-    RefinedPlan,
-    SampledThenExact,
-    what_is_missed,
-)
+from relaqs_engine.plans.composite import AroundPlan, OuterRows, RefinedPlan, SampledThenExact, what_is_missed
 from relaqs_engine.plans.costly import CostlyPlan
 from relaqs_engine.plans.plan import Hoist, Method, OnlinePlan, OutputColumn, OutputKind, Stream, WholePlan
 from relaqs_engine.sql.dialect import DIALECT, find_all

@@ -1,16 +1,17 @@
 """What all plans share: what is read and when, what the answer has, and where its error bars come from.
 
-A plan is a frozen value. It says what runs where, and why. There are six kinds, in three files:
+A plan is a frozen value. It says what runs where, and why. There are seven kinds:
 
     MergePlan         one aggregation: partial results merge, and every mini-batch gives an estimate
     RowsPlan          no aggregates: the rows found so far are the answer so far
     AroundPlan        SQL around the answers of other plans, its parts
     RefinedPlan       an aggregate over all rows stands inside: it is estimated first, as a stage
     SampledThenExact  estimates from a part of the rows, then the query as a whole
+    CostlyPlan        aggregates over functions that are asked of a sample of rows
     WholePlan         no sound estimate is known: the query runs once, exactly
 
-The first two are in `aggregate.py`, the next three in `composite.py`. `relaqs/queries/start.py` has one
-job for each.
+The first two are in `aggregate.py`, the next three in `composite.py`, `CostlyPlan` in `costly.py`.
+`relaqs/queries/start.py` has one job for each but the last but one, which `relaqs/costly` runs.
 
 In this file, from the answer down to what is read:
 
@@ -407,6 +408,9 @@ class Mode(StrEnum):
     COSTLY = "costly"
 
 
+NO_ROW = "no row meets its conditions: the zones of its layout rule all rows out"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlinePlan:
     """How one query is answered, and why in this way.
@@ -423,7 +427,6 @@ class OnlinePlan:
         is_ordered: whether the query has an ORDER BY of its own.
         civil_time: the time zone and calendar that its statements run with. None: those of the process.
 
-    >>> from relaqs_engine.planning.example import planned
     >>> plan = planned("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
     >>> plan.mode.value, [(output.name, output.kind.value) for output in plan.outputs]
     ('mergeable', [('zone', 'key'), ('mean', 'estimate')])

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
-from relaqs_engine.postgres.kinds import FLOATS, NUMBERS, Kind, Kinds, is_array, name_of
+from relaqs_engine.postgres.kinds import FLOATS, INTEGERS, NUMBERS, Kind, Kinds, is_array, name_of
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -77,7 +77,7 @@ def called(name: str, *given: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(given))
 
 
-def one_row(table: exp.Table, scalars: Collection[str]) -> exp.Expr | None:
+def one_row(table: exp.Expr, scalars: Collection[str]) -> exp.Expr | None:
     """Return a table of the one value of a function that stands in FROM; None where rows are made there.
 
     The name behind the function is also that of its column.
@@ -91,7 +91,13 @@ def one_row(table: exp.Table, scalars: Collection[str]) -> exp.Expr | None:
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
     called_so = alias.this if alias.this.quoted else exp.to_identifier(alias.name.lower())
     column = alias.columns[0] if alias.columns else called_so
-    rows: exp.Expr = exp.select(exp.alias_(function.copy(), column.copy(), copy=False)).subquery(called_so)
+    return _in_place_of(table, exp.select(exp.alias_(function.copy(), column.copy(), copy=False)), called_so)
+
+
+def _in_place_of(table: exp.Expr, query: exp.Select, name: exp.Identifier | str) -> exp.Expr:
+    if table.args.get("ordinality"):
+        raise UnsupportedError("WITH ORDINALITY is not taken here; write row_number() OVER () as a column")
+    rows: exp.Expr = query.subquery(name)
     for each in ("joins", "laterals"):
         if table.args.get(each):
             rows.set(each, table.args[each])
@@ -240,6 +246,10 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 def _contains(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """NULL is in no array."""
     whole, part = node.this, node.expression
+    if "json" in (kinds.of(whole), kinds.of(part)):
+        raise UnsupportedError(
+            "@> and <@ of JSON are not here; write j ->> 'a' = 'x' for a value, j ? 'a' for a key"
+        )
     if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
         return None
     if isinstance(node, exp.ArrayContainedBy):
@@ -275,6 +285,220 @@ def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     steps = [each.name.replace("~", "~0").replace("/", "~1") for each in array_of(path.name).expressions]
     name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
     return called(name, node.this.copy(), exp.Literal.string("".join(f"/{step}" for step in steps)))
+
+
+_KEYED = "json_extract(l, '/' || replace(replace(key, '~', '~0'), '/', '~1'))"
+_KEYS = (  # a text that is no list fails there
+    "unnest(CASE WHEN json_type(l) <> 'OBJECT' "
+    "THEN CAST('json_each takes an object, and no array or scalar' AS VARCHAR[]) "
+    "WHEN len(json_keys(l)) > len(list_distinct(json_keys(l))) "
+    "THEN CAST('json_each takes no object with a key that comes twice here' AS VARCHAR[]) "
+    "ELSE json_keys(l) END)"
+)
+_PAIRS = {
+    **dict.fromkeys(("json_each", "jsonb_each"), _KEYED),
+    **dict.fromkeys(("json_each_text", "jsonb_each_text"), _KEYED.replace("extract", "extract_string")),
+}
+
+
+def json_pairs(table: exp.Expr) -> exp.Expr | None:
+    """Return an object's keys and values as rows, for json_each and its kin in FROM; None for all else."""
+    function, alias = table.this, table.args.get("alias")
+    name = name_of(function) if isinstance(function, exp.Func) else ""
+    names = [each.name for each in alias.columns] if alias is not None else []
+    if name not in _PAIRS or len(function.expressions) != 1 or len(names) > 2:
+        return None
+    given = {"l": function.expressions[0]}
+    key, value = names[0] if names else "key", names[1] if len(names) > 1 else "value"
+    keys = exp.select(exp.alias_(filled(_KEYS, given), "key")).subquery("relaqs_keys")
+    items = exp.alias_(exp.column("key"), key), exp.alias_(filled(_PAIRS[name], given), value)
+    return _in_place_of(table, exp.select(*items).from_(keys), table.alias or name)
+
+
+_ELEMENTS = "json_extract(l, '$[*]')"
+_HAS_KEY = (
+    "CASE json_type(l) WHEN 'OBJECT' THEN list_contains(json_keys(l), v) WHEN 'ARRAY' THEN list_contains("
+    f"list_transform(list_filter({_ELEMENTS}, lambda relaqs_each : json_type(relaqs_each) = 'VARCHAR'), "
+    "lambda relaqs_each : json_extract_string(relaqs_each, '$')), v) "
+    "WHEN 'VARCHAR' THEN json_extract_string(l, '$') = v ELSE if(l IS NULL OR v IS NULL, NULL, false) END"
+)
+
+
+def _has_key(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """j ? 'a': whether an object has a key, an array an element that is this text, or it is this text."""
+    if isinstance(node.parent, exp.JSONExtract | exp.JSONExtractScalar) and node.arg_key == "expression":
+        raise UnsupportedError("-> and ? are read from left to right; write (j -> 'a') ? 'b'")
+    bare = node.this
+    while isinstance(bare, exp.Cast | exp.Paren):
+        bare = bare.this
+    if isinstance(bare, exp.Null):
+        return exp.cast(exp.null(), "BOOLEAN")
+    whole, key = exp.cast(node.this.copy(), "JSON"), node.expression
+    if isinstance(node, exp.JSONBContainsTopKey):
+        return exp.paren(filled(_HAS_KEY, {"l": whole, "v": key}), copy=False)
+    if not isinstance(key, exp.Array):
+        raise UnsupportedError("?| and ?& take an array that is written out, as ARRAY['a', 'b']")
+    found = [filled(f"({_HAS_KEY})", {"l": whole, "v": each}) for each in key.expressions]
+    is_any = isinstance(node, exp.JSONBContainsAnyTopKeys)
+    joined = (exp.or_ if is_any else exp.and_)(*found, copy=False) if found else exp.convert(not is_any)
+    return exp.paren(joined, copy=False)
+
+
+# a and c are the first ends of two times, b and d the last ones; an end that is NULL is not known.
+_OVERLAP = (
+    "CASE WHEN {a} > {c} THEN if({a} < {d}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
+    "WHEN {a} < {c} THEN if({c} < {b}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
+    "WHEN {a} = {c} AND {b} IS NOT NULL AND {d} IS NOT NULL THEN true END"
+)
+_LAST = "if({0} IS NULL OR {1} IS NULL, NULL, greatest({0}, {1}))"
+
+
+def _overlaps(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """(p, q) OVERLAPS (r, s). The second of a pair may be an interval."""
+    sides = [side.expressions for side in (node.this, node.expression) if isinstance(side, exp.Tuple)]
+    ends: list[exp.Expr] = []
+    if [len(side) for side in sides] != [2, 2]:
+        raise SqlError("OVERLAPS takes two pairs, as in (a, b) OVERLAPS (c, d)")
+    for begin, end in sides:
+        is_length = kinds.of(end) == "interval"
+        ends += [begin.copy(), exp.Add(this=begin.copy(), expression=end.copy()) if is_length else end.copy()]
+        if not {kinds.of(begin), kinds.of(begin if is_length else end)} <= {"date", "timestamp"}:
+            raise UnsupportedError(
+                "OVERLAPS takes dates and timestamps here; cast each, as in DATE '2024-01-01'"
+            )
+    b, d = _LAST.format("p", "q"), _LAST.format("r", "s")
+    text = _OVERLAP.format(a="least(p, q)", b=b, c="least(r, s)", d=d)
+    return exp.paren(filled(text, dict(zip("pqrs", ends, strict=True))), copy=False)
+
+
+def _scale(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    """Only what is a DECIMAL in DuckDB has the digits that Postgres counts."""
+    value = given[0].unnest() if len(given) == 1 else node
+    if kinds.of(value) in INTEGERS:
+        return filled("CASE WHEN l IS NOT NULL THEN 0 END", {"l": value})
+    is_widened = isinstance(value, exp.Column) and node.root().find(exp.Subquery, exp.CTE, exp.Values)
+    if (
+        not isinstance(value, exp.Column | exp.Literal | exp.Cast)
+        or is_widened
+        or not kinds.is_decimal(value)
+    ):
+        raise UnsupportedError(
+            "scale takes a number or a column of a table here; cast it, as in x::numeric(9, 2)"
+        )
+    text = "CASE WHEN l IS NOT NULL THEN CAST(regexp_extract(typeof(l), ',(\\d+)', 1) AS INTEGER) END"
+    return filled(text, {"l": value})
+
+
+# Letters, digits and spaces as Postgres has them, also beyond ASCII, by their names inside brackets.
+_SPACES = "\t-\r \u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000"
+_WORDS = r"\p{L}\p{Nd}\p{Nl}"
+_CLASSES = {
+    "[:alpha:]": r"\p{L}",
+    "[:alnum:]": _WORDS,
+    "[:upper:]": r"\p{Lu}",
+    "[:lower:]": r"\p{Ll}",
+    "[:space:]": _SPACES,
+    "[:word:]": f"{_WORDS}_",
+    r"\w": f"{_WORDS}_",
+    r"\s": _SPACES,
+    **{each: each for each in ("[:digit:]", "[:xdigit:]", "[:blank:]", *(f"\\{sign}" for sign in "dDnrtfv"))},
+}
+# A part of a pattern: brackets, what is escaped, how a group begins, all else.
+_PATTERN_PART = re.compile(
+    r"(\[\^?+\]?+(?:\\.|\[[:.=][^\]]*+\]|[^\]\\])*+(?:\]|\Z))|\\.|\(\?[a-z]|[^\[\\(]+|.", re.DOTALL
+)
+_CLASS = re.compile(r"\\.|\[[:.=][^\]]*+\]", re.DOTALL)
+# A pattern that matches the same in DuckDB, with groups of which none is left out.
+_ONE_WAY = re.compile(
+    r"(?:\[\^?\]?(?:\\[^A-Zmyb1-9]|[^\]\\\[])*+\]|\\[dws]|\\[^a-zA-Z0-9]|\((?!\?)|\(\?:|\)(?![?*{])|[*+?](?!\?)"
+    r"|\{[\d,]+\}(?!\?)|[^\\()|*+?{[])*+"
+)
+
+
+def pattern_of(pattern: str) -> str:
+    """Return a regular expression as DuckDB has it: a dot is any sign, the end of a line too.
+
+    Raises:
+        UnsupportedError: it has what DuckDB takes for something else.
+    """
+    found = list(_PATTERN_PART.finditer(pattern))
+    has_dot = any("." in each[0] for each in found if each[0][0] not in "[\\")
+    return ("(?s)" if has_dot else "") + "".join(map(_pattern_part, found))
+
+
+def _pattern_part(found: re.Match[str]) -> str:
+    written = found[0]
+    if found[1]:
+        return written[0] + _CLASS.sub(lambda each: _class(each[0]), written[1:])
+    if written in (r"\W", r"\S"):
+        return f"[^{_CLASSES[written.lower()]}]"
+    if written in (r"\w", r"\s"):
+        return f"[{_CLASSES[written]}]"
+    if written[:2] == "(?" and (written not in ("(?i", "(?s") or found.start()):
+        raise UnsupportedError(f"a pattern takes (?i) and (?s) at its begin here, and not {written})")
+    return written if written in (r"\A", r"\p", r"\P") or written[0] != "\\" else _class(written)
+
+
+def _class(written: str) -> str:
+    if (inside := _CLASSES.get(written)) is None and (written[0] == "[" or written[1:].isalnum()):
+        raise UnsupportedError(
+            f"a pattern with {written} is not taken here; write the signs it means, "
+            "or \\w, \\s, \\d, [[:alpha:]]"
+        )
+    return written if inside is None else inside
+
+
+def written_text(node: exp.Expr, kinds: Kinds) -> str | None:
+    """Return a text that is written out, in one piece or several, or the value of a parameter; else None."""
+    node = node.unnest()
+    match node:
+        case exp.RawString() | exp.ByteString():
+            return str(node.name)
+        case exp.Literal():
+            return str(node.name) if node.is_string else None
+        case exp.Cast():
+            is_text = node.args["to"].sql(DIALECT).upper() in ("TEXT", "VARCHAR")
+            return written_text(node.this, kinds) if is_text else None
+        case exp.DPipe() | exp.Concat():
+            parts = node.flatten() if isinstance(node, exp.DPipe) else node.expressions
+            texts = [written_text(each, kinds) for each in parts]
+            return "".join(each for each in texts if each is not None) if None not in texts else None
+    return kinds.value_of(node)
+
+
+def _matched(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """Give ~, its kin, regexp_replace and the like the pattern that means the same in DuckDB. In place."""
+    flags = given[3 if name_of(node) == "regexp_replace" else 2 :]
+    signs = "".join("?" if (text := written_text(each, kinds)) is None else text for each in flags)
+    if len(flags) > 1 or set(signs) - set("gics"):
+        raise UnsupportedError(f"{name_of(node)} takes the flags g, i, c and s here, written out, as 'gi'")
+    text = written_text(given[1], kinds) if len(given) > 1 else None
+    if text is not None and (written := pattern_of(text)) != text:
+        parameter = given[1].copy()
+        given[1].replace(exp.Literal.string(written))
+        if kinds.value_of(parameter.unnest()) is not None:  # each value has to have its parameter
+            return filled("CASE WHEN p IS NOT NULL THEN w END", {"p": parameter, "w": node})
+    return None
+
+
+def _regexp_match(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    """The groups of the first match, all of it where there are none; NULL where there is no match."""
+    text, *_ = (*given, exp.Literal.string(""))
+    pattern, flags, *_ = (*(written_text(each, kinds) for each in given[1:]), "", "")
+    is_parameter = any(kinds.value_of(each.unnest()) is not None for each in given[1:])
+    is_plain = 1 < len(given) < 4 and pattern is not None and flags in ("", "i") and not is_parameter
+    if not is_plain or pattern is None or not _ONE_WAY.fullmatch(pattern):
+        raise UnsupportedError(
+            "regexp_match takes a pattern that is written out here, without |, *? and groups that may be "
+            "left out, and the flag 'i'; write text ~ pattern for whether it matches, and "
+            "regexp_extract(text, pattern, 1) for what the first group has"
+        )
+    option = ", 'i'" if flags else ""
+    wanted = f"l, {exp.Literal.string(pattern_of(pattern)).sql(DIALECT)}"
+    count = len(re.findall(r"\((?!\?)", re.sub(r"\\.|\[\^?\]?[^\]]*\]", "", pattern)))
+    places = range(1, count + 1) if count else (0,)
+    groups = ", ".join(f"regexp_extract({wanted}, {place}{option})" for place in places)
+    return filled(f"CASE WHEN regexp_matches({wanted}{option}) THEN [{groups}] END", {"l": text})
 
 
 def json_of_lists(tree: exp.Expr) -> None:
@@ -359,6 +583,9 @@ ARRAY_CALLS: dict[str, WriteCall] = {
         ("json_array_length", "jsonb_array_length"), _of_array("CAST(json_array_length(l) AS INTEGER)")
     ),
     **dict.fromkeys(("json_typeof", "jsonb_typeof"), _of_array(_JSON_KIND)),
+    "scale": _scale,
+    "regexp_match": _regexp_match,
+    **dict.fromkeys(("regexp_replace", "regexp_split_to_array", "regexp_split_to_table"), _matched),
     "array_length": _array_length,
     "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
     "array_upper": _array_length,
@@ -393,8 +620,15 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.DPipe: _joined,
     exp.Bracket: _element,
     **dict.fromkeys(_NEGATED, _quantified),
-    exp.ArrayContainsAll: _contains,
-    exp.ArrayContainedBy: _contains,
+    **dict.fromkeys((exp.ArrayContainsAll, exp.ArrayContainedBy), _contains),
+    **dict.fromkeys(
+        (exp.JSONBContainsTopKey, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys), _has_key
+    ),
+    exp.Overlaps: _overlaps,
+    **dict.fromkeys(
+        (exp.RegexpLike, exp.RegexpILike),
+        lambda node, kinds: _matched(node, [node.this, node.expression], kinds),
+    ),
     exp.JSONBExtract: _json_path,
     exp.JSONBExtractScalar: _json_path,
 }

@@ -86,7 +86,7 @@ _RESULTS = {
     **_each("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
     **_each("timestamptz", "transaction_timestamp"),
     **_each("interval", "age make_interval justify_days justify_hours justify_interval"),
-    **_each("text[]", "string_to_array regexp_split_to_array string_split"),
+    **_each("text[]", "string_to_array regexp_split_to_array string_split regexp_match"),
     **_each(
         "json", "to_json row_to_json json_agg jsonb_agg json_object json_array json_build_object to_jsonb"
     ),
@@ -95,8 +95,7 @@ _RESULTS = {
     **_each("numeric", "extract div"),
     **_each("other", "decode unhex from_base64 from_hex from_binary unbin"),  # bytes
     **_each(
-        "int4",
-        "year month day hour minute quarter week dayofweek dayofyear datediff date_diff width_bucket",
+        "int4", "year month day hour minute quarter week dayofweek dayofyear datediff date_diff width_bucket"
     ),
 }
 _AS_ITS_ARGUMENT = frozenset(
@@ -188,13 +187,20 @@ class Kinds:
     Args:
         columns: the tables' columns and their types in DuckDB, names in lower case.
         parameters: the kinds of `$1` and those after it.
+        values: those of the parameters that are texts, None for others.
         is_estimated: whether the statement is asked of a part of the rows first.
     """
 
     def __init__(
-        self, columns: TableColumns, parameters: Sequence[Kind | None] = (), *, is_estimated: bool = False
+        self,
+        columns: TableColumns,
+        parameters: Sequence[Kind | None] = (),
+        values: Sequence[str | None] = (),
+        *,
+        is_estimated: bool = False,
     ) -> None:
         self.is_estimated = is_estimated
+        self._values = values
         self._columns = columns
         self._parameters = parameters
         self._known: dict[int, Kind | None] = {}
@@ -221,6 +227,11 @@ class Kinds:
             self._known[id(node)] = self._kind(node)
             self._kept.append(node)
         return self._known[id(node)]
+
+    def value_of(self, node: exp.Expr) -> str | None:
+        """Return the text that a parameter has; None for all else."""
+        place = _place_of(node) if isinstance(node, exp.Parameter | exp.Placeholder) else ""
+        return self._values[int(place) - 1] if place.isdecimal() and int(place) <= len(self._values) else None
 
     def is_decimal(self, node: exp.Expr) -> bool:
         """Return whether a NUMERIC of Postgres has all its digits in DuckDB too, and is no DOUBLE."""
@@ -272,9 +283,7 @@ class Kinds:
             case exp.Interval():
                 return "interval"
             case exp.Parameter() | exp.Placeholder():
-                place = (
-                    node.name or node.this.name if isinstance(node.this, exp.Expr) else str(node.this or "")
-                )
+                place = _place_of(node)
                 is_known = place.isdigit() and int(place) <= len(self._parameters)
                 return (self._parameters[int(place) - 1] or None) if is_known else None
             case exp.Case():
@@ -525,7 +534,6 @@ _AROUND_PARAMETERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
 
 _COUNTING = (exp.Round, exp.Trunc, exp.Left, exp.Right, exp.Repeat, exp.Substring)
 """Functions that take numbers of characters or digits behind what they change."""
-_OF_ONE_TYPE = (*(exp.Binary, exp.Between, exp.In, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif),)
 
 _ColumnTypes: TypeAlias = Mapping[tuple[str, str], str]
 """Types by a table's name or alias and the column's name, both in lower case. "" stands for any table."""
@@ -577,9 +585,13 @@ def _column_types_of(tree: exp.Expr, tables: Mapping[str, Mapping[str, str]]) ->
 
 def _parameters(tree: exp.Expr) -> Iterator[tuple[exp.Expr, int]]:
     for node in tree.find_all(exp.Parameter, exp.Placeholder):
-        name = node.name or (node.this.name if isinstance(node.this, exp.Expr) else "")
-        if name.isdecimal():
+        if (name := _place_of(node)).isdecimal():
             yield node, int(name)
+
+
+def _place_of(parameter: exp.Expr) -> str:
+    """Return the number of a parameter, or its name."""
+    return parameter.name or (parameter.this.name if isinstance(parameter.this, exp.Expr) else "")
 
 
 def _type_of_place(node: exp.Expr, columns: _ColumnTypes) -> str | None:

@@ -29,7 +29,10 @@ from relaqs_engine.postgres.arrays import (
     called,
     filled,
     json_of_lists,
+    json_pairs,
     one_row,
+    pattern_of,
+    written_text,
 )
 from relaqs_engine.postgres.formats import formatted_moment, formatted_number, read_moment
 from relaqs_engine.postgres.kinds import (
@@ -73,6 +76,7 @@ _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR
 _WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b", re.IGNORECASE)
 _BYTE = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?!\\|[0-3][0-7]{2})")
+_ESCAPED_SIGN = re.compile(r"\be'(?:[^'\\]|''|\\[^u])*\\u", re.IGNORECASE)
 _TEXTS_HERE = {"NAME", "CITEXT"}
 
 
@@ -82,6 +86,8 @@ class RelaqsPostgresTokenizer(RelaqsTokenizer):
     KEYWORDS: ClassVar[dict[str, TokenType]] = {
         **{word: kind for word, kind in RelaqsTokenizer.KEYWORDS.items() if word != "DIV"},
         "FLOAT": TokenType.DOUBLE,
+        "?|": TokenType.QMARK_PIPE,
+        "?&": TokenType.QMARK_AMP,
     }
 
 
@@ -140,7 +146,12 @@ def _same_word(written: str, asked: str, position: tuple[int, int]) -> tuple[int
 
 
 def meaning_of(
-    sql: str, columns: TableColumns, parameters: Sequence[Kind | None] = (), *, is_estimated: bool = False
+    sql: str,
+    columns: TableColumns,
+    parameters: Sequence[Kind | None] = (),
+    values: Sequence[str | None] = (),
+    *,
+    is_estimated: bool = False,
 ) -> Meaning:
     """Return what a statement of Postgres is for DuckDB.
 
@@ -148,6 +159,7 @@ def meaning_of(
         sql: one SELECT. What does not parse stays as it is, and the planner says what is wrong with it.
         columns: the tables' columns and their types in DuckDB, names in lower case.
         parameters: the kinds of `$1` and those after it.
+        values: those that are texts, None for others. A pattern among them is written as DuckDB reads it.
         is_estimated: whether a part of the rows is asked first. A sum that is divided by may be zero there,
             and the quotient is NULL then.
 
@@ -168,6 +180,8 @@ def meaning_of(
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return Meaning(sql)
     tree = trees[0]
+    if tree.find(exp.ByteString) is not None and _ESCAPED_SIGN.search(sql):
+        raise UnsupportedError("E'…' takes no \\u here; write the sign itself, or chr(233)")
     fold_names(tree)
     names = _names(tree)
     for select in tree.find_all(exp.Select):
@@ -175,7 +189,7 @@ def meaning_of(
         _order_by_outputs(select)
     json_of_lists(tree)
     has_other_types = any(each.this is exp.DType.JSONB for each in tree.find_all(exp.DataType))
-    kinds = Kinds(columns, parameters, is_estimated=is_estimated)
+    kinds = Kinds(columns, parameters, values, is_estimated=is_estimated)
     kinds.remember(tree)
     for node in _from_inside(tree):
         rule = _RULES.get(type(node))
@@ -340,17 +354,18 @@ def _with_digits(value: exp.Expr, scale: int) -> exp.Expr:
 
 
 def _similar(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    pattern = node.expression
-    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+    if (pattern := written_text(node.expression, kinds)) is None or kinds.value_of(
+        node.expression
+    ) is not None:
         raise UnsupportedError("SIMILAR TO takes a text that is written out here; write x ~ pattern")
-    regexp = _SQL_PATTERN.sub(_regexp_of, pattern.name)
+    regexp = pattern_of(_SQL_PATTERN.sub(_regexp_of, pattern))
     return called("regexp_full_match", node.this.copy(), exp.Literal.string(regexp), exp.Literal.string("s"))
 
 
 def _regexp_of(found: re.Match[str]) -> str:
     escaped, wild, special, plain = found.groups()
     if escaped is not None:
-        return re.escape(escaped)
+        return f"\\{escaped}"
     if wild is not None:
         return ".*" if wild == "%" else "."
     return f"\\{special}" if special is not None else str(plain)
@@ -404,8 +419,10 @@ def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 
 
 def _table(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    scalars = allowed_functions() | VOLATILE_NAMES
-    return one_row(node, scalars) if isinstance(node, exp.Table) else None
+    makes_rows = isinstance(node.this, exp.Paren) and isinstance(node.this.this, exp.Unnest | exp.Explode)
+    if isinstance(node.this, exp.Case | exp.Cast | exp.Paren | exp.Bracket | exp.Binary) and not makes_rows:
+        raise UnsupportedError("this function is not taken behind FROM here; write SELECT f(…) AS f")
+    return json_pairs(node) or one_row(node, allowed_functions() | VOLATILE_NAMES)
 
 
 def _values(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -682,9 +699,9 @@ _CALLS: dict[str, WriteCall] = {
     "octet_length": _octet_length,
     "sha256": _sha256,
     **dict.fromkeys(
-        ("regexp_matches", "regexp_match"),
+        ("regexp_matches",),
         _refused(
-            "regexp_matches and regexp_match give arrays in Postgres; write text ~ pattern for whether it "
+            "regexp_matches gives arrays in Postgres; write text ~ pattern for whether it "
             "matches, and regexp_extract(text, pattern, 1) for what the first group has"
         ),
     ),
@@ -704,6 +721,7 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Between: _between,
     exp.Select: _select,
     exp.Table: _table,
+    exp.Lateral: _table,
     exp.Values: _values,
     exp.Anonymous: _call,
     exp.Format: _call,
@@ -789,6 +807,8 @@ def _figured(item: exp.Expr) -> tuple[str | None, bool]:
             return "array", True
         case exp.Interval():
             return "interval", False
+        case exp.Overlaps():
+            return "overlaps", True
         case exp.AtTimeZone():
             return "timezone", True
         case exp.Func() | exp.Mod():

@@ -24,19 +24,13 @@ from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.arrays import one_row
 from relaqs_engine.postgres.meaning import column_name, fold_names
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
-from relaqs_engine.sql.functions import (
-    VOLATILE_NAMES,
-    allowed_functions,
-    guard_functions,
-    is_array_of_query,
-)
+from relaqs_engine.sql.functions import allowed_functions, check_functions, guard_functions
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference
 from relaqs_engine.sql.read import Effort, read_statements
 
 _MEMORY_LIMIT_BYTES, _RESULT_LIMIT_BYTES = 256 << 20, 32 << 20
 _FIRST_TABLE = 16384  # OIDs below are Postgres's own
 _ROW_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.Explode)
-_REFUSED = (exp.ReadCSV, exp.ReadParquet, exp.CurrentTimestampLTZ)
 _OF_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentVersion: "version",
     exp.CurrentDatabase: "current_database",
@@ -54,7 +48,7 @@ _WORDS = {
     "session_user": "current_user",
 }
 _OF_CONNECTION = {
-    *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid"),
+    *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid")
 }
 _LOOKED_UP = {
     "regclass": ("to_regclass", "name_of_class"),
@@ -229,7 +223,7 @@ class Metadata:
             .transform(_without_postgres_types)
             .transform(lambda node: _constants(node, constant, self._functions))
         )
-        self._check_functions(whole)
+        check_functions(whole, self._functions)
         guard_functions(whole)
         return whole
 
@@ -245,15 +239,6 @@ class Metadata:
             number = _oids().get(relation, 0) if value is None else value
             literal = exp.Literal.number(number)
             column.replace(exp.alias_(literal, name) if isinstance(column.parent, exp.Select) else literal)
-
-    def _check_functions(self, tree: exp.Expr) -> None:
-        for node in tree.find_all(exp.Func):
-            if isinstance(node, _REFUSED):
-                raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
-            if isinstance(node, exp.Anonymous) and not is_array_of_query(node):
-                name = node.name.lower()
-                if name not in self._functions and name not in VOLATILE_NAMES:
-                    raise SqlError(f"the function {name!r} is not known or not allowed in a query")
 
 
 def answer(cursor: Cursor, sql: str) -> tuple[list[tuple[str, str]], pa.Table]:

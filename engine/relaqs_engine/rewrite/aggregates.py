@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, is_never_null, range_of
 from relaqs_engine.errors import SqlError
-from relaqs_engine.layouts.manifest import Column, is_number, range_of
+from relaqs_engine.layouts.manifest import Column, is_number
 from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, said, without_brackets
@@ -72,8 +72,6 @@ def value_so_far(call: Call, add: AddColumn) -> exp.Expr:
 
     For example, ARG_MAX keeps the largest fare (b0) and the driver beside it (b1):
 
-    >>> import sqlglot
-    >>> from relaqs_engine.sql.aggregates import call_of
     >>> added = []
     >>> def add(kind, each, beside):
     ...     added.append(f"{each.sql('duckdb')} beside {beside}")
@@ -114,8 +112,6 @@ class FirstOrLast:
 def first_or_last(call: Call) -> FirstOrLast:
     """Return how FIRST, LAST, or ANY_VALUE with an order, are computed.
 
-    >>> import sqlglot
-    >>> from relaqs_engine.sql.aggregates import call_of
     >>> call = call_of(sqlglot.parse_one("first(km ORDER BY fare DESC)", dialect="duckdb"))
     >>> found = first_or_last(call)
     >>> print(found.aggregate.sql("duckdb"), "merged by", found.order)
@@ -161,7 +157,6 @@ def split_aggregates(draft: Draft) -> Draft:
     The final query is written twice. `exact_tree` gives the answer, `estimate_tree` scales what the sample
     gave.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> draft = after(split_aggregates, "SELECT zone, avg(fare) AS a, count(*) AS n FROM trips GROUP BY zone")
     >>> [(column.name, shown(column.sql)) for column in draft.basis]
     [('b0', 'SUM(trips.fare)'), ('b1', 'COUNT(trips.fare)'), ('b2', 'COUNT(*)')]
@@ -297,12 +292,7 @@ class _Splitter:
 
     def of_moments(self, call: Call) -> _Final:
         def add(
-            kind: Basis,
-            each: exp.Expr,
-            /,
-            *,
-            count_of: str | None = None,
-            means: tuple[str, ...] = (),
+            kind: Basis, each: exp.Expr, /, *, count_of: str | None = None, means: tuple[str, ...] = ()
         ) -> str:
             return self.column(kind, each, call.condition, count_of=count_of, means=means)
 
@@ -363,13 +353,14 @@ class _Splitter:
             return self._average_of_intervals(value, condition)
         from relaqs_engine.rewrite.statistics import time_to_average
 
+        ((_, average_type),) = self._draft.binder.describe(f"SELECT avg(CAST(NULL AS {type_})) AS v")
         found = time_to_average(value, type_, self._statistics)
-        if found is None:
+        if found is None or type_ == average_type == "TIMESTAMP_NS":
             return self.listed(call, Merge.ROWS)
         total = self.column(Basis.SUM, exp.Sum(this=found.microseconds), condition)
         count = self.column(Basis.COUNT, exp.Count(this=value.copy()), condition)
         self.link_count(count, total)
-        merged = found.merged(total, count)
+        merged = found.merged(total, count, average_type)
         self.averaged_times = (*self.averaged_times, merged)
         return _Final(merged.exact, merged.estimate)
 
@@ -467,7 +458,7 @@ class _Splitter:
         """Return the name of the column for this partial aggregate. A new aggregate gets a new column."""
         sql = _filtered(aggregate, condition)
         if (kind, sql) not in self._columns:
-            if kind in (Basis.SUM, Basis.COUNT) and self._is_never_null(aggregate.this):
+            if kind in (Basis.SUM, Basis.COUNT) and is_never_null(aggregate.this, self._statistics):
                 self._never_null[kind, sql] = condition
             bounds = self._bounds(kind, aggregate)
             name = f"b{len(self._columns)}"
@@ -492,19 +483,6 @@ class _Splitter:
         for key, column in self._columns.items():
             if column.name == total:
                 self._columns[key] = replace(column, count_of=count)
-
-    def _is_never_null(self, value: exp.Expr) -> bool:
-        """Whether a value is made of numbers and of columns without NULL, by what keeps them so."""
-
-        def keeps(node: exp.Expr) -> bool:
-            if isinstance(node, exp.Column):
-                source = next((s for s in self._draft.sources if s.alias == node.table), None)
-                column = source.column(node.name) if source and not source.nullable else None
-                return column is not None and column.null_count == 0
-            parts = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Literal, exp.Identifier)
-            return isinstance(node, parts)
-
-        return all(keeps(node) for node in value.walk(prune=lambda node: isinstance(node, exp.Column)))
 
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:

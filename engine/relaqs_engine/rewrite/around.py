@@ -40,7 +40,6 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
 
     For example, the share of each zone is computed from one part, which sums the fares of each zone:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> sql = "SELECT zone, sum(fare) / sum(sum(fare)) OVER () AS share FROM trips GROUP BY zone"
     >>> print(explained(sql, "part_0"))
     SELECT trips.zone AS key_0, SUM(trips.fare) AS value_0 FROM trips AS trips GROUP BY trips.zone
@@ -157,7 +156,10 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
     taken = [parts[part].outputs[i] for part, i in value.sources]
     if taken and len({(output.kind, output.side) for output in taken}) == 1:
         return OutputColumn(
-            *(name, taken[0].kind, type_, ""),
+            name,
+            taken[0].kind,
+            type_,
+            "",
             side=taken[0].side,
             rounding=_rounded_beyond(value, taken),
             sign=reduce(Sign.__or__, (output.sign for output in taken)),
@@ -168,7 +170,10 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
     known = value.trust.is_smooth and is_number(type_) and isfinite(value.step)
     kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
     return OutputColumn(
-        *(name, kind, type_, ""),
+        name,
+        kind,
+        type_,
+        "",
         rounding=value.step if known else 0.0,
         sign=KeptSigns(lambda column: _sign_of_column(column, parts))(item),
         never_certified=value.trust.why_never,

@@ -74,7 +74,6 @@ def split(sql: str, functions: Mapping[str, str], catalog: Catalog, binder: Bind
         SqlError: the SQL is wrong.
         UnsupportedError: it cannot be estimated from some of the calls.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> cheap = "SELECT zone, count(*) AS n FROM trips WHERE km > 1 AND odd(fare) GROUP BY zone"
     >>> found = split(cheap, {"odd": "BOOLEAN"}, CATALOG, Binder(CATALOG))
     >>> print(found.frame_sql.replace('"', ""))
@@ -204,17 +203,13 @@ class _Cut:
         """Return the query where it lists rows."""
         order = ", ".join(map(self._over_rows, ordered))
         deciding = tuple(call.answer for call in self._calls.values())
-        answer = self._answer(asked, (), ordered)
+        answer = self._answer(asked, (), ordered)  # it adds columns
         return CostlyQuery(
             frame_sql=self._frame(cheap),
             columns=tuple(self._columns.values()),
             calls=tuple(self._calls.values()),
             condition=condition,
-            keys=(),
-            sums=(),
-            is_grouped=False,
             outputs=tuple(CostlyOutput(name, type_, "", is_key=True) for name, type_ in self._schema),
-            having="TRUE",
             order=f"ORDER BY {order}" if order else "",
             answer_sql=answer,
             rows=CostlyRows(deciding, order, self._most_rows()),

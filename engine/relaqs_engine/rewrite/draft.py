@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -42,7 +42,6 @@ def said_derived(alias: str) -> str:
 def said(node: exp.Expr) -> str:
     """Return a node as the reader may have written it: no table that has no name, and quotes where needed.
 
-    >>> import sqlglot
     >>> said(sqlglot.parse_one('"_0"."fare" + "t"."two words"', dialect="duckdb"))
     'fare + t."two words"'
     """
@@ -109,9 +108,10 @@ class Source:
         return self.table
 
     def column(self, name: str) -> Column | None:
-        """Return a column's statistics, None where nothing is known of it."""
+        """Return a column's statistics, with a NULL where this is nullable; None where nothing is known."""
         stored = self.table.columns if self.table is not None and not self.is_derived else self.columns
-        return next((c for c in stored if c.name.lower() == name.lower()), None)
+        found = next((c for c in stored if c.name.lower() == name.lower()), None)
+        return replace(found, null_count=max(found.null_count, 1)) if found and self.nullable else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,45 +163,18 @@ def below_union(query: exp.Select, types_of: Callable[[exp.Query], Sequence[str]
         query: its outputs are group keys and aggregates.
         types_of: gives the types of a query's columns.
 
-    >>> import sqlglot
     >>> rows = "SELECT a.k AS k, a.v AS v FROM a UNION ALL SELECT b.j AS j, b.w AS w FROM b"
     >>> sql = f"SELECT u.k AS zone, AVG(u.v) AS mean FROM ({rows}) AS u GROUP BY u.k"
     >>> found = below_union(sqlglot.parse_one(sql, dialect="duckdb"), lambda query: ["INTEGER", "INTEGER"])
-    >>> print(found.sql("duckdb", pretty=True).replace('"', ""))
-    SELECT
-      relaqs_union.key_0 AS zone,
-      (
-        SUM(relaqs_union.value_0) / NULLIF(SUM(relaqs_union.value_1), 0)
-      ) AS mean
-    FROM (
-      SELECT
-        u.k AS key_0,
-        SUM(u.v) AS value_0,
-        COUNT(u.v) AS value_1
-      FROM (
-        SELECT
-          a.k AS k,
-          a.v AS v
-        FROM a
-      ) AS u
-      GROUP BY
-        u.k
+    >>> print(found.sql("duckdb").replace('"', ""))
+    SELECT relaqs_union.key_0 AS zone,
+      (SUM(relaqs_union.value_0) / NULLIF(SUM(relaqs_union.value_1), 0)) AS mean
+    FROM (SELECT u.k AS key_0, SUM(u.v) AS value_0, COUNT(u.v) AS value_1
+        FROM (SELECT a.k AS k, a.v AS v FROM a) AS u GROUP BY u.k
       UNION ALL
-      SELECT
-        u.k AS key_0,
-        SUM(u.v) AS value_0,
-        COUNT(u.v) AS value_1
-      FROM (
-        SELECT
-          b.j AS k,
-          b.w AS v
-        FROM b
-      ) AS u
-      GROUP BY
-        u.k
-    ) AS relaqs_union
-    GROUP BY
-      relaqs_union.key_0
+        SELECT u.k AS key_0, SUM(u.v) AS value_0, COUNT(u.v) AS value_1
+        FROM (SELECT b.j AS k, b.w AS v FROM b) AS u GROUP BY u.k) AS relaqs_union
+    GROUP BY relaqs_union.key_0
     """
     union = _union_of(query)
     if union is None:
@@ -330,7 +303,6 @@ def _keep_all(query: exp.Expr) -> None:
 def sides_are_apart(query: exp.Union, types_of: TypesOf) -> bool:
     """Whether a UNION of plain SELECTs, qualified, could as well be a UNION ALL.
 
-    >>> import sqlglot
     >>> def apart(sql):
     ...     types = lambda query: ["INTEGER"] * len(query.selects)
     ...     return sides_are_apart(sqlglot.parse_one(sql, dialect="duckdb"), types)
@@ -442,35 +414,16 @@ def before_it_is_decided(
         is_sampled: whether the table of a name is sampled.
         first: the name of the finer groups, which no other table has.
 
-    >>> import sqlglot
     >>> where = "t.km > 9 AND t.driver IN (SELECT b.driver FROM b)"
     >>> sql = f"SELECT t.zone AS zone, SUM(t.fare) AS fare FROM t WHERE {where} GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
     >>> found = before_it_is_decided(tree, lambda table: True, "relaqs_first")
-    >>> print(found.sql("duckdb", pretty=True).replace('"', ""))
-    SELECT
-      relaqs_first.key_0 AS zone,
-      SUM(relaqs_first.value_0) AS fare
-    FROM (
-      SELECT
-        t.zone AS key_0,
-        t.driver AS key_1,
-        SUM(t.fare) AS value_0
-      FROM t
-      WHERE
-        t.km > 9
-      GROUP BY
-        t.zone,
-        t.driver
-    ) AS relaqs_first
-    WHERE
-      relaqs_first.key_1 IN (
-        SELECT
-          b.driver
-        FROM b
-      )
-    GROUP BY
-      relaqs_first.key_0
+    >>> print(found.sql("duckdb").replace('"', ""))
+    SELECT relaqs_first.key_0 AS zone, SUM(relaqs_first.value_0) AS fare
+    FROM (SELECT t.zone AS key_0, t.driver AS key_1, SUM(t.fare) AS value_0
+        FROM t WHERE t.km > 9 GROUP BY t.zone, t.driver) AS relaqs_first
+    WHERE relaqs_first.key_1 IN (SELECT b.driver FROM b)
+    GROUP BY relaqs_first.key_0
     """
     rows = _rows_of(query, is_sampled)
     if rows is None or not (rows.others or rows.undecided):

@@ -65,7 +65,6 @@ _SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
 def read_outliers_apart(draft: Draft) -> Draft:
     """Return the draft with outliers read apart, if it sums a skewed column of its one stream.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> draft = after(read_outliers_apart, "SELECT sum(fare) FROM trips")
     >>> print(shown(draft.scan))
     SELECT FROM partitions_of_trips AS trips WHERE NOT COALESCE(trips.fare < 2.5 OR trips.fare > 80.0, FALSE)
@@ -216,7 +215,6 @@ _ROUNDING = 1e-9
 def read_heavy_groups(draft: Draft) -> Draft:
     """Return the draft with its heavy groups, if an index of heavy units bounds all other groups.
 
-    >>> from relaqs_engine.planning.example import after
     >>> sql = "SELECT id, sum(price / 2) AS s FROM orders JOIN items ON id = order_id GROUP BY id"
     >>> after(read_heavy_groups, f"{sql} ORDER BY s DESC LIMIT 10").heavy
     HeavyGroups(index='...', most=1350.0..., fan_out_sql='1')

@@ -43,7 +43,6 @@ def read_no_outputs_of_exists(draft: Draft) -> Draft:
 
     DuckDB would read every column of `EXISTS (SELECT * …)` below the join: TPC-H 4 took 2.7 times as long.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> sql = "SELECT count(*) AS n FROM orders WHERE EXISTS (SELECT * FROM items WHERE order_id = id)"
     >>> print(shown(after(read_no_outputs_of_exists, sql).select))
     SELECT COUNT(*) AS n FROM orders AS orders
@@ -72,7 +71,6 @@ def as_aggregate(query: exp.Expr) -> exp.Select | None:
 
     The value is a bound: once a row is found, it stays true.
 
-    >>> import sqlglot
     >>> query = sqlglot.parse_one("SELECT * FROM trips WHERE km > 9", dialect="duckdb")
     >>> print(as_aggregate(query).sql("duckdb"))
     SELECT COALESCE(BOOL_OR(CAST(TRUE AS BOOLEAN)), FALSE) FROM trips WHERE km > 9
@@ -88,7 +86,6 @@ def ask_groups_by_key(draft: Draft) -> Draft:
 
     It stays as it is where DuckDB would not compare the key by IN, as a number with a text.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.normalize import flatten
     >>> most = "SELECT part, sum(price) AS s FROM items GROUP BY part ORDER BY s DESC LIMIT 3"
     >>> asked = f"EXISTS (SELECT 1 FROM ({most}) AS t WHERE t.part = i.part)"
@@ -120,7 +117,6 @@ def ask_rows_by_key(scan: exp.Select) -> exp.Select:
     of the keys in the subquery are NULL. So it takes the subquery for small and hashes its rows: those of
     lineitem in TPC-H 4, four times as many as there are orders. A scan without EXISTS is returned itself.
 
-    >>> import sqlglot
     >>> sql = "SELECT FROM orders AS o WHERE EXISTS(SELECT 1 FROM items AS i WHERE i.order = o.id AND i.late)"
     >>> print(ask_rows_by_key(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
     SELECT FROM orders AS o WHERE o.id IN (SELECT i."order" FROM items AS i WHERE i.late)
@@ -142,7 +138,6 @@ def ask_rows_by_key(scan: exp.Select) -> exp.Select:
 def keys_for_exists(query: exp.Select) -> exp.Select:
     """Return a query with IN for each EXISTS that is tied to its rows by one key. Changes it in place.
 
-    >>> import sqlglot
     >>> sql = "SELECT z.name FROM z WHERE NOT EXISTS(SELECT * FROM t WHERE t.zone = z.id AND t.km > 9)"
     >>> print(keys_for_exists(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
     SELECT z.name FROM z
@@ -279,7 +274,6 @@ _OF_ALL_ROWS = ("distinct", "qualify", "windows", "sample", "pivots")
 def listing_of(query: exp.Select) -> Listing | None:
     """Return a query without aggregates in two. None where no condition asks a subquery of its own.
 
-    >>> import sqlglot
     >>> sql = "SELECT t.name AS name FROM t WHERE t.zone = 1 AND t.age > (SELECT AVG(u.age) FROM u)"
     >>> found = listing_of(sqlglot.parse_one(sql, dialect="duckdb"))
     >>> print(found.rows.sql("duckdb"))

@@ -54,7 +54,6 @@ def group_keys(select: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[in
 
     With grouping sets the last key is the number that tells them apart.
 
-    >>> import sqlglot
     >>> keys, sets = group_keys(sqlglot.parse_one("SELECT a, b, sum(x) FROM t GROUP BY ROLLUP (a, b)"))
     >>> [key.sql() for key in keys]
     ['a', 'b', 'GROUPING_ID(a, b)']
@@ -207,7 +206,6 @@ _BEFORE = ("from_", "joins", "laterals", "where", "group")
 def with_groups_below(tree: exp.Query) -> exp.Query:
     """Return a qualified query in which no subquery depends on keys or aggregates of a query around it.
 
-    >>> import sqlglot
     >>> sql = "SELECT (SELECT max(z.size) - max(t.km) FROM z WHERE z.id = t.zone) AS v FROM t GROUP BY t.zone"
     >>> print(with_groups_below(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
     SELECT (SELECT MAX(z.size) - relaqs_groups.value_0 FROM z WHERE z.id = relaqs_groups.key_0) AS v

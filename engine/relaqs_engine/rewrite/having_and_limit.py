@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import sqrt
 
 from sqlglot import exp
 
@@ -28,9 +29,11 @@ from relaqs_engine.plans.aggregate import (
 )
 from relaqs_engine.plans.plan import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
-from relaqs_engine.rewrite.outputs import plain_total
+from relaqs_engine.rewrite.outputs import averaged_time_in, plain_total, sign_of_column
 from relaqs_engine.rewrite.render import attempted, merged_columns, valued
+from relaqs_engine.rewrite.unbounded import chooses_by_estimates, jumps_and_bends
 from relaqs_engine.sql.dialect import find_all
+from relaqs_engine.sql.expressions import moves_in_steps, rounded, unfolded
 from relaqs_engine.sql.parse import DIALECT
 
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
@@ -39,12 +42,11 @@ _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 def decide_membership(draft: Draft) -> Draft:
     """Return the draft with its deciders, or with the note that membership stays open until the end.
 
-    >>> from relaqs_engine.planning.example import after
     >>> sql = "SELECT zone, sum(km) AS s FROM trips GROUP BY 1 HAVING count(*) > 99 ORDER BY s DESC LIMIT 3"
     >>> for each in after(decide_membership, sql).membership.deciders:
     ...     print(each.value.estimate_sql, "is ranked" if each.ranks else f"{each.side} {each.threshold}")
-    (CAST(b1 AS DOUBLE) * scale) above 99.0
-    (CAST(b0 AS DOUBLE) * scale) is ranked
+    CAST(b1 AS DOUBLE) * scale above 99.0
+    CAST(b0 AS DOUBLE) * scale is ranked
     """
     if draft.estimate_tree is None:
         return draft
@@ -143,12 +145,29 @@ def _margin(draft: Draft, condition: exp.Expr) -> Decider | None:
     side = "below" if isinstance(condition, exp.LT | exp.LTE) else side
     if _constant(left) is not None:
         left, right, side = right, left, {"above": "below", "below": "above", "": ""}[side]
+    left, right = _in_microseconds(draft, left, right)
+    right, left = _in_microseconds(draft, right, left)
     constant, total = _constant(right), plain_total(left.unnest(), _names(draft))
     if constant is None or total is None:
-        found = _decider(draft, _difference(left, right))
+        found = _decider(draft, left, less=right)
         return found and replace(found, passes=condition.sql(DIALECT), side=side)
-    found = _decider(draft, left.copy(), total)
+    found = _decider(draft, left, total)
     return found and replace(found, threshold=constant, passes=condition.sql(DIALECT), side=side)
+
+
+def _in_microseconds(draft: Draft, value: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+    """Return an average of moments and a constant as numbers from its origin, other values as they are.
+
+    DuckDB rounds such an average, which may have been rounded as a double before. So a microsecond decides
+    nothing.
+    """
+    found = None if _estimates(draft, other) else averaged_time_in(value, draft)
+    if found is None or found[1] > 1.0 or not isinstance(found[0].estimate.this, exp.Cast):
+        return value, other
+    average, zero = found[0], found[0].estimate.this
+    moment = exp.func("epoch_us", exp.cast(other.copy(), zero.to.copy()))
+    origin = exp.Literal.number(average.scale.origin_microseconds)
+    return exp.Floor(this=average.number.copy()), exp.Sub(this=moment, expression=origin)
 
 
 def _constant(value: exp.Expr) -> float | None:
@@ -167,8 +186,14 @@ def _ranking(draft: Draft) -> Iterator[Decider | None]:
     if not estimated[0] or draft.estimate_tree.args.get("offset"):
         yield None
         return
-    found = _decider(draft, value.copy(), plain_total(value.unnest(), _names(draft)))
-    yield found and replace(found, ranks=True, descends=descends)
+    value, _ = _in_microseconds(draft, value, exp.null())
+    found = _decider(draft, value, plain_total(value.unnest(), _names(draft)))
+    if found is None:
+        yield None
+        return
+    # Two values are compared as if their errors were independent. How far they are rounded adds up.
+    both = replace(found.value, rounding=sqrt(2.0) * found.value.rounding)
+    yield replace(found, value=both, ranks=True, descends=descends)
 
 
 def _ranked_by(draft: Draft) -> list[tuple[exp.Expr, bool]]:
@@ -215,19 +240,46 @@ def _names(draft: Draft) -> set[str]:
     return {column.name for column in draft.basis}
 
 
-def _difference(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return exp.Sub(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
+def _decider(
+    draft: Draft, value: exp.Expr, total: str | None = None, *, less: exp.Expr | None = None
+) -> Decider | None:
+    """Return the decider, None where its value is no estimate with a standard error.
 
+    That error may say too little of a value that chooses by an estimate, jumps, or bends near zero: of 228
+    rows that were certain of `HAVING avg(y) / avg(x) < 20` all left. So it is never certified.
 
-def _decider(draft: Draft, value: exp.Expr, total: str | None = None) -> Decider | None:
-    """Return the decider, None where its value is no estimate with a standard error."""
-    additive = {column.name for column in (*draft.basis, *draft.shared_basis) if column.is_additive}
+    Args:
+        total: the column, where the value is a plain total.
+        less: what the value is compared with.
+    """
+    basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
     keys = {f"k{i}" for i in range(len(draft.keys))}
-    used = {column.name for column in find_all(value, exp.Column)} - keys - {SCALE, SHARED_SCALE}
-    if not used <= additive:
+    value = value.unnest().copy()
+    whole = value if less is None else _less(value, less.unnest())
+    used = {column.name for column in find_all(whole, exp.Column)} - keys - {SCALE, SHARED_SCALE}
+    if not used <= {name for name, column in basis.items() if column.is_additive}:
         return None
-    output = OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", value.sql(DIALECT), total=total)
+    sql = whole.sql(DIALECT)
+    if total is not None:
+        return Decider(OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", sql, total=total), ranks=False)
+    before, rounding = rounded(value)
+    if less is not None:
+        other, further = rounded(less)
+        before, rounding = _less(before, other), rounding + further
+    straight, folds = unfolded(before, lambda column: sign_of_column(column, basis))
+    why = "it moves in steps" if moves_in_steps(straight) else next(jumps_and_bends(straight, basis), "")
+    output = OutputColumn(
+        *("", OutputKind.ESTIMATE, "DOUBLE", sql),
+        unrounded_sql="" if straight == whole else straight.sql(DIALECT),
+        folds=folds,
+        rounding=rounding,
+        never_certified="it chooses by an estimate" if chooses_by_estimates(straight, basis) else why,
+    )
     return Decider(output, ranks=False)
+
+
+def _less(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.Sub(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
 
 
 def near_sql(draft: Draft) -> str:
@@ -235,7 +287,6 @@ def near_sql(draft: Draft) -> str:
 
     It has the columns of the estimate. It is "" where nothing is ranked, or where no estimate decides.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.unbounded import check_kept_values
     >>> sql = "SELECT zone, avg(km) AS a FROM trips GROUP BY 1 HAVING count(*) > 99 ORDER BY a DESC LIMIT 3"
     >>> print(shown(near_sql(after(check_kept_values, sql))))
@@ -250,8 +301,13 @@ def near_sql(draft: Draft) -> str:
     fails = f"({tree.args['having'].this.sql(DIALECT)}) IS NOT TRUE"
     fixed = (condition.sql(DIALECT) for condition in fixed_conditions(draft))
     gaps = (
-        f"CASE WHEN TRY({each.passes}) THEN 0.0 ELSE abs(d{i} - ({each.threshold!r})) END"
+        f"CASE WHEN TRY({each.passes}) THEN 0.0 ELSE abs({_shown(i, each.value)} - ({each.threshold!r})) END"
         for i, each in margins
     )
     groups = valued(draft, tree, " AND ".join([fails, *fixed]), estimated=True)
     return f"{groups} ORDER BY greatest({', '.join(gaps)}) NULLS FIRST LIMIT {RIVALS}"
+
+
+def _shown(place: int, value: OutputColumn) -> str:
+    """Return a decider's value as HAVING compares it, in SQL."""
+    return f"TRY({value.estimate_sql})" if value.unrounded_sql else f"d{place}"

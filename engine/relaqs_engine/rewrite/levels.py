@@ -105,7 +105,6 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
 
     The plan shows what follows from it. A share of a total is smooth, and a rank is not:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> share, place = "sum(km) / sum(sum(km)) OVER ()", "rank() OVER (ORDER BY sum(km))"
     >>> sql = f"SELECT zone, {share} AS share, {place} AS place FROM trips GROUP BY zone"
     >>> explained(sql, "columns")
@@ -139,7 +138,8 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
     one = identity[0] if len(identity) == 1 else exp.Anonymous(this="row", expressions=identity)
     query = query.select(
         *(exp.alias_(margin, margin_column(i)) for i, (_, margin) in enumerate(margins)),
-        *(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS)),
+        exp.alias_(one, GROUP),
+        exp.alias_(_rows(sources, below), GROUP_ROWS),
         copy=False,
     )
     decided = of_rows is not None and all(level.is_certain for level in below)
@@ -262,7 +262,10 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
     if not estimated or not plan.shows_every_group:
         return Value(Trust.NONE, sources=(source,), is_scaled=not output.side)
     return Value(
-        *(Trust.OWN, output.total is not None, (source,), frozenset({source})),
+        Trust.OWN,
+        output.total is not None,
+        (source,),
+        frozenset({source}),
         step=inf if output.moves_in_steps else output.rounding,
         type=output.type,
         sign=output.sign,
@@ -376,7 +379,11 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
     if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
         sources = set()
     return Value(
-        *(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled),
+        trust,
+        is_total,
+        tuple(sorted(sources)),
+        left.columns | right.columns,
+        is_scaled,
         step=max(left.step, right.step),
         sign=left.sign | right.sign,
         motion=most_folded((left.motion, right.motion)),

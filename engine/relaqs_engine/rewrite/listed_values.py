@@ -65,7 +65,6 @@ class OfValues:
 def of_values(call: Call, merge: Merge) -> OfValues:
     """Return how a call follows from a list, in one of the ways above.
 
-    >>> import sqlglot
     >>> from relaqs_engine.sql.aggregates import call_of
     >>> def found(sql):
     ...     call = call_of(sqlglot.parse_one(sql, dialect="duckdb"))
@@ -179,7 +178,6 @@ class MergedValue:
 def merged_value(name: str, listed: str, values: OfValues, time: TimeScale | None = None) -> MergedValue:
     """Return the merged column of a function, over the column that lists its values.
 
-    >>> import sqlglot
     >>> call = sqlglot.parse_one("mode(listed)", dialect="duckdb")
     >>> merged_value("q0", "b0", OfValues(exp.column("fare"), call)).call
     'MODE(b0)'

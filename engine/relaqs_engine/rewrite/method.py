@@ -16,7 +16,7 @@ from math import ceil, isfinite, prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.bounds import ColumnLookup, day_bounds
+from relaqs_engine.bounds import ColumnLookup, dates_at_most, day_bounds
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     WHOLE_NUMBERS,
@@ -42,7 +42,6 @@ _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
 def share_kept(conditions: Iterable[exp.Expr], column_of: ColumnLookup) -> float:
     """Return about which share of the rows meets all conditions. One that is not understood keeps all.
 
-    >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sampling import choose_streams
     >>> def share(condition):
     ...     draft = after(choose_streams, f"SELECT count(*) FROM trips WHERE {condition}")
@@ -122,7 +121,6 @@ def choose_method(draft: Draft) -> Draft:
     Few groups are estimated from replicates, very many from sums of squares. A group that lies in one
     partition is complete once it is seen, so it needs no error bar:
 
-    >>> from relaqs_engine.planning.example import after
     >>> def method(sql):
     ...     return after(choose_method, sql).bars.method.value
     >>> method("SELECT zone, sum(fare) FROM trips GROUP BY zone")
@@ -134,8 +132,12 @@ def choose_method(draft: Draft) -> Draft:
     """
     sets = sum(len(each) > 1 for each in draft.grouping_sets)
     groups = GroupFacts(
-        *(_expected_groups(draft), groups_are_complete(draft), sets, _most_groups(draft)),
-        *(_fewest_groups(draft), tuple(_known_keys(draft))),
+        _expected_groups(draft),
+        groups_are_complete(draft),
+        sets,
+        _most_groups(draft),
+        _fewest_groups(draft),
+        tuple(_known_keys(draft)),
     )
     method = _method(draft, groups)
     known = tuple(_known_outputs(draft))
@@ -175,7 +177,7 @@ def _method(draft: Draft, groups: GroupFacts) -> Method:
     estimated = any(output.kind in kinds for output in draft.outputs)
     if not draft.intervals or not estimated or groups.are_local:
         return Method.NONE
-    of_sums = draft.distinct is None and not _has_moments(draft)
+    of_sums = draft.distinct is None and not any(column.is_moment for column in draft.basis)
     if _rows_are_units(draft) and groups.expected > MANY_GROUPS and of_sums:
         return Method.CLOSED_FORM
     return Method.REPLICATES
@@ -382,7 +384,6 @@ def check_groups_have_rows(draft: Draft) -> Draft:
     A sample has one row of most groups that it has met, which tells nothing of them. And merging what tasks
     return takes several times as long as all of the query does in DuckDB.
 
-    >>> from relaqs_engine.planning.example import refusal
     >>> refusal(check_groups_have_rows, "SELECT driver, sum(fare) FROM trips GROUP BY driver")
     ''
     """
@@ -424,11 +425,6 @@ def _joined_tables(draft: Draft) -> Iterator[str]:
                 yield draft.catalog.table(table.name).table
 
 
-def _has_moments(draft: Draft) -> bool:
-    """Whether some estimate is not a function of plain sums over rows."""
-    return any(column.is_moment for column in draft.basis)
-
-
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there can be at most."""
     values = () if draft.distinct is None else (draft.distinct,)
@@ -451,7 +447,7 @@ def _most_groups(draft: Draft) -> int | None:
         if source is None or known is None or not known.distinct_count or draft.grouping_sets:
             return None
         if (counted := _values_counted(known)) is not None:
-            most *= counted + int(source.nullable and not known.null_count)
+            most *= counted
         else:
             most *= 1 + ceil(known.distinct_count / NEARLY_ALL)  # NULL is no value
     return most
@@ -509,7 +505,7 @@ def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:
         if isinstance(key, exp.Column):
             of_table[key.table] = of_table.get(key.table, 1) * count
         else:
-            others *= min(100, count)  # an expression counts as a hundred at most
+            others *= int(min(100, count, dates_at_most(key, draft.column_of)))  # a hundred of another one
     layouts = {alias: draft.source(alias).table for alias in of_table}
     rows = {alias: layout.row_count for alias, layout in layouts.items() if layout is not None}
     return others * prod(min(count, rows.get(alias, count)) for alias, count in of_table.items())

@@ -58,7 +58,6 @@ def shared_columns_as_left(tree: exp.Query) -> exp.Query:
 
     Without it, `GROUP BY zone` and `z.zone` would be two things. Changes the tree in place.
 
-    >>> import sqlglot
     >>> joined = "zones AS z LEFT JOIN trips AS t ON z.zone = t.zone"
     >>> tree = sqlglot.parse_one(f"SELECT COALESCE(z.zone, t.zone) AS zone FROM {joined}")
     >>> shared_columns_as_left(tree).sql()
@@ -92,8 +91,13 @@ def _replace_column(part: exp.Expr, equal: set[tuple[exp.Expr, exp.Expr]]) -> No
 
 def is_first_of_each(tree: exp.Select) -> bool:
     """Whether the SELECT is a DISTINCT ON over plain rows."""
+    return _is_distinct_over_rows(tree, has_on=True)
+
+
+def _is_distinct_over_rows(tree: exp.Select, *, has_on: bool) -> bool:
+    """Whether a DISTINCT, with ON or without, is all that makes one row of several."""
     distinct = tree.args.get("distinct")
-    if distinct is None or not distinct.args.get("on") or tree.args.get("group"):
+    if distinct is None or bool(distinct.args.get("on")) != has_on or tree.args.get("group"):
         return False
     return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
 
@@ -103,7 +107,6 @@ def first_of_each(tree: exp.Select) -> exp.Select:
 
     All other outputs are fields of one FIRST, so they come from one row.
 
-    >>> import sqlglot
     >>> sql = "SELECT DISTINCT ON (zone) zone AS zone, km AS km FROM trips ORDER BY zone, fare"
     >>> print(first_of_each(sqlglot.parse_one(sql, dialect=DIALECT)).sql("duckdb").replace('"', ""))
     SELECT zone AS zone, STRUCT_EXTRACT(FIRST({'f0': km, 'f1': fare} ORDER BY fare), 'f0') AS km
@@ -169,8 +172,6 @@ def semi_joins_as_exists(tree: exp.Query, catalog: Catalog) -> exp.Query:
 
     A RIGHT or FULL JOIN later on revives rows that were left out. The join stays where there is one.
 
-    >>> import sqlglot
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> sql = "SELECT count(*) FROM orders ANTI JOIN items ON id = order_id WHERE total > 9"
     >>> print(semi_joins_as_exists(sqlglot.parse_one(sql, dialect="duckdb"), CATALOG).sql("duckdb"))
     SELECT COUNT(*) FROM orders WHERE total > 9 AND NOT EXISTS(SELECT 1 FROM items WHERE id = order_id)
@@ -249,7 +250,6 @@ _MORE_THAN_VALUES = (exp.Query, exp.AggFunc, exp.Window, exp.UDTF)
 def without_own_members(tree: exp.Query) -> exp.Query:
     """Return a qualified query without each IN that asks for its own rows. NULL is left out as before.
 
-    >>> import sqlglot
     >>> asked = "SELECT u.k AS k FROM t AS u WHERE u.year = 2000 GROUP BY u.k"
     >>> sql = f"SELECT sum(t.x) FROM t WHERE t.year = 2000 AND t.x > 1 AND t.k IN ({asked})"
     >>> print(without_own_members(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
@@ -272,7 +272,6 @@ def _as_rows(query: exp.Select) -> exp.Select | None:
 
     How often a value is there is no matter.
 
-    >>> import sqlglot
     >>> ranked = "SELECT t.k AS k, rank() OVER (PARTITION BY t.k ORDER BY sum(t.x)) AS r FROM t GROUP BY t.k"
     >>> sql = f"SELECT s.k AS k FROM ({ranked}) AS s WHERE s.r <= 5"
     >>> print(_as_rows(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
@@ -452,7 +451,6 @@ _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 def flatten(draft: Draft) -> Draft:
     """Return the draft with its tree as one qualified SELECT.
 
-    >>> from relaqs_engine.planning.example import after, refusal, shown
     >>> sql = "WITH far AS (SELECT fare FROM trips WHERE km > 9) SELECT sum(fare) AS s FROM far"
     >>> print(shown(after(flatten, sql).select))
     SELECT SUM(trips.fare) AS s FROM trips AS trips WHERE trips.km > 9
@@ -622,20 +620,12 @@ def _identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
-def _is_plain_distinct(tree: exp.Select) -> bool:
-    """Whether SELECT DISTINCT only groups by its outputs."""
-    distinct = tree.args.get("distinct")
-    if distinct is None or distinct.args.get("on") or tree.args.get("group"):
-        return False
-    return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
-
-
 def with_explicit_keys(tree: exp.Select) -> exp.Select:
     """Return the tree with its group keys written out, and DISTINCT as group keys. In place."""
     write_out_order_by_all(tree)
     if is_first_of_each(tree):
         return first_of_each(tree)
-    if _is_plain_distinct(tree):
+    if _is_distinct_over_rows(tree, has_on=False):  # it only groups by its outputs
         tree.set("distinct", None)
         tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))
     return with_written_keys(tree)
@@ -649,7 +639,6 @@ def with_plain_outer_sides(tree: exp.Query) -> exp.Query:
     Each row of the outer side is in the join with its own values, so it may be dropped after the join as well
     as before.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> few = "(SELECT zone, fare FROM trips WHERE fare > 9) AS few"
     >>> sql = f"SELECT sum(fare) AS s FROM {few} LEFT JOIN zones ON few.zone = zones.zone"
     >>> print(shown(after(flatten, sql).select))
@@ -721,7 +710,6 @@ def _has_outer_join_over_derived_table(tree: exp.Expr) -> bool:
 def check_shape(draft: Draft) -> Draft:
     """Return the draft with the note whether it returns rows. Raises NotOnlineError for any other shape.
 
-    >>> from relaqs_engine.planning.example import after, refusal
     >>> after(check_shape, "SELECT fare FROM trips").returns_rows
     True
     >>> refusal(check_shape, "SELECT sum(fare) OVER () FROM trips")

@@ -46,7 +46,6 @@ _OF_DISTINCT = (
 def classify_outputs(draft: Draft) -> Draft:
     """Return the draft with one OutputColumn for each column of the answer.
 
-    >>> from relaqs_engine.planning.example import after
     >>> values = "avg(fare) AS mean, max(fare) AS top, median(km) AS middle, count(DISTINCT driver) AS seen"
     >>> draft = after(classify_outputs, f"SELECT zone, {values}, mode(km) AS usual FROM trips GROUP BY zone")
     >>> for output in draft.outputs:
@@ -64,9 +63,8 @@ def classify_outputs(draft: Draft) -> Draft:
         raise NotOnlineError("one of its outputs stands for several columns")
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
     of_values = {value.name: value for value in draft.of_values}
-    times = {average.estimate.sql(DIALECT): average for average in draft.averaged_times}
     outputs = tuple(
-        _output(name, type_, item.unalias(), basis, of_values, times)
+        _output(name, type_, item.unalias(), basis, of_values, averaged_time_in(item.unalias(), draft))
         for (name, type_), item in zip(draft.schema, items, strict=True)
     )
     return replace(draft, outputs=outputs)
@@ -78,18 +76,17 @@ def _output(
     value: exp.Expr,
     basis: dict[str, BasisColumn],
     of_values: dict[str, MergedValue],
-    times: dict[str, AveragedTime],
+    averaged: tuple[AveragedTime, float] | None,
 ) -> OutputColumn:
+    sql = value.sql(DIALECT)
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
         if isinstance(value.unnest(), exp.Column):
-            return OutputColumn(*(name, OutputKind.DISTINCT, type_, value.sql(DIALECT)), sign=Sign.POSITIVE)
+            return OutputColumn(name, OutputKind.DISTINCT, type_, sql, sign=Sign.POSITIVE)
         before, rounding = rounded(value.unnest())
         if not is_number(type_) or (of_distinct := _of_distinct(before, basis)) is None:
-            return OutputColumn(
-                *(name, OutputKind.OPAQUE, type_, value.sql(DIALECT)), never_certified=_OF_DISTINCT
-            )
+            return OutputColumn(name, OutputKind.OPAQUE, type_, sql, never_certified=_OF_DISTINCT)
         return OutputColumn(
-            *(name, OutputKind.OF_DISTINCT, type_, value.sql(DIALECT)),
+            *(name, OutputKind.OF_DISTINCT, type_, sql),
             rounding=rounding,
             sign=of_distinct.factor.sign,
             of_distinct=of_distinct,
@@ -97,21 +94,20 @@ def _output(
     if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
         is_alone = isinstance(value.unnest(), exp.Column)
         if is_alone and taken[0].side:
-            return OutputColumn(name, OutputKind.BOUND, type_, value.sql(DIALECT), side=taken[0].side)
+            return OutputColumn(name, OutputKind.BOUND, type_, sql, side=taken[0].side)
         time = taken[0].time if is_alone else None
         quantile = taken[0].quantile if is_alone and (time is not None or is_number(type_)) else None
         kind = OutputKind.OPAQUE if quantile is None else OutputKind.QUANTILE
         sign = _sign_of_sums(basis[taken[0].listed])
-        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile, sign=sign, time=time)
+        return OutputColumn(name, kind, type_, sql, quantile=quantile, sign=sign, time=time)
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
-    sql = value.sql(DIALECT)
     if not used:
         return OutputColumn(name, OutputKind.KEY, type_, sql)
     if isinstance(bare, exp.Column) and used[0].kind in (Basis.MIN, Basis.MAX):
         side = "most" if used[0].kind is Basis.MIN else "least"
         return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
-    if times and (averaged := _averaged_time_in(bare, times)) is not None:
+    if averaged is not None:
         average, rounding = averaged
         return OutputColumn(
             *(name, OutputKind.ESTIMATE, type_, sql),
@@ -126,10 +122,7 @@ def _output(
     total = plain_total(before, basis)
     straight, folds = unfolded(before, lambda column: sign_of_column(column, basis))
     return OutputColumn(
-        name,
-        OutputKind.ESTIMATE,
-        type_,
-        sql,
+        *(name, OutputKind.ESTIMATE, type_, sql),
         total=total,
         counts_rows=total is not None and basis[total].kind is Basis.COUNT,
         unrounded_sql="" if straight is bare else straight.sql(DIALECT),
@@ -141,11 +134,13 @@ def _output(
     )
 
 
-def _averaged_time_in(
-    value: exp.Expr, times: Mapping[str, AveragedTime]
-) -> tuple[AveragedTime, float] | None:
+def averaged_time_in(value: exp.Expr, draft: Draft) -> tuple[AveragedTime, float] | None:
+    """Return the average of moments that a value is, and by how many microseconds it is rounded, if it is."""
+    if not draft.averaged_times:
+        return None
     from relaqs_engine.rewrite.statistics import averaged_time_in
 
+    times = {average.estimate.sql(DIALECT): average for average in draft.averaged_times}
     return averaged_time_in(value, times)
 
 
@@ -174,7 +169,7 @@ def _of_distinct(value: exp.Expr, basis: dict[str, BasisColumn]) -> OfDistinct |
     found = _factor_and_power(value)
     if found is None or abs(found[1]) != 1:
         return None
-    factor = _output("factor", "DOUBLE", found[0], basis, {}, {})
+    factor = _output("factor", "DOUBLE", found[0], basis, {}, None)
     return OfDistinct(factor, found[1] < 0) if factor.kind is OutputKind.ESTIMATE else None
 
 

@@ -68,7 +68,6 @@ def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
 
     For example, Arrow has no HUGEINT, and a key of that type comes back as a DECIMAL:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> explained("SELECT zone::HUGEINT AS z, count(*) FROM trips GROUP BY 1", "why")
     'values of type HUGEINT change on their way between processes'
     """
@@ -124,7 +123,6 @@ def render(draft: Draft) -> MergeTexts:
 
     What HAVING leaves out for now is in `having_and_limit.py`.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.unbounded import check_kept_values
     >>> draft = after(check_kept_values, "SELECT zone, count(*) AS n FROM trips GROUP BY zone")
     >>> print(shown(partial_query(draft).sql))
@@ -433,7 +431,7 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
     )
     deciders = draft.membership.deciders if estimated else ()
-    hidden = "".join(f", TRY({d.value.estimate_sql}) AS d{i}" for i, d in enumerate(deciders))
+    hidden = "".join(f", TRY({d.value.smooth_sql}) AS d{i}" for i, d in enumerate(deciders))
     source = with_places(draft) if estimated else "merged"
     inner = f"SELECT *, {values}{hidden} FROM {source}" + (f" WHERE {condition}" if condition else "")
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
@@ -487,7 +485,6 @@ def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
 def rows_as_state(draft: Draft) -> Draft:
     """Return the draft with the columns of its rows as keys: the outputs, then what they are ordered by.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> draft = after(rows_as_state, "SELECT fare FROM trips WHERE km > 50 ORDER BY zone LIMIT 9")
     >>> [shown(key) for key in draft.keys]
     ['trips.fare', 'trips.zone']

@@ -7,8 +7,7 @@
   those few would be sure of itself, and wrong. Where each row group has about the same values of a column,
   none is unlike the others.
 - `unlike`: those that a sample would miss too often.
-
-Which row groups are unlike the others, as footers show, and whether those drawn can tell of the rest.
+- `is_ruled_out`: whether the zones of a layout tell that no row meets conditions.
 
 A footer gives each row group *marks*, numbers of which one can say beforehand what their mean is:
 
@@ -32,10 +31,12 @@ The decision: docs/decisions/0025-row-groups.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -43,8 +44,8 @@ from relaqs_bootstrap.quantiles import student_quantile
 from sqlglot import exp
 
 from relaqs_engine.layouts.footers import End, Zone
-from relaqs_engine.layouts.manifest import FLOATS, Layout
-from relaqs_engine.layouts.row_groups import RowGroup, is_sound, number
+from relaqs_engine.layouts.manifest import FLOATS, Layout, Zones
+from relaqs_engine.layouts.row_groups import RowGroup, is_sound, kind_of, number
 from relaqs_engine.plans.plan import spread_draws
 from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.parse import DIALECT
@@ -53,6 +54,7 @@ FAR_OUT = 3.0
 """A row group is far out if its largest value is more than this many times that of the median one."""
 
 _MOST_DIGITS = 15
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -81,10 +83,9 @@ class Wanted:
     is_open: bool = False
     is_whole: bool = True
 
-    def may_be_in(self, group: RowGroup) -> bool:
-        """Whether a row group may hold such a value."""
-        zone = group.zone(self.column)
-        if zone.null_count == group.row_count:
+    def may_be_in(self, zone: Zone, row_count: int) -> bool:
+        """Whether there may be such a value among so many rows."""
+        if zone.null_count == row_count:
             return False
         if not is_sound(self.type, zone):
             return True
@@ -110,7 +111,31 @@ def wanted_of(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> tup
 
 def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowGroup, ...]:
     """Return the row groups that may hold rows that meet all conditions."""
-    return tuple(group for group in groups if all(each.may_be_in(group) for each in wanted))
+    return tuple(
+        group
+        for group in groups
+        if all(each.may_be_in(group.zone(each.column), group.row_count) for each in wanted)
+    )
+
+
+def is_ruled_out(layout: Layout, wanted: Sequence[Wanted]) -> bool:
+    """Whether no row of a layout meets all conditions: none does in each range of one column's values."""
+
+    def may_be_met(zones: Zones, ends: Sequence[str | None]) -> bool:
+        asked = [(each, zones.columns.index(each.column)) for each in wanted if each.column in zones.columns]
+        return all(each.may_be_in(_zone_of(each.type, *ends[2 * i : 2 * i + 2]), 1) for each, i in asked)
+
+    return any(not any(may_be_met(zones, ends) for ends in zones.ends) for zones in layout.zones)
+
+
+def _zone_of(type_text: str, low: str | None, high: str | None) -> Zone:
+    """Return the zone of values between two texts, as if of one row."""
+    if low is None or high is None:
+        return Zone(0, None, None, 1)
+    try:
+        return Zone(0, _read(low, kind_of(type_text)), _read(high, kind_of(type_text)), 0)
+    except ValueError:  # as of infinity
+        return Zone(0, None, None, 0)
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
@@ -196,8 +221,8 @@ def _wanted(
     if not isinstance(of, exp.Column) or of.table != alias:
         return None
     column = next((each for each in layout.columns if each.name.lower() == of.name.lower()), None)
-    if column is None or column.type in FLOATS:  # a NaN is above all numbers, and footers leave it out
-        return None
+    if column is None or (column.type in FLOATS and not layout.zones):
+        return None  # a NaN is above all numbers, and footers leave it out
     ends = [None if each is None else _value(each.unnest(), column.type) for each in (low, high)]
     if any(end is None and given is not None for end, given in zip(ends, (low, high), strict=True)):
         return None
@@ -212,21 +237,27 @@ def _value(literal: exp.Expr, type_text: str) -> End | None:
     if isinstance(literal, exp.Neg):
         value = _value(literal.this, type_text)
         return -value if isinstance(value, Decimal) else None
-    if not isinstance(literal, exp.Literal):
+    kind = kind_of(type_text)
+    if not isinstance(literal, exp.Literal) or literal.is_string != (kind in (str, date, datetime)):
         return None
     try:
-        match type_text:
-            case "VARCHAR":
-                return str(literal.this) if literal.is_string else None
-            case "DATE":
-                return date.fromisoformat(literal.this) if literal.is_string else None
-            case "TIMESTAMP":
-                return _without_zone(datetime.fromisoformat(literal.this)) if literal.is_string else None
-            case "BOOLEAN":
-                return None
-        return None if literal.is_string else _exact(literal.this)
+        if literal.is_string:
+            return _without_zone(_read(literal.this, kind))
+        found = _exact(literal.this)
+        return float(found) if found is not None and type_text == "DOUBLE" else found
     except (ValueError, InvalidOperation):
         return None
+
+
+def _read(text: str, kind: Any) -> End:
+    """Return the value of a type in Python that a text is. Raises ValueError where it is none.
+
+    Python reads more forms of moments than DuckDB does, which refuses a query with them.
+    """
+    if kind in (date, datetime) and not _MOMENT.fullmatch(text):
+        raise ValueError(text)
+    value: End = (kind.fromisoformat if kind in (date, datetime) else kind)(text)
+    return value
 
 
 def _exact(text: str) -> Decimal | None:
@@ -234,8 +265,8 @@ def _exact(text: str) -> Decimal | None:
     return Decimal(text) if len(text) <= _MOST_DIGITS and "e" not in text.lower() else None
 
 
-def _without_zone(moment: datetime) -> datetime | None:
-    return moment if moment.tzinfo is None else None
+def _without_zone(value: End) -> End | None:
+    return None if isinstance(value, datetime) and value.tzinfo is not None else value
 
 
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast)
@@ -356,12 +387,7 @@ class Unlike:
     least_drawn: int | None
 
 
-def unlike(
-    groups: Sequence[RowGroup],
-    marks: Iterable[Mark],
-    sizes: Sequence[int],
-    most: int,
-) -> Unlike:
+def unlike(groups: Sequence[RowGroup], marks: Iterable[Mark], sizes: Sequence[int], most: int) -> Unlike:
     """Return which row groups must be read for certain.
 
     Args:

@@ -81,7 +81,6 @@ def choose_streams(draft: Draft) -> Draft:
     Orders and items meet partition by partition on the order's id. On other columns, only the larger is
     sampled:
 
-    >>> from relaqs_engine.planning.example import after, refusal
     >>> def streams(sql):
     ...     return [source.alias for source in after(choose_streams, sql).streams]
     >>> streams("SELECT count(*) FROM orders JOIN items ON id = order_id")
@@ -341,7 +340,6 @@ _OUTSIDE = "outside "
 def check_subqueries(draft: Draft) -> Draft:
     """Return the draft with the sampled tables that its local subqueries read.
 
-    >>> from relaqs_engine.planning.example import after, refusal
     >>> sql = "SELECT count(*) FROM orders WHERE EXISTS (SELECT * FROM items WHERE order_id = id)"
     >>> after(check_subqueries, sql).local_tables
     frozenset({'items'})
@@ -519,7 +517,6 @@ MOST_ROWS_KEPT = 2_000_000
 def check_little_is_read_whole(draft: Draft) -> Draft:
     """Return the draft. Raises NotOnlineError where reading tables whole is most of what the query does.
 
-    >>> from relaqs_engine.planning.example import refusal
     >>> sql = "SELECT count(*) FROM orders WHERE customer IN (SELECT part FROM items)"
     >>> refusal(check_little_is_read_whole, sql)
     'it reads items whole, which is 91% of the work, so a sample of the rest would come late'
@@ -638,7 +635,6 @@ _A_ROW_IS_THERE = exp.Literal.number(1)  # what members say where nothing of the
 def read_members_whole(draft: Draft) -> Draft:
     """Return the draft with each EXISTS and IN over all partitions asking a table of members.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> sql = "SELECT count(*) AS n FROM items WHERE EXISTS (SELECT * FROM orders WHERE customer = part)"
     >>> print(shown(after(read_members_whole, sql).select.args["where"].this))
     EXISTS(SELECT relaqs_members_0.c0 FROM (SELECT DISTINCT orders.customer AS c0 FROM orders AS orders)

@@ -172,7 +172,6 @@ def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
     For example, k2, k3 and k4 are what a row adds to its part's sum of prices, to their count, and to its
     rows:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> mean = "SELECT avg(price) FROM items AS j WHERE j.part = i.part"
     >>> sql = f"SELECT count(*) FROM items AS i WHERE price < ({mean})"
     >>> print(explained(sql, "partial SQL, per task:"))
@@ -232,7 +231,6 @@ class StageMaker:
         draft: the query, flattened, with its layouts chosen.
         plan_stage: plans one SELECT, or raises NotOnlineError.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.normalize import flatten
     >>> inner = "SELECT avg(j.price) FROM items AS j WHERE j.part = i.part"
     >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE i.price < ({inner})")
@@ -590,7 +588,6 @@ def share_values(draft: Draft, maker: StageMaker) -> Draft:
 
     For example, the total stands beside each zone as `stage_0_value`:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> sql = "SELECT zone, sum(km) / (SELECT sum(km) FROM trips) AS share FROM trips GROUP BY zone"
     >>> print(explained(sql, "merge SQL"))
     SELECT merged_groups.*, CAST(stage_0_value AS DOUBLE) AS stage_0_value, stage_0_b0, shared_scale

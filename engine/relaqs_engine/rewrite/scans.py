@@ -7,9 +7,8 @@ over several tables implies one condition for each table: the part of every bran
 table, joined by OR. Example: `(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)` implies `a.x = 1 OR a.x =
 3`.
 
-A subquery in a condition that reads static tables alone, and no column from outside, is prepared as a
-whole. Its rows are the same for every task. Example: `zone IN (SELECT zone FROM zones WHERE city LIKE
-'O%')`.
+A subquery in a condition that reads static tables alone, and no column from outside, is prepared as a whole.
+Its rows are the same for every task. Example: `zone IN (SELECT zone FROM zones WHERE city LIKE 'O%')`.
 
 **Streams** are read with the columns that the partial query's tree names, as often as it reads each.
 """
@@ -73,7 +72,6 @@ class _Work:
 def hoist_statics(draft: Draft) -> Draft:
     """Return the draft with its hoists, and with FROM and WHERE of the partial query over them.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> sql = "SELECT sum(fare) FROM trips JOIN zones ON trips.zone = zones.zone WHERE city = 'Oslo'"
     >>> draft = after(hoist_statics, sql)
     >>> print(shown(draft.hoists[0].sql))
@@ -368,7 +366,6 @@ def measuring_tables(draft: Draft) -> tuple[str, ...]:
     size, though the answer varies by it. An outer join gives rows without the largest table, so the tables
     that it keeps count as well:
 
-    >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sampling import choose_streams
     >>> def tables(join):
     ...     sql = f"SELECT count(*) FROM orders {join} JOIN items ON id = order_id"
@@ -451,7 +448,6 @@ def scans_of(draft: Draft) -> tuple[StreamScan, ...]:
 def is_filtered(scan: exp.Select) -> bool:
     """Whether a condition leaves rows out of the scan, or of a subquery in it. One of an aggregate does not.
 
-    >>> import sqlglot
     >>> is_filtered(sqlglot.parse_one("SELECT sum(x) FILTER (WHERE x > 1) FROM t"))
     False
     >>> is_filtered(sqlglot.parse_one("SELECT sum(x) FROM t WHERE x > 1"))

@@ -36,7 +36,6 @@ _AFTER_GROUPS = ("expressions", "distinct", "having", "qualify", "windows", "ord
 class Scopes:
     """The SELECTs of a qualified query, and by which names each knows its tables.
 
-    >>> import sqlglot
     >>> sql = "SELECT (SELECT max(z.size) - max(t.km) FROM z WHERE z.id = t.zone) AS v FROM t GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
     >>> [call.sql() for call in Scopes(tree).aggregates_of(tree)]
@@ -127,7 +126,6 @@ def outer_columns(query: exp.Expr) -> list[exp.Column]:
 
     A table deeper inside may have the name of one around the query:
 
-    >>> import sqlglot
     >>> sql = "SELECT 1 FROM (SELECT t.zone FROM t) AS top WHERE top.zone = t.zone"
     >>> [column.sql() for column in outer_columns(sqlglot.parse_one(sql, dialect="duckdb"))]
     ['t.zone']
@@ -184,7 +182,6 @@ def with_one_name_each(tree: exp.Query) -> exp.Query:
     So a column that is put in the place of another, or seen without the queries around it, keeps its table.
     Names that nothing depends on stay.
 
-    >>> import sqlglot
     >>> rows = "SELECT t.zone AS k FROM t"
     >>> sql = f"SELECT q.k FROM ({rows}) AS q WHERE EXISTS(SELECT 1 FROM t WHERE t.km = q.k)"
     >>> print(with_one_name_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
@@ -273,7 +270,6 @@ def with_named_outputs(tree: exp.Query) -> exp.Query:
 
     Raises NotOnlineError where it depends on DuckDB which of several outputs is meant.
 
-    >>> import sqlglot
     >>> sql = "SELECT zone, count(*), km::TEXT, -km AS zone FROM t ORDER BY 4"
     >>> print(with_named_outputs(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
     SELECT zone, COUNT(*) AS _col_1, CAST(km AS TEXT) AS _col_2, -km AS zone_1 FROM t ORDER BY 4

@@ -1,8 +1,7 @@
 """Cut a query in two: aggregations over tables, and the SQL that computes the rest from their answers.
 
-Windows over aggregates, DISTINCT of aggregates, set operations and aggregates of aggregates are all
-ordinary SQL over the answers of simpler queries. That SQL reads the answers as tables `answer_0`,
-`answer_1`, …
+Windows over aggregates, DISTINCT of aggregates, set operations and aggregates of aggregates are all ordinary
+SQL over the answers of simpler queries. That SQL reads the answers as tables `answer_0`, `answer_1`, …
 
 Aggregates without groups inside a query: each has one row, and those over the same rows are one query.
 
@@ -37,12 +36,7 @@ from relaqs_engine.rewrite.exists import ROWS, as_aggregate, keys_for_exists, li
 from relaqs_engine.rewrite.grouping import asks_after_groups, split_at_groups
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.sampling import members_and_asking
-from relaqs_engine.rewrite.scalar_subqueries import (
-    decorrelated,
-    mark_keys,
-    put_look_up,
-    those_looked_up,
-)
+from relaqs_engine.rewrite.scalar_subqueries import decorrelated, mark_keys, put_look_up, those_looked_up
 from relaqs_engine.rewrite.scopes import is_of_window, outer_columns
 from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
@@ -57,24 +51,12 @@ def with_one_row_tables(query: exp.Select) -> exp.Select:
 
     Changes the query in place.
 
-    >>> import sqlglot
     >>> counts = [f"(SELECT COUNT(*) FROM t WHERE t.a = {i} AND t.b > 0)" for i in (1, 2)]
     >>> query = sqlglot.parse_one(f"SELECT {counts[0]} / {counts[1]} AS ratio", dialect="duckdb")
-    >>> print(with_one_row_tables(query).sql("duckdb", pretty=True).replace('"', ""))
-    SELECT
-      relaqs_one_0.c0 / relaqs_one_0.c1 AS ratio
-    FROM (
-      SELECT
-        COUNT(*) FILTER(WHERE
-          t.a = 1) AS c0,
-        COUNT(*) FILTER(WHERE
-          t.a = 2) AS c1
-      FROM t
-      WHERE
-        t.b > 0 AND (
-          t.a = 1 OR t.a = 2
-        )
-    ) AS relaqs_one_0
+    >>> print(with_one_row_tables(query).sql("duckdb").replace('"', ""))
+    SELECT relaqs_one_0.c0 / relaqs_one_0.c1 AS ratio
+    FROM (SELECT COUNT(*) FILTER(WHERE t.a = 1) AS c0, COUNT(*) FILTER(WHERE t.a = 2) AS c1 FROM t
+    WHERE t.b > 0 AND (t.a = 1 OR t.a = 2)) AS relaqs_one_0
     """
     _ask_as_values(query)
     for number, subquery in enumerate(list(_one_row_values(query))):
@@ -266,7 +248,6 @@ def carve(
             have no plan because other answers decide about their rows.
         at_groups: the query is an aggregation, and is cut above its groups in any case.
 
-    >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
     >>> carved = carve(tree, lambda inner, text: text, [].append)   # texts stand for plans

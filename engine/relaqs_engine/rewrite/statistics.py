@@ -25,6 +25,10 @@ can hold:
     exact      total // count + (2 · (total % count) > count), of the total = sum + origin · count
     estimate   origin + sum / count
 
+From 2.0.1 on DuckDB's average of dates, and of timestamps of seconds and milliseconds, is a whole number of
+nanoseconds. The total of microseconds times 1,000 is theirs. A timestamp of nanoseconds has an estimate
+only where its average has microseconds.
+
 Its error bars are those of sum / count. Near the origin these numbers are small, so that averages of times
 that differ by milliseconds keep all their digits.
 
@@ -44,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import sqlglot
@@ -59,6 +64,7 @@ _THIRD = "(sxy - 2 * (mx - c) * sxx)"
 _FOURTH = f"(syy - 4 * (mx - c) * {_THIRD} - 4 * (mx - c) * (mx - c) * sxx + sxx * sxx / NULLIF(n, 0))"
 _PEAKED = f"(n * {_FOURTH} / NULLIF(sxx * sxx, 0))"
 _SKEWED = f"SQRT(n) * {_THIRD} / NULLIF(sxx * SQRT(sxx), 0)"
+_ALL = f"(n * {SCALE})"
 _NAN = "CAST('nan' AS DOUBLE)"
 # A single value has no deviation, not even where it is infinite.
 _SXX, _SYY = ("(CASE WHEN n = 1 THEN 0 ELSE sxx END)", "(CASE WHEN n = 1 THEN 0 ELSE syy END)")
@@ -90,9 +96,16 @@ _OF_ONE = {
 }
 # Their y is (x - c)².
 _OF_ONE_AND_ITS_SQUARE = {
-    "skewness": Formula(f"SQRT(n * (n - 1)) / NULLIF(n - 2, 0) * {_SKEWED}"),
+    "skewness": Formula(
+        f"SQRT({_ALL} * ({_ALL} - 1)) / NULLIF({_ALL} - 2, 0) * {_SKEWED}",
+        exact=f"SQRT(n * (n - 1)) / NULLIF(n - 2, 0) * {_SKEWED}",
+    ),
     "kurtosis_pop": Formula(f"{_PEAKED} - 3"),
-    "kurtosis": Formula(f"(n - 1) * ((n + 1) * {_PEAKED} - 3 * (n - 1)) / NULLIF((n - 2) * (n - 3), 0)"),
+    "kurtosis": Formula(
+        f"({_ALL} - 1) * (({_ALL} + 1) * {_PEAKED} - 3 * ({_ALL} - 1)) "
+        f"/ NULLIF(({_ALL} - 2) * ({_ALL} - 3), 0)",
+        exact=f"(n - 1) * ((n + 1) * {_PEAKED} - 3 * (n - 1)) / NULLIF((n - 2) * (n - 3), 0)",
+    ),
 }
 _OF_PAIRS = {
     "covar_pop": Formula("sxy / NULLIF(n, 0)"),
@@ -147,7 +160,6 @@ def value_of_moments(
         add: adds a basis column, and returns its name.
         bounds_of: gives what is known of the values of an expression.
 
-    >>> import sqlglot
     >>> from relaqs_engine.bounds import UNKNOWN
     >>> from relaqs_engine.sql.aggregates import call_of
     >>> added = []
@@ -278,19 +290,22 @@ class TimeToAverage:
     duckdb_type: str
     scale: TimeScale
 
-    def merged(self, total: str, count: str) -> AveragedTime:
-        """Return the average over the names of a merged sum of `microseconds` and of a merged count."""
-        origin = _whole(self.scale.origin_microseconds)
+    def merged(self, total: str, count: str, average_type: str) -> AveragedTime:
+        """Return the average, of that type, over the names of a merged sum and of a merged count."""
+        origin, has_nanoseconds = _whole(self.scale.origin_microseconds), average_type == "TIMESTAMP_NS"
         since_zero = f"(CAST({total} AS HUGEINT) + {origin} * CAST({count} AS HUGEINT))"
+        if has_nanoseconds:
+            since_zero = f"(1000 * {since_zero})"
         exact = (
             f"{since_zero} // nullif({count}, 0) "
             f"+ CASE WHEN 2 * ({since_zero} % nullif({count}, 0)) > {count} THEN 1 ELSE 0 END"
         )
         number = f"CAST({total} AS DOUBLE) / nullif(CAST({count} AS DOUBLE), 0)"
         so_far = f"{origin} + CAST({number} AS BIGINT)"
+        moment = "make_timestamp_ns({})".format if has_nanoseconds else partial(time_sql, average_type)
         return AveragedTime(
-            _parsed(time_sql(self.duckdb_type, f"CAST({exact} AS BIGINT)")),
-            _parsed(time_sql(self.duckdb_type, so_far)),
+            _parsed(moment(f"CAST({exact} AS BIGINT)")),
+            _parsed(moment(f"1000 * ({so_far})" if has_nanoseconds else so_far)),
             _parsed(number),
             self.scale,
         )

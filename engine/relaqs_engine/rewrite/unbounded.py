@@ -200,7 +200,6 @@ def _path(column: exp.Column) -> list[exp.Expr]:
 def say_what_is_unbounded(draft: Draft) -> Draft:
     """Return the draft with a reason for each estimate that cannot be certified.
 
-    >>> from relaqs_engine.planning.example import after
     >>> draft = after(say_what_is_unbounded, "SELECT sum(km) AS km, sum(length(comment)) AS words FROM trips")
     >>> [output.never_certified for output in draft.outputs]
     ['', 'nothing bounds LENGTH(comment), which it adds up']
@@ -333,7 +332,6 @@ _GROUP_BYTES = 300
 def most_listed(draft: Draft) -> int | None:
     """Return the most values that all lists of the state may have; None where it has no lists.
 
-    >>> from relaqs_engine.planning.example import after
     >>> most_listed(after(check_first_values, "SELECT median(price) FROM items"))
     12500000
     """
@@ -349,7 +347,6 @@ def most_listed(draft: Draft) -> int | None:
 def check_first_values(draft: Draft) -> Draft:
     """Return the draft unchanged. Raises NotOnlineError where one partition has more values than are kept.
 
-    >>> from relaqs_engine.planning.example import refusal
     >>> refusal(check_first_values, "SELECT median(fare) FROM trips")
     ''
     """
@@ -361,7 +358,6 @@ def check_kept_values(draft: Draft) -> Draft:
 
     It is for what is estimated to its end. Other queries keep as many as they may, and then run as a whole.
 
-    >>> from relaqs_engine.planning.example import refusal
     >>> refusal(check_kept_values, "SELECT median(price) FROM items")
     ''
     >>> refusal(check_kept_values, "SELECT median(fare) FROM trips")
@@ -391,7 +387,6 @@ def _mib(size_bytes: int) -> str:
 def with_places(draft: Draft) -> str:
     """Return the source of merged groups, with their places by keys where LIMIT picks groups.
 
-    >>> from relaqs_engine.planning.example import after, shown
     >>> from relaqs_engine.rewrite.having_and_limit import decide_membership
     >>> sql = "SELECT zone, count(*) AS n FROM trips GROUP BY 1 ORDER BY zone NULLS FIRST LIMIT 3"
     >>> print(shown(with_places(after(decide_membership, sql))))

@@ -1,9 +1,8 @@
 """Refined plans: inner stages decide which rows count, or are compared with groups.
 
 Conditions on stages are taken out of WHERE. What is left is an ordinary mergeable query. Its rows are kept
-with the values that the conditions compare, and rows with equal values are summed to one
-(`OuterRows.kept`). A stage that is compared after aggregation becomes a column of every group
-(`rewrite/scalar_subqueries.py`).
+with the values that the conditions compare, and rows with equal values are summed to one (`OuterRows.kept`).
+A stage that is compared after aggregation becomes a column of every group (`rewrite/scalar_subqueries.py`).
 
 The theory of stages is in `scalar_subqueries.py`, that of running such a plan in `execution/refined.py`. The
 decision: docs/decisions/0006-refined-mode.md.
@@ -11,10 +10,9 @@ decision: docs/decisions/0006-refined-mode.md.
 **Which kept rows count.** Say which of the kept rows count: the conditions on stages, as SQL over the kept
 rows.
 
-A row may be compared with one value of one stage, as in `fare > (SELECT avg(fare) FROM trips)`. Such a row
-is decided once its own value lies outside the range in which the stage's value surely lies. Tasks add the
-rows that are surely in to the sums, and drop those that are surely out. Only rows inside the range are
-kept.
+A row may be compared with one value of one stage, as in `fare > (SELECT avg(fare) FROM trips)`. Such a row is
+decided once its own value lies outside the range in which the stage's value surely lies. Tasks add the rows
+that are surely in to the sums, and drop those that are surely out. Only rows inside the range are kept.
 
 """
 
@@ -38,12 +36,7 @@ from relaqs_engine.plans.aggregate import (
 from relaqs_engine.plans.composite import Belonging, OuterRows, RefinedPlan, Threshold
 from relaqs_engine.plans.plan import MANY_GROUPS, Method, OutputColumn, OutputKind, Stream
 from relaqs_engine.rewrite import AGGREGATING, SAMPLING
-from relaqs_engine.rewrite.draft import (
-    Draft,
-    NotOnlineError,
-    conjuncts_of,
-    tables_in,
-)
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of, tables_in
 from relaqs_engine.rewrite.normalize import check_aggregates, check_shape
 from relaqs_engine.rewrite.render import (
     block_of,
@@ -155,7 +148,6 @@ def kept_columns(late: Late, fits: Mapping[str, CrossFit]) -> tuple[exp.Expr, ..
 
     For example, rows are kept by their fare. The second column is TRUE for rows that surely count:
 
-    >>> from relaqs_engine.planning.example import explained
     >>> sql = "SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)"
     >>> print(explained(sql, "partial SQL, per task:"))
     SELECT trips.fare AS k0, CAST(NULL AS BOOLEAN) AS k1, COUNT(*) AS b0, COUNT(*) AS m
@@ -292,7 +284,6 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     Raises:
         NotOnlineError: the query has no such plan. The text says why.
 
-    >>> from relaqs_engine.planning.example import explained
     >>> sql = "SELECT zone FROM trips GROUP BY zone HAVING sum(km) > (SELECT 0.01 * sum(km) FROM trips)"
     >>> explained(sql, "mode")
     'refined'

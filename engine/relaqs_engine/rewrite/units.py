@@ -24,7 +24,7 @@ from math import ceil, isfinite, prod, sqrt
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, hull
+from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, hull, is_never_null
 from relaqs_engine.layouts.manifest import Column, DerivedColumn, OtherUnits, QuotientEnds, is_number
 from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import UnitSum
@@ -82,7 +82,6 @@ def of_derived_table(inner: Draft, others: OtherUnits | None = None) -> tuple[Co
 
     The orders of the example have up to nine items, whose prices are between 0.5 and 99:
 
-    >>> from relaqs_engine.planning.example import after
     >>> from relaqs_engine.rewrite.sampling import choose_streams
     >>> inner = "SELECT order_id, count(*) AS n, sum(price) - 1 AS s FROM items GROUP BY order_id"
     >>> (table,) = after(choose_streams, f"SELECT avg(n), avg(s), min(order_id) FROM ({inner})").streams
@@ -121,21 +120,15 @@ class _RowsOfGroups:
     Attributes:
         column_of: gives the statistics of a column.
         most: how many there are at most. None where that is not known.
-        is_nullable: whether an outer join may fill a column with NULL.
         sum_of: gives what they add to the sum of a value, None where that is not known.
     """
 
     column_of: ColumnLookup
     most: int | None
-    is_nullable: Callable[[exp.Column], bool]
     sum_of: Callable[[exp.Expr], UnitSum | None]
 
     def are_never_null(self, value: exp.Expr) -> bool:
-        """Whether a value is a column without NULL."""
-        if not isinstance(value, exp.Column) or self.is_nullable(value):
-            return False
-        known = self.column_of(value)
-        return known is not None and known.null_count == 0
+        return is_never_null(value, self.column_of)
 
 
 def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
@@ -155,12 +148,7 @@ def _rows_of_groups(inner: Draft, others: OtherUnits | None) -> _RowsOfGroups:
         if most is not None:
             most = rows_in_a_group(grouped, source, others.max_unit_rows, parts)
         sums = sums_of(others, {column.name.lower() for column in source.table.columns})
-    return _RowsOfGroups(
-        inner.column_of,
-        most,
-        lambda column: inner.source(column.table).nullable,
-        lambda value: unit_sum(value, alias, sums),
-    )
+    return _RowsOfGroups(inner.column_of, most, lambda value: unit_sum(value, alias, sums))
 
 
 def _column(

@@ -87,8 +87,8 @@ def check_reading(sql: str, written: str, constants: Container[str] = ()) -> Non
     >>> check_reading("select x::varchar, len(x) from t", "SELECT CAST(x AS TEXT), LENGTH(x) FROM t")
     >>> check_reading("SELECT corr(x, y) EXPORT_STATE FROM t", "SELECT CORR(x, y) AS EXPORT_STATE FROM t")
     Traceback (most recent call last):
-    relaqs_engine.errors.SqlError: ReLAQS takes `corr(x, y) EXPORT_STATE` for `CORR(x, y)`, which is not what
-    DuckDB reads there; write it otherwise; at line 1, column 8
+    relaqs_engine.errors.SqlError: ReLAQS takes `corr(x, y) EXPORT_STATE` for `CORR(x, y)`, and DuckDB does
+    not; put parentheses, or write it otherwise; at line 1, column 8
     """
     theirs, ours = serialized(sql), serialized(written)
     if theirs.startswith(_FAILED):
@@ -244,7 +244,7 @@ def _misread(sql: str, written: str, difference: _Difference) -> SqlError:
     said, taken_for = _quoted(sql, meant.place), _quoted(written, read.place)
     place = position_of(sql, len(sql.encode()[: meant.place[0]].decode()))
     return SqlError(
-        f"ReLAQS takes {said} for {taken_for}, which is not what DuckDB reads there; write it otherwise",
+        f"ReLAQS takes {said} for {taken_for}, and DuckDB does not; put parentheses, or write it otherwise",
         place,
     )
 
@@ -301,8 +301,6 @@ def with_values(
     Raises:
         SqlError: a parameter has no value or one that DuckDB has no type for, or a value has no parameter.
 
-    >>> from relaqs_engine.planning.example import CATALOG
-    >>> from relaqs_engine.sql.binder import Binder
     >>> binder = Binder(CATALOG)
     >>> binder.with_constants("SELECT avg(fare) FROM trips WHERE zone = $zone", {"zone": "it's"}).sql
     "SELECT avg(fare) FROM trips WHERE zone = 'it''s'"
@@ -532,7 +530,6 @@ def _constant(value: TypedText) -> str:
 class TypesByName:
     """Knows the types of all columns. Names are normalized once, which takes 10 ms for 400 columns.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> TypesByName(CATALOG).schema().column_names("Zones")
     ['zone', 'city']
     """
@@ -569,7 +566,6 @@ _MOST_DESCRIBED = 1_000  # texts: a plan has about ten, and most of them hold no
 class Binder:
     """Tells which columns a SELECT would give. It holds empty tables only, because planning never reads data.
 
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> Binder(CATALOG).describe("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
     [('zone', 'INTEGER'), ('mean', 'DOUBLE')]
 

@@ -54,8 +54,6 @@ def find_greatest_floats_in_rows(tree: exp.Expr, layouts: Iterable[Table]) -> No
     DuckDB looks MIN and MAX of one file up in its footer. Told that NaN may be hidden there, it gives NaN for
     the greatest value, whether there is one or not. MAX with a FILTER is not looked up.
 
-    >>> import sqlglot
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> tree = sqlglot.parse_one("SELECT max(fare), max(zone), min(fare) FROM trips", dialect="duckdb")
     >>> find_greatest_floats_in_rows(tree, [CATALOG.table("trips")])
     >>> tree.sql("duckdb")
@@ -97,7 +95,6 @@ def names_in(tree: exp.Expr) -> frozenset[str] | None:
 
     There are more names than columns, such as those of tables. A column that the query reads is among them.
 
-    >>> import sqlglot
     >>> sorted(names_in(sqlglot.parse_one("SELECT sum(fare) FROM trips WHERE zone = 3")))
     ['fare', 'trips', 'zone']
     >>> names_in(sqlglot.parse_one("SELECT * FROM trips")) is None
@@ -117,7 +114,6 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
     Args:
         columns: names of columns, in lower case. A column is meant where it is called like its table.
 
-    >>> import sqlglot
     >>> whole_row(sqlglot.parse_one("SELECT to_json(trips) FROM trips"), {"fare"})
     'trips'
     >>> whole_row(sqlglot.parse_one("SELECT trips.fare FROM trips"), {"fare"}) is None
@@ -139,7 +135,6 @@ def row_without_names(tree: exp.Expr) -> str | None:
     An output without a name is called like its text, and tables have another text where they are read. It is
     a relation whose rows are taken as values, or the name of such an output.
 
-    >>> import sqlglot
     >>> rows = "SELECT (SELECT max(fare) FROM trips)"
     >>> row_without_names(sqlglot.parse_one(f"SELECT q FROM ({rows}) AS q", dialect="duckdb"))
     'q'
@@ -220,7 +215,6 @@ def measures(tree: exp.Expr, names: Sequence[str]) -> tuple[bool, ...]:
     Args:
         names: of the answer's columns, in order.
 
-    >>> import sqlglot
     >>> visits = "SELECT user, count(*) AS n FROM visits GROUP BY user"
     >>> sql = f"SELECT n, count(*) AS users FROM ({visits}) GROUP BY n"
     >>> measures(sqlglot.parse_one(sql, dialect="duckdb"), ["n", "users"])

@@ -302,7 +302,11 @@ _OF_A_CORE = tuple(signature(TokenizerCore).parameters)
 
 
 class RelaqsTokenizer(_Tokenizer):
-    """sqlglot's tokens of DuckDB's SQL."""
+    """sqlglot's tokens of DuckDB's SQL, where `?::DATE` casts a parameter."""
+
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        word: kind for word, kind in _Tokenizer.KEYWORDS.items() if word != "?::"
+    }
 
     def _init_core(self) -> TokenizerCore:
         core = super()._init_core()

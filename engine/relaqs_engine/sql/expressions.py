@@ -17,8 +17,7 @@ are of estimates, and are in `rewrite/smoothness.py`.
 
 **Where a new function is added**: one row in `TABLE`. It says how the value moves, between which ends it
 lies, its sign, whether it vanishes, where it bends and how far it rounds. What a row leaves out is not known.
-A function without a row may be anything, and may jump. Aggregates have a table of their own, in
-`aggregates.py`.
+A function without a row may be anything, and may jump. The table of aggregates is in `aggregates.py`.
 
 **Rounding.** For an output that is rounded, the bars are computed for the value before, and then widened
 by how far rounding may move it, since a rounded value moves in steps:
@@ -50,6 +49,7 @@ from relaqs_engine.bounds import (
     day_bounds,
     has_zone,
     hull,
+    is_never_null,
     power,
     remainder,
     type_name,
@@ -118,8 +118,6 @@ class Question(ABC, Generic[T]):
 class Ranges(Question[Bounds]):
     """Bounds of the values that are not NULL. column_of: gives a column's statistics, None if not known.
 
-    >>> import sqlglot
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> bounds = Ranges(lambda column: CATALOG.table("trips").column(column.name))
     >>> bounds(sqlglot.parse_one("CASE WHEN km > 1 THEN fare / 2 ELSE 0 END"))
     Bounds(lowest=0.0, highest=475.0)
@@ -204,7 +202,6 @@ class KeptSigns(Signs):
     What folds at zero keeps no sign unless its argument does: no value of abs(avg(gain)) is negative, but its
     truth may be 0, which the relative error of an estimate says nothing of.
 
-    >>> import sqlglot
     >>> kept = KeptSigns(lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
     >>> [kept(sqlglot.parse_one(sql)).name for sql in ("abs(gain)", "sqrt(abs(gain - paid))", "sqrt(paid)")]
     ['EITHER', 'EITHER', 'POSITIVE']
@@ -229,7 +226,6 @@ class Vanishing(Question[bool]):
         of_column: on which sides of zero a column may lie.
         counts: whether a column is a number of rows.
 
-    >>> import sqlglot
     >>> def of_column(column):
     ...     return Sign.EITHER if column.name == "gain" else Sign.POSITIVE
     >>> vanishes = Vanishing(of_column, lambda column: column.name == "n")
@@ -279,7 +275,6 @@ class Function:
 def alternatives(node: exp.Expr) -> list[exp.Expr]:
     """Return the expressions one of which the value is, if it is not NULL: of CASE, COALESCE and the like.
 
-    >>> import sqlglot
     >>> case = sqlglot.parse_one("CASE WHEN a THEN b WHEN c THEN NULL ELSE d END")
     >>> [each.sql() for each in alternatives(case)]
     ['b', 'd']
@@ -307,7 +302,6 @@ def conditions_of(choice: exp.Expr) -> list[exp.Expr]:
 def conditions_in(expression: exp.Expr) -> list[exp.Expr]:
     """Return by what all CASEs and IFs in an expression choose.
 
-    >>> import sqlglot
     >>> sql = "CASE a WHEN 1 THEN IF(b > 2, 3, 4) END"
     >>> [condition.sql() for condition in conditions_in(sqlglot.parse_one(sql, dialect="duckdb"))]
     ['a = 1', 'b > 2']
@@ -334,7 +328,6 @@ class Term:
 def terms_of(node: exp.Expr) -> list[Term] | None:
     """Return the terms that a value is the sum of, None where it is no linear function without a constant.
 
-    >>> import sqlglot
     >>> [(term.value.sql(), term.factor) for term in terms_of(sqlglot.parse_one("a - b"))]
     [('a', 1.0), ('b', -1.0)]
     >>> terms_of(sqlglot.parse_one("a * b")) is None
@@ -373,7 +366,6 @@ def cast_step(cast: exp.Expr, from_type: str = "") -> float | None:
         cast: it.
         from_type: the type of what is cast, as DuckDB writes it. "" where that is not known.
 
-    >>> import sqlglot
     >>> [cast_step(sqlglot.parse_one(f"CAST(x AS {to})")) for to in ("DECIMAL(10, 2)", "BIGINT", "DATE")]
     [0.005, 0.5, None]
     >>> cast_step(sqlglot.parse_one("CAST(x AS DECIMAL(10, 2))"), from_type="DECIMAL(38,2)")
@@ -427,7 +419,6 @@ _INTEGER_RANGES = {
     "USMALLINT": Bounds(0.0, 2.0**16),
 }
 _ROUNDING = 1e-9
-_WRITTEN_OUT = (exp.Literal, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
 _FEW = 3.0
@@ -525,19 +516,24 @@ def _cast(cast: exp.Expr, ask: Ranges) -> Bounds:
 
 
 def _extreme(call: exp.Expr, ask: Ranges) -> Bounds:
-    """Return the bounds of LEAST or GREATEST. They ignore NULLs: only a number written out surely counts."""
-    found, written = _one_of(call, ask), _numbers_among(call)
-    if not written:
-        return found
-    if isinstance(call, exp.Least):
-        return Bounds(found.lowest, min(end for end in (found.highest, *written) if end is not None))
-    return Bounds(max(end for end in (found.lowest, *written) if end is not None), found.highest)
+    """Return the bounds of LEAST or GREATEST. They ignore NULLs: only what is never NULL surely counts."""
+    found = _one_of(call, ask)
+    for sure in (e for e in (call.this, *call.expressions) if is_never_null(e, ask.column_of)):
+        one = ask(sure)
+        found = found.clipped(None, one.highest) if isinstance(call, exp.Least) else found.clipped(one.lowest)
+    return found
+
+
+def _first_that_is_not_null(call: exp.Expr, ask: Ranges) -> Bounds:
+    """Return the bounds of COALESCE, whose arguments count up to the first one that is never NULL."""
+    values = alternatives(call)
+    sure = (i for i, each in enumerate(values, 1) if is_never_null(each, ask.column_of))
+    return ask.join([ask(each) for each in values[: next(sure, None)]])
 
 
 def _numbers_among(call: exp.Expr) -> list[float]:
     """Return the arguments of a call that are written out as numbers, and are never NULL."""
-    arguments = (call.this, *call.expressions)
-    written = [part for part in arguments if all(isinstance(node, _WRITTEN_OUT) for node in part.walk())]
+    written = (part for part in (call.this, *call.expressions) if is_never_null(part, lambda _: None))
     values = (Ranges(lambda _: None)(part).only_value for part in written)
     return [value for value in values if value is not None]
 
@@ -715,7 +711,7 @@ TABLE: Mapping[type[exp.Expr], Function] = {
     exp.Cos: Function(range=_first(_wave)),
     exp.Case: Function(_CHOOSES, _one_of, _one_of),
     exp.If: Function(_CHOOSES, _one_of, _one_of),
-    exp.Coalesce: Function(_CHOOSES, _one_of, _one_of),
+    exp.Coalesce: Function(_CHOOSES, _first_that_is_not_null, _one_of),
     exp.Greatest: Function(_CHOOSES, _extreme, _one_of),
     exp.Least: Function(_CHOOSES, _extreme, _one_of),
     **dict.fromkeys((exp.Predicate, exp.Connector, exp.Not, exp.Boolean), Function(range=_always(_TRUTH))),
@@ -751,7 +747,6 @@ def bends(node: exp.Expr, vanishes: Vanishing, *, alone: bool = False) -> bool:
     bend everywhere. Where they are the whole value, and so `alone`, the width of the interval tells how much
     (`widest_certified`).
 
-    >>> import sqlglot
     >>> def of_signs(sql):
     ...     tree = sqlglot.parse_one(sql, dialect="duckdb")
     ...     signs = lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE
@@ -769,7 +764,6 @@ def widest_certified(value: exp.Expr) -> float:
     the error z of its argument has −1.96·s < exp(−z·s) − 1 < 1.96·s. At 1.96·s = 0.6 that is so in 93.6 % of
     the cases.
 
-    >>> import sqlglot
     >>> [widest_certified(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("exp(x / n)", "1 + exp(x)")]
     [0.6, inf]
     """
@@ -806,7 +800,6 @@ def unfolded(value: exp.Expr, of_column: SignOfColumn) -> tuple[exp.Expr, tuple[
     hardly varies where it is below. But the fold of an interval holds wherever the interval does. What is
     multiplied or divided by a positive estimate is folded at 0 as well after it.
 
-    >>> import sqlglot
     >>> def of_sql(sql):
     ...     signs = lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE
     ...     straight, folds = unfolded(sqlglot.parse_one(sql, dialect="duckdb"), signs)
@@ -880,7 +873,6 @@ def _by_number(value: exp.Binary, number: float, *, is_first: bool) -> tuple[Fol
 def rounded(value: exp.Expr) -> tuple[exp.Expr, float]:
     """Return a value as it is before all rounding around it, and the most that rounding moves it.
 
-    >>> import sqlglot
     >>> before, by = rounded(sqlglot.parse_one("round(x / 2, 1)"))
     >>> before.sql(), by
     ('x / 2', 0.05)

@@ -51,6 +51,7 @@ _REFUSED: tuple[type[exp.Expr], ...] = (
     exp.CurrentSchemas,
     exp.CurrentUser,
     exp.CurrentVersion,
+    exp.CurrentTimestampLTZ,
     exp.SessionUser,
     exp.ReadCSV,
     exp.ReadParquet,
@@ -60,39 +61,48 @@ _REFUSED: tuple[type[exp.Expr], ...] = (
 _ENDING = re.compile(r"\.(parquet|csv|tsv|json|jsonl|ndjson|duckdb|db)(\.gz|\.zst)?$", re.IGNORECASE)
 
 
+READERS = frozenset(
+    {"read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto"}
+)
+"""DuckDB's functions that read files."""
+
+
 @cache
 def allowed_functions() -> frozenset[str]:
     text = files("relaqs_engine.sql").joinpath("allowed_functions.txt").read_text(encoding="utf-8")
     return frozenset(text.split())
 
 
-def check_functions(query: exp.Expr) -> None:
+def check_functions(query: exp.Expr, allowed: Collection[str] | None = None) -> None:
     """Raise SqlError for a function that could see more than its arguments and the catalog.
 
-    >>> import sqlglot
+    allowed: names in lower case, None for those of every query.
+
     >>> check_functions(sqlglot.parse_one("SELECT getenv('HOME')", dialect="duckdb"))
     Traceback (most recent call last):
     relaqs_engine.errors.SqlError: the function 'getenv' is not known or not allowed in a query...
     """
+    allowed = allowed_functions() if allowed is None else allowed
     for node in find_all(query, exp.Func):
         if isinstance(node, _REFUSED):
             name = node.sql_name().lower()
             raise SqlError(f"the function {name} is not allowed in a query{_file_of(node)}")
         if isinstance(node, exp.Anonymous) and not is_array_of_query(node):
             name = node.name.lower()
-            if name not in allowed_functions() and name not in VOLATILE_NAMES:
+            if name not in allowed and name not in VOLATILE_NAMES:
                 raise SqlError(
                     f"the function {name!r} is not known or not allowed in a query{_file_of(node)}",
                     candidates=_similar(name),
                 )
 
 
-def of_a_file(path: str, tables: Collection[str] = ()) -> str:
+def of_a_file(path: str, tables: Collection[str] = (), call: str = "") -> str:
     """Return what to write in the place of a file's name, "" for what is no such name.
 
     Args:
         path: what stands where a table should, or what is read.
         tables: the names of those that there are.
+        call: of read_csv and the like, if it has options.
 
     >>> of_a_file("data/trips.parquet", ["trips"])
     "a query reads tables, not files; write FROM trips in the place of 'data/trips.parquet'"
@@ -106,16 +116,19 @@ def of_a_file(path: str, tables: Collection[str] = ()) -> str:
     named = {each.lower(): each for each in tables}
     if name in named:
         return f"a query reads tables, not files; write FROM {named[name]} in the place of {path!r}"
+    given, data = (repr(call), repr(call)) if call else (repr(path), path)
     return (
-        f"a query reads tables, not files; open it by relaqs.connect(tables={{{name!r}: {path!r}}}), or by "
-        f"--data {path}, and write FROM {name}"
+        f"a query reads tables, not files; open it by relaqs.connect(tables={{{name!r}: {given}}}), or by "
+        f"--data {data}, and write FROM {name}"
     )
 
 
 def _file_of(call: exp.Func) -> str:
     """Return what to write instead of a call of a file, "" for any other call."""
     path = next((each.name for each in find_all(call, exp.Literal) if each.is_string), "")
-    return f"; {instead}" if (instead := of_a_file(path)) else ""
+    name, opened, options = call.sql(DIALECT).partition("(")
+    read = f"{name.lower()}{opened}{options}" if name.lower() in READERS and "," in options else ""
+    return f"; {instead}" if (instead := of_a_file(path, call=read)) else ""
 
 
 def is_array_of_query(node: exp.Expr) -> bool:
@@ -127,7 +140,6 @@ def is_array_of_query(node: exp.Expr) -> bool:
 def volatile_function(query: exp.Expr) -> str | None:
     """Return the text of a call that depends on the moment or on chance, None if the query has none.
 
-    >>> import sqlglot
     >>> volatile_function(sqlglot.parse_one("SELECT fare * random() FROM trips", dialect="duckdb"))
     'random()'
     """
@@ -144,9 +156,20 @@ def _is_volatile_by_name(node: exp.Func) -> bool:
     return since_now or node.name.lower() in VOLATILE_NAMES
 
 
+_OF_OTHER_DATABASES = {
+    **dict.fromkeys(("nvl", "isnull"), "coalesce"),
+    **dict.fromkeys(("percentile", "percentile_approx"), "quantile_cont"),
+    **dict.fromkeys(("getdate", "sysdate"), "now"),
+    **dict.fromkeys(("charindex", "locate"), "strpos"),
+    "dateadd": "date_add",
+}
+
+
 def _similar(name: str) -> tuple[str, ...]:
     from difflib import get_close_matches
 
+    if name in _OF_OTHER_DATABASES:
+        return (_OF_OTHER_DATABASES[name],)
     return tuple(get_close_matches(name, allowed_functions(), n=3))
 
 
@@ -177,16 +200,7 @@ _COMPARE_EACH_WITH_EACH = {"damerau_levenshtein", "editdist3", "levenshtein"}
 _COMPARE = {*_COMPARE_EACH_WITH_EACH, "jaro_similarity", "jaro_winkler_similarity", "jaccard"}
 _RESIZE = {"list_resize", "array_resize", "bitstring"}
 _REDUCE = {"list_reduce", "array_reduce", "reduce"}
-_MAKERS = (
-    exp.Add,
-    exp.Anonymous,
-    exp.Array,
-    exp.Concat,
-    exp.ConcatWs,
-    exp.DPipe,
-    exp.Replace,
-    exp.Struct,
-)
+_MAKERS = (exp.Add, exp.Anonymous, exp.Array, exp.Concat, exp.ConcatWs, exp.DPipe, exp.Replace, exp.Struct)
 _COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
 _WIDTH = re.compile(r"\{[^}]*?(\d+)[^}]*\}|%[-+ 0#]*(\d+)|%[^a-zA-Z%]*\.(\d+)")
 _WIDTH_OF_AN_ARGUMENT = re.compile(r"\{[^}]*\{|%[^a-zA-Z%]*\*")
@@ -230,7 +244,6 @@ class _Made:
 def guard_functions(query: exp.Expr) -> None:
     """Change the tree so that each call in it has a bound. Raises SqlError where a call cannot be bounded.
 
-    >>> import sqlglot
     >>> tree = sqlglot.parse_one("SELECT repeat('ab', 3), lpad(name, size, '.') FROM t", dialect="duckdb")
     >>> guard_functions(tree)
     >>> print(tree.sql("duckdb"))
@@ -398,12 +411,7 @@ def _bound_comparison(left: exp.Expr, right: exp.Expr, name: str, made: _Made) -
     most = MOST_COMPARED if name in _COMPARE_EACH_WITH_EACH else MOST_MATCHED
     product = exp.Mul(this=_length(left), expression=_length(right))
     message = f"{name} of texts whose lengths multiply to more than {most:,}, {ALLOWED_HERE}"
-    _put(
-        left,
-        lambda value: exp.GT(this=product, expression=exp.Literal.number(most)),
-        message,
-        is_text=True,
-    )
+    _put(left, lambda value: exp.GT(this=product, expression=exp.Literal.number(most)), message, is_text=True)
 
 
 def _bound_pattern(pattern: exp.Expr | None, name: str, made: _Made) -> None:

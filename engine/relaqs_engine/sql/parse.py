@@ -30,7 +30,7 @@ from relaqs_engine.sql.aggregates import mark_aggregates
 from relaqs_engine.sql.binder import check_reading
 from relaqs_engine.sql.dialect import DIALECT as DIALECT
 from relaqs_engine.sql.dialect import find_all, find_first
-from relaqs_engine.sql.functions import check_functions, guard_functions, of_a_file
+from relaqs_engine.sql.functions import READERS, check_functions, guard_functions, of_a_file
 from relaqs_engine.sql.read import (
     Edit,
     Effort,
@@ -78,7 +78,6 @@ def check_expansion(tree: exp.Query, tables: Mapping[str, Iterable[str]]) -> Non
 
     Seven CTEs, each naming the one before twice, stand for 2⁷ tables:
 
-    >>> import sqlglot
     >>> tables = {"trips": ["fare"]}
     >>> doubled = ", ".join(f"c{i + 1} AS (SELECT 1 FROM c{i}, c{i} AS again)" for i in range(7))
     >>> sql = f"WITH c0 AS (SELECT fare FROM trips), {doubled} SELECT count(*) FROM c7"
@@ -618,7 +617,7 @@ def _check_tables(
         if not isinstance(table.this, exp.Identifier):
             if isinstance(table.this, _TABLE_FUNCTIONS):
                 continue
-            text = table.this.sql(DIALECT)
+            text = table.this.sql(DIALECT) if table.this else "ROWS FROM"
             raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
         if table.db.lower() in ("", "recurring") and is_cte_reference(table):  # recurring.t: all rows so far
             continue
@@ -669,7 +668,8 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
     if table.db.lower() == "main" and not table.catalog and table.name.lower() in names:
         said = f"{shown} cannot be read where WITH calls something {table.name}; give that another name"
         return SqlError(said, _position(table.this))
-    close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
+    ends = [name for name in names if name.endswith(f"_{table.name.lower()}")]  # schema_name, as of a.t
+    close = list(dict.fromkeys([*ends, *get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)]))[:3]
     known, instead = sorted(names.values()), of_a_file(table.name, names.values())
     return SqlError(
         f"there is no table {shown} in the catalog, which has: {_listed(known)}{instead and '; ' + instead}",
@@ -796,29 +796,25 @@ def _as_cte(name: str, view: exp.Query) -> exp.CTE:
     return exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
 
 
-_READERS = frozenset(
-    {"read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto"}
-)
-
-
 def with_tables_of_paths(
-    written: WrittenSql, table_of: Callable[[str], str | None], effort: Effort
+    written: WrittenSql, table_of: Callable[[str | tuple[str, ...]], str | None], effort: Effort
 ) -> WrittenSql:
-    """Return the statement with the names of tables in the place of the paths that they were opened from.
+    """Return the statement with the names of tables in the place of what they were opened from.
 
-    A path is what DuckDB takes for one: a name in quotes after FROM or JOIN, or the only argument of
-    `read_parquet`, `read_csv` or `read_json`. No file is looked for. A path that no table was opened from
-    stays, and is refused where tables are checked. So is SQL that does not parse.
+    That is a path, as DuckDB takes it: a name in quotes after FROM or JOIN, or the only argument of
+    `read_parquet`, `read_csv` or `read_json`; or a name in a DuckDB file, as schema.name. No file is looked
+    for. What no table was opened from stays, and is refused where tables are checked. So is SQL that does not
+    parse.
 
     Args:
         written: one statement.
-        table_of: returns the table that was opened from a path, None where there is none.
+        table_of: returns the table that was opened from a path or such a name, None where there is none.
         effort: counts what reading costs.
 
-    >>> opened = {"trips.parquet": "trips"}.get
-    >>> sql = "SELECT max(fare) FROM 'trips.parquet' JOIN read_csv('zones.csv') AS z USING (zone)"
+    >>> opened = {"trips.parquet": "trips", ("old", "trips"): "old_trips"}.get
+    >>> sql = "SELECT max(old.trips.fare) FROM 'trips.parquet' AS t, old.trips, read_csv('zones.csv') AS z"
     >>> print(with_tables_of_paths(WrittenSql(sql), opened, Effort()).sql)
-    SELECT max(fare) FROM "trips" JOIN read_csv('zones.csv') AS z USING (zone)
+    SELECT max("trips".fare) FROM "trips" AS t, "old_trips" AS "trips", read_csv('zones.csv') AS z
     """
     try:
         trees = read_statements(written.sql, effort)
@@ -828,15 +824,67 @@ def with_tables_of_paths(
         return written
     tokens = statement_tokens(written.sql)
     places = {token.start: place for place, token in enumerate(tokens)}
-    edits = []
+    edits, opened = [], list[str]()
     for table in find_all(trees[0], exp.Table):
-        begin = table.this.meta.get("start")
+        begin = table.this.meta.get("start") if table.this else None  # ROWS FROM has no name
         if table.text("db") or begin not in places or is_cte_reference(table):
             continue
         path, end = _path_read(table.this, tokens[places[begin] : places[begin] + 4])
         if path is not None and (name := table_of(path)) is not None:
             edits.append(Edit(begin, end, quote_name(name)))
+            opened += [] if table.alias else [name]
+    edits += _without_schemas(trees[0], table_of, opened)
     return written.edited(sorted(edits, key=lambda edit: edit.begin))
+
+
+def _without_schemas(
+    tree: exp.Expr, table_of: Callable[[tuple[str, ...]], str | None], opened: Sequence[str]
+) -> Iterator[Edit]:
+    """Yield edits of what has a schema before its name, and of columns with both before theirs.
+
+    A table without an alias keeps its own name as one, unless the statement calls something else so. Then it
+    is called as in the catalog: `a.t.x` beside another `t` becomes `a_t.x`. SqlError where a column `t.x`
+    may be of either. opened: tables without an alias that the statement opens by a path.
+    """
+    ctes = {cte.alias.lower() for cte in find_all(tree, exp.CTE)}
+    columns = [_in_lower_case(column.parts) for column in find_all(tree, exp.Column)]
+    full, bare = {parts[:-1] for parts in columns if len(parts) > 2}, {parts[0] for parts in columns}
+    told = {name.lower(): name for parts in full if (name := table_of(parts))}
+    called = {(name.lower(), "") for name in opened}  # what it calls tables, and the catalog's names of them
+    called |= {(alias.name.lower(), "") for alias in find_all(tree, exp.TableAlias)}
+    named, alone = [], dict[str, exp.Table]()
+    for table in find_all(tree, exp.Table):
+        own, is_cte = table.name.lower(), not table.db and is_cte_reference(table)
+        name = table_of(_in_lower_case(table.parts)) if table.db else None if is_cte else told.get(own)
+        if not table.alias:
+            called.add((own, "" if is_cte else (name or own).lower()))
+        if name and (table.db or not table.alias):
+            named.append((table, name))
+            alone |= {} if table.alias else {name: table}
+    known: dict[str, str] = {}  # by what each table is called in the end; those of `main` choose last
+    for name, table in sorted(alone.items(), key=lambda each: each[0].lower() == each[1].name.lower()):
+        own, names = table.name.lower(), [own for own, _ in called]
+        if names.count(own) > 1 and name.lower() not in names and not bare & {own, name.lower()}:
+            known[name] = name
+            called = called - {(own, name.lower())} | {(name.lower(), "")}
+        elif names.count(own) == 1 or all(parts[-1] != own for parts in full):
+            known[name] = table.name
+        else:
+            text = table.sql(DIALECT)
+            raise SqlError(f"the statement calls several tables {own}; rename one, as in {text} AS its_{own}")
+    for table, name in named:
+        is_item = isinstance(table.parent, exp.From | exp.Join | exp.Subquery) and not table.alias
+        alias = f" AS {quote_name(known[name])}" if is_item and known[name] != name else ""
+        if name.lower() not in ctes:
+            yield Edit(table.parts[0].meta["start"], table.this.meta["end"] + 1, quote_name(name) + alias)
+    for column in find_all(tree, exp.Column):
+        *before, _ = column.parts
+        if len(before) > 1 and (found := table_of(_in_lower_case(before))) in known:
+            yield Edit(before[0].meta["start"], before[-1].meta["end"] + 1, quote_name(known[found]))
+
+
+def _in_lower_case(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
+    return tuple(part.name.lower() for part in parts)
 
 
 def _path_read(table: exp.Expr, tokens: Sequence[Token]) -> tuple[str | None, int]:
@@ -845,6 +893,6 @@ def _path_read(table: exp.Expr, tokens: Sequence[Token]) -> tuple[str | None, in
     if isinstance(table, exp.Identifier):
         return (table.name if table.args.get("quoted") else None), first.end + 1
     kinds = [token.token_type for token in others]
-    if first.text.lower() in _READERS and kinds == [TokenType.L_PAREN, TokenType.STRING, TokenType.R_PAREN]:
+    if first.text.lower() in READERS and kinds == [TokenType.L_PAREN, TokenType.STRING, TokenType.R_PAREN]:
         return others[1].text, others[-1].end + 1
     return None, first.end + 1

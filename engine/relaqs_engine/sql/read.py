@@ -40,12 +40,7 @@ from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, tokens_of
 
-GIVE_ROWS = {
-    "pivot": "PIVOT",
-    "pivot_wider": "PIVOT",
-    "unpivot": "UNPIVOT",
-    "pivot_longer": "UNPIVOT",
-}
+GIVE_ROWS = {"pivot": "PIVOT", "pivot_wider": "PIVOT", "unpivot": "UNPIVOT", "pivot_longer": "UNPIVOT"}
 """The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
 
 LOOK = ("show", "describe", "desc", "summarize")

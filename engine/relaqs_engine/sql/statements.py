@@ -61,16 +61,10 @@ def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     Args:
         describe: gives the names and types of a query's columns, as DuckDB's binder has them.
 
-    >>> import sqlglot
-    >>> from relaqs_engine.planning.example import CATALOG
     >>> from relaqs_engine.sql.binder import Binder
     >>> query = sqlglot.parse_one("SELECT avg(COLUMNS('km|fare')) FROM trips", dialect="duckdb")
     >>> print(columns_written_out(query, Binder(CATALOG).describe).sql())
     SELECT AVG("km") AS "km", AVG("fare") AS "fare" FROM trips
-    >>> sql = "SELECT max(greatest(*COLUMNS('km|fare'))) AS m FROM trips"
-    >>> query = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> print(columns_written_out(query, Binder(CATALOG).describe).sql("duckdb"))
-    SELECT MAX(GREATEST("km", "fare")) AS "m" FROM trips
     """
     if not isinstance(tree, exp.Select):
         return tree
@@ -161,27 +155,7 @@ _PLAIN_NUMBER = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?")  # that DuckDB writes as
 
 
 def select_for_pivots(tree: exp.Query) -> None:
-    """Write a SELECT in the place of each simple PIVOT. In place.
-
-    >>> import sqlglot
-    >>> sql = "FROM (PIVOT t ON x IN (1, NULL) USING count(*) AS n GROUP BY k)"
-    >>> tree = sqlglot.parse_one(sql, read="duckdb")
-    >>> select_for_pivots(tree)
-    >>> print(tree.sql("duckdb", pretty=True))
-    SELECT
-      *
-    FROM (
-      SELECT
-        k,
-        COUNT(*) FILTER(WHERE
-          CAST(x AS TEXT) = '1') AS "1_n",
-        COUNT(*) FILTER(WHERE
-          x IS NULL) AS "NULL_n"
-      FROM t
-      GROUP BY
-        k
-    )
-    """
+    """Write a SELECT in the place of each simple PIVOT. In place."""
     for pivot in list(find_all(tree, exp.Pivot)):
         if isinstance(pivot.parent, exp.Subquery) and (select := _select_for(pivot)) is not None:
             pivot.replace(select)
@@ -300,16 +274,6 @@ def with_pivot_values(written: WrittenSql, values_of: Callable[[WrittenSql], Seq
 
     Raises:
         SqlError: there are too many values.
-
-    >>> asked = []
-    >>> def values_of(written):
-    ...     asked.append(written.sql)
-    ...     return ["A", "B"]
-    >>> sql = "SELECT * FROM (PIVOT trips ON zone USING sum(fare))"
-    >>> with_pivot_values(WrittenSql(sql), values_of).sql
-    "SELECT * FROM (PIVOT trips ON (zone) IN ('A', 'B') USING sum(fare))"
-    >>> asked
-    ['FROM trips SELECT DISTINCT CAST(zone AS VARCHAR) AS value ORDER BY 1']
     """
     edits = []
     for each in _open_values(written):

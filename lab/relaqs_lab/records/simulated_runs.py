@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
@@ -92,7 +92,26 @@ GOAL_MEASURES: dict[str, Callable[[GoalRun], float]] = {name: attrgetter(name) f
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GangTimes:
+class TimesOfJobs:
+    """Jobs in the order of their arrival: their names, and columns of shape (J,) in the classes below."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> Self:
+        columns = [each.name for each in fields(cls) if each.name != "names"]
+        times = cls(tuple(map(str, content["names"])), **{name: column(content, name) for name in columns})
+        count = len(times.names)
+        if not count or any(len(getattr(times, name)) != count for name in columns):
+            raise ValueError("the columns of the jobs have different lengths, or none")
+        return times
+
+    def as_record(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangTimes(TimesOfJobs):
     """J elastic jobs in the order of their arrival, columns of shape (J,). Times in seconds, NaN: never.
 
     Attributes:
@@ -103,25 +122,12 @@ class GangTimes:
         slot_seconds: the slots it held, over time.
     """
 
-    names: tuple[str, ...]
     arrival_seconds: FloatArray
     completion_seconds: FloatArray
     executed_seconds: FloatArray
     paused_seconds: FloatArray
     rescales: FloatArray
     slot_seconds: FloatArray
-
-    @classmethod
-    def of_record(cls, content: Mapping[str, Any]) -> GangTimes:
-        columns = [each.name for each in fields(cls) if each.name != "names"]
-        times = cls(tuple(map(str, content["names"])), **{name: column(content, name) for name in columns})
-        count = len(times.names)
-        if not count or any(len(getattr(times, name)) != count for name in columns):
-            raise ValueError("the columns of the jobs have different lengths, or none")
-        return times
-
-    def as_record(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def queuing_seconds(self) -> FloatArray:
@@ -270,7 +276,7 @@ def wilcoxon_p(runs: Sequence[GangRun], reference: Sequence[GangRun]) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacedTimes:
+class PlacedTimes(TimesOfJobs):
     """J jobs in the order of their arrival, columns of shape (J,). Times in seconds, NaN: never.
 
     Attributes:
@@ -285,7 +291,6 @@ class PlacedTimes:
         sent_bytes: between nodes, moves included.
     """
 
-    names: tuple[str, ...]
     arrival_seconds: FloatArray
     completion_seconds: FloatArray
     deadline_seconds: FloatArray
@@ -297,18 +302,6 @@ class PlacedTimes:
     iterations_share: FloatArray
     preemptions: FloatArray
     sent_bytes: FloatArray
-
-    @classmethod
-    def of_record(cls, content: Mapping[str, Any]) -> PlacedTimes:
-        columns = [each.name for each in fields(cls) if each.name != "names"]
-        times = cls(tuple(map(str, content["names"])), **{name: column(content, name) for name in columns})
-        count = len(times.names)
-        if not count or any(len(getattr(times, name)) != count for name in columns):
-            raise ValueError("the columns of the jobs have different lengths, or none")
-        return times
-
-    def as_record(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

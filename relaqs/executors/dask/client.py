@@ -1,9 +1,9 @@
-"""The executor of a client: it sends tasks, and hands their results over. The plugin decides who runs next.
+"""The executor of a client: it sends tasks, and hands results over. The plugin decides who runs next.
 
 The tasks of a step go to the scheduler in one message and wait there. Each result is gathered as soon as
 it exists, since what a worker holds is lost with the worker.
 
-A share of a cluster's cores for one Dask client, whose tasks may be of any program.
+`ClientShare` is a share of the cluster's cores for one Dask client with tasks of any program.
 """
 
 # mypy: allow-untyped-calls
@@ -18,7 +18,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, assert_never
 
 from distributed import Client, Future, Security
@@ -244,7 +243,7 @@ class DaskExecutor:
         self._ask_for_job(self._link.stop_job, self._named(job))
 
     def cap_of_any(self, job: str, cores: int) -> None:
-        """Let a job of any client use so many cores at once. Raises ClusterError as `stop_of_any` does."""
+        """Limit the cores of a job of any client at once. Raises ClusterError as `stop_of_any` does."""
         self._ask_for_job(self._link.cap_job, self._named(job), cores)
 
     def _named(self, job: str) -> str:
@@ -588,9 +587,7 @@ class ClientShare:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -612,8 +609,6 @@ def share_cores(
         ClusterError: the client is closed, or the cluster has another policy, or another release.
         ArgumentError: the weight is none.
 
-    >>> from dask.distributed import Client
-    >>> from relaqs.dask import share_cores
     >>> with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as client:
     ...     with share_cores(client, weight=3.0):
     ...         sum(client.gather(client.map(abs, range(-3, 0))))

@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client, Security
 from distributed.comm.addressing import resolve_address
 from distributed.comm.core import FatalCommClosedError
+from distributed.comm.core import connect as open_comm
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError
 
@@ -20,6 +21,7 @@ from relaqs.executors.dask.messages import RELEASE
 
 ENCRYPTED = ("tls://", "wss://")  # addresses by which Dask speaks TLS
 ANSWER_SECONDS = 10.0  # for a worker to tell its versions: the first time it imports all there is
+ATTEMPT_SECONDS = 5.0  # for one attempt to find a scheduler again that went away
 LOOK_SECONDS = 0.2  # between two looks at which workers are there
 
 
@@ -57,7 +59,26 @@ def connect(
             "firewall is between"
         ) from error
     client._timeout = reconnect_seconds  # Dask has one setting for both, and a restart takes longer
+    _attempt_often(client)
     return client
+
+
+def _attempt_often(client: Client) -> None:
+    """Let a client look for its scheduler in short attempts. One that is there may take its time to answer.
+
+    In one long attempt Dask doubles its pauses. A scheduler that is away for 10 s is then found 20 s later.
+    """
+    attempt = client._ensure_connected
+
+    async def attempt_once_it_is_there(timeout: float) -> None:
+        over_seconds = time.monotonic() + timeout
+        if client.scheduler is not None:  # else the client is closed meanwhile
+            seconds = min(timeout, ATTEMPT_SECONDS)
+            found = await open_comm(client.scheduler.address, timeout=seconds, **client.connection_args)
+            found.abort()
+        await attempt(timeout=max(LOOK_SECONDS, over_seconds - time.monotonic()))
+
+    client._ensure_connected = attempt_once_it_is_there  # type: ignore[method-assign, assignment]
 
 
 def _other_certificates(address: str, error: BaseException) -> ClusterError:

@@ -182,7 +182,7 @@ class Stops:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """An operator lets a job have so many tasks at once, and no more."""
+    """An operator limits how many tasks a job has at once."""
 
     job: str
     cores: int

@@ -1,4 +1,4 @@
-"""The agent of a worker, through which services of workers speak, over Dask's own connections.
+"""The agent of a worker, through which its service speaks with those of others, over Dask's own connections.
 
 It is a worker plugin with a handler, so letters use the ports and the TLS that the cluster has.
 
@@ -103,25 +103,6 @@ class EgressLane:
         self._is_taken = False
 
 
-class EgressLanes:
-    """The lanes of a worker, by the addresses of the workers they lead to.
-
-    >>> lanes = EgressLanes()
-    >>> lanes.to("tcp://a:1") is lanes.to("tcp://a:1"), lanes.to("tcp://a:1") is lanes.to("tcp://b:1")
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._lanes: dict[str, EgressLane] = {}
-
-    def to(self, address: str) -> EgressLane:
-        return self._lanes.setdefault(address, EgressLane())
-
-    def sweep(self) -> None:
-        """Let go the lanes that nobody uses: workers come and go."""
-        self._lanes = {address: lane for address, lane in self._lanes.items() if not lane.is_free}
-
-
 PEER_OP = "relaqs_peer_letter"
 SWEEP_SECONDS = 1.0
 CONNECT_SECONDS = 3.0  # to reach a worker: one that died refuses, and is tried for so long
@@ -133,9 +114,10 @@ Given = ParamSpec("Given")
 
 
 class PeerAgent(WorkerPlugin):
-    """Sends the letters of this worker's services, and hands them those that come.
+    """Sends the letters of this worker's service, and hands it those that come. See `Peers`.
 
     Attributes:
+        service: None: nobody has asked for it yet.
         sent_bytes: what it has put on the wire, by the length of all frames.
         array_bytes: those of them that are arrays, and so had to go.
     """
@@ -146,32 +128,25 @@ class PeerAgent(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self.sent_bytes = self.array_bytes = 0
         self._worker = worker
-        self._lanes = EgressLanes()
+        self._lanes: dict[str, EgressLane] = {}  # by the worker that they lead to
         self._first_back = asyncio.Lock()
-        self._services: dict[type[PeerService], PeerService] = {}
+        self.service: PeerService | None = None
+        self._kind: type[PeerService] | None = None  # of the service, also once it has ended
         worker.handlers[PEER_OP] = self.take_letter
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     def teardown(self, worker: Worker) -> None:
         self._sweeper.cancel()
-        self._services.clear()
+        self.service = None
 
     @property
     def address(self) -> str:
         return str(self._worker.address)
 
-    @property
-    def services(self) -> tuple[PeerService, ...]:
-        """What has been asked for here so far."""
-        return tuple(self._services.values())
-
     # From a task's thread.
 
     def call(
-        self,
-        function: Callable[Given, Awaitable[Told]],
-        *arguments: Given.args,
-        **named: Given.kwargs,
+        self, function: Callable[Given, Awaitable[Told]], *arguments: Given.args, **named: Given.kwargs
     ) -> Told:
         answer: Told = sync(self._worker.loop, partial(function, *arguments, **named))
         return answer
@@ -191,21 +166,18 @@ class PeerAgent(WorkerPlugin):
         finally:
             self._worker.loop.add_callback(self._first_back.release)
 
-    def service(self, of: type[PeerService]) -> Any:
-        return self.call(self._found, of)
-
     # On the event loop.
 
-    async def _found(self, of: type[PeerService]) -> PeerService:
-        if of not in self._services:
-            self._services[of] = of(_PeersOf(self, of))
-        return self._services[of]
+    async def serving(self, of: type[PeerService]) -> Any:
+        """Return the service of this worker, which is of this class. Who asks first has it made."""
+        if self.service is None:
+            self.service, self._kind = of(self), of
+        return self.service
 
-    async def send(
-        self, address: str, of: type[PeerService], letter: Letter, haste: Haste, limit_seconds: float
-    ) -> Letter:
+    async def ask(self, address: str, letter: Letter, haste: Haste, limit_seconds: float) -> Letter:
         """Return the answer of another worker's service. Raises PeerLostError."""
-        to = {"op": PEER_OP, "reply": True, "service": pickle.dumps(of), "sender": self.address}
+        of = pickle.dumps(self._kind)
+        to = {"op": PEER_OP, "reply": True, "service": of, "sender": self.address}
         comm: Comm | None = None
         is_whole = False
         try:
@@ -230,7 +202,7 @@ class PeerAgent(WorkerPlugin):
         self, comm: Comm, service: bytes, sender: str, subject: str, said: bytes, arrays: list[Any]
     ) -> Status:
         """Answer a letter of another worker."""
-        found = await self._found(pickle.loads(service))
+        found = await self.serving(pickle.loads(service))
         answer, haste = await found.answer(_unpacked({"subject": subject, "said": said, "arrays": arrays}))
         with contextlib.suppress(OSError):  # who asked is gone, or hangs
             await self._write(comm, sender, {}, answer, haste)
@@ -245,7 +217,7 @@ class PeerAgent(WorkerPlugin):
         """
         array_bytes = sum(array.nbytes for array in letter.arrays)
         is_small = array_bytes <= NEARLY_BYTES
-        async with contextlib.nullcontext() if is_small else self._lanes.to(address).turn(haste):
+        async with contextlib.nullcontext() if is_small else self._lane_to(address).turn(haste):
             try:
                 async with asyncio.timeout(WRITE_SECONDS + array_bytes / LEAST_BYTES_PER_SECOND):
                     self.sent_bytes += await comm.write({**to, **_packed(letter)})
@@ -258,24 +230,12 @@ class PeerAgent(WorkerPlugin):
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            for service in self._services.values():
-                service.sweep()
-            self._lanes.sweep()
+            if self.service is not None:
+                self.service.sweep()
+            self._lanes = {address: lane for address, lane in self._lanes.items() if not lane.is_free}
 
-
-class _PeersOf:
-    """`Peers` of one service: its letters go to services of the same class."""
-
-    def __init__(self, agent: PeerAgent, of: type[PeerService]) -> None:
-        self._agent = agent
-        self._of = of
-
-    @property
-    def address(self) -> str:
-        return self._agent.address
-
-    async def ask(self, address: str, letter: Letter, haste: Haste, limit_seconds: float) -> Letter:
-        return await self._agent.send(address, self._of, letter, haste, limit_seconds)
+    def _lane_to(self, address: str) -> EgressLane:
+        return self._lanes.setdefault(address, EgressLane())
 
 
 def peer_agent_here() -> PeerAgent:

@@ -69,7 +69,7 @@ class Rooms:
     Args:
         scheduler: of the workers. Its choice of workers is replaced.
         core_seconds_of: what a job was charged so far.
-        look_again_in: has the scheduler's queue asked again after so many seconds.
+        look_again_in: has the scheduler's queue asked again after a number of seconds.
     """
 
     def __init__(
@@ -159,11 +159,7 @@ class Rooms:
         whole_seconds = self._whole_seconds[name].get(key[1]) if name in self._whole_seconds else None
         is_light = job.kind in (Kind.QUERY, Kind.EXACT) and self._core_seconds_of(name) < LIGHT_CORE_SECONDS
         return Need(
-            name,
-            job.user or job.client,
-            job.user_cores_most,
-            whole_seconds=whole_seconds,
-            is_light=is_light,
+            name, job.user or job.client, job.user_cores_most, whole_seconds=whole_seconds, is_light=is_light
         )
 
     def _start(self, key: object) -> None:

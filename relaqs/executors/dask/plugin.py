@@ -1,8 +1,8 @@
-"""ReLAQS on a Dask scheduler: the jobs of all clients at one desk, and the hooks that connect it with Dask.
+"""ReLAQS on a Dask scheduler: the jobs of all clients at one desk, and the hooks that connect it.
 
 **The idea.** Several client processes share a cluster. Dask gives a task its priority once, when its
-client submits it. A plan of cores changes twice a second. So the decision is taken where the tasks wait: a
-plugin, which the first client installs, replaces the scheduler's queue of waiting tasks. When a core is
+client submits it. A plan of cores changes twice a second. So the decision is taken where the tasks wait:
+a plugin, which the first client installs, replaces the scheduler's queue of waiting tasks. When a core is
 free, Dask asks its queue for the next task, and the queue asks the desk whose turn it is (`Desk.turns`).
 
 **Example.** A query of one client and a training run of another share two workers, planned 1.5 and 0.5
@@ -23,7 +23,7 @@ cores.
 - *No lock.* All of it runs on the scheduler's event loop. So it must be quick, and must not raise: Dask
   would cut the client off.
 - *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its
-  turn. A Dask client that asks for it is a job of its own instead (`SharingClients`).
+  turn. A Dask client that asks for it is a job of its own instead, with a weight (`SharingClients`).
 - *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source
   first. If that does not fit, the plugin does not start, and whoever connects is told why.
 - *A plan that stops a job* (`Plan.stops`) is sent to the session of that job, which ends it (`Stops`).
@@ -31,8 +31,6 @@ cores.
 
 Decisions and measurements: docs/decisions/0012-fair-queue-in-dask.md. The whole way of a measurement:
 docs/internals/journey-of-a-core-second.md.
-
-Dask clients whose tasks are a job of their own, each with a weight, whatever program they are of.
 """
 
 # mypy: allow-untyped-calls

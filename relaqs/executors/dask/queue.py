@@ -304,7 +304,7 @@ def chosen_credit() -> float:
 
 
 def broken_source(source: str) -> str | None:
-    """Return what the source of distributed/scheduler.py lacks, or None."""
+    """Return what the source of `distributed.scheduler` lacks, or None."""
     if missing := {use for use in _QUEUE_USE.findall(source) if not hasattr(JobQueue, use)}:
         return _changed(f"asks its queue to {', '.join(sorted(missing))}")
     if _TURN not in source:
@@ -327,7 +327,7 @@ def broken_pinning(scheduler: Scheduler) -> str | None:
 
 
 def broken_pinning_source(source: str) -> str | None:
-    """Return what the source of distributed/scheduler.py lacks for gangs, or None."""
+    """Return what the source of `distributed.scheduler` lacks for gangs, or None."""
     if _PINNED not in source:
         return _changed("queues tasks that one worker must run")
     if _COUNTED not in source:
@@ -343,7 +343,7 @@ def broken_placing(scheduler: Scheduler) -> str | None:
 
 
 def broken_placing_source(source: str) -> str | None:
-    """Return what the source of distributed/scheduler.py lacks for `AbreastPlaces` and `Rooms`, or None."""
+    """Return what the source of `distributed.scheduler` lacks for `AbreastPlaces` and `Rooms`, or None."""
     if any(each not in source for each in (_CHOSEN, _CHOSEN_FROM_QUEUE, _ASKED_FIRST, _LOOKED_AGAIN)):
         return _changed("chooses the workers of waiting tasks otherwise")
     return None

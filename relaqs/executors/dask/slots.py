@@ -35,16 +35,7 @@ from relaqs.executors.dask.messages import (
     SlotsOffered,
     tell_session,
 )
-from relaqs.executors.slot_desk import (
-    DeskFacts,
-    Leases,
-    SlotCount,
-    SlotDesk,
-    SlotTurns,
-    planned,
-    slots_of,
-    worker_of,
-)
+from relaqs.executors.slot_desk import DeskFacts, SlotCount, SlotDesk, SlotTurns, planned, slots_of, worker_of
 from relaqs.jobs.executor import Stoppable
 from relaqs.scheduling.virtual_time import FairShares
 from relaqs.sharing.gangs import Gang, SlotPlan, SlotPolicy
@@ -103,12 +94,11 @@ class WorkerHere:
 
     Attributes:
         host: the address by which other workers reach its machine.
-        calling, called: its contexts of TLS. None: the cluster is without.
+        contexts: of TLS, by which it calls others and is called. None: the cluster is without.
     """
 
     host: str
-    calling: ssl.SSLContext | None
-    called: ssl.SSLContext | None
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None
 
 
 def worker_here() -> WorkerHere | None:
@@ -118,10 +108,10 @@ def worker_here() -> WorkerHere | None:
     except ValueError:
         return None
     if not worker.address.startswith(("tls://", "wss://")):
-        return WorkerHere(get_address_host(worker.address), None, None)
+        return WorkerHere(get_address_host(worker.address), None)
     calling = worker.security.get_connection_args("worker")["ssl_context"]
     called = worker.security.get_listen_args("worker")["ssl_context"]
-    return WorkerHere(get_address_host(worker.address), calling, called)
+    return WorkerHere(get_address_host(worker.address), (calling, called))
 
 
 class LeasedGangs:
@@ -148,8 +138,7 @@ class LeasedGangs:
         self._session_of = session_of
         self._waiting = waiting
         self._why_not = why_not
-        self._leases = Leases()
-        self._turns = SlotTurns(shares, self._leases)
+        self._turns = SlotTurns(shares)
         self._gangs: set[str] = set()  # with slots or without
         self._workers: dict[str, tuple[str, ...]] = {}  # where jobs took their turns last that lease no slots
 
@@ -158,13 +147,13 @@ class LeasedGangs:
         if (there := self._there(job, slots)) is None:
             return
         if not slots:
-            self._turns.forget(job)
-        self._granted(self._leases.ask(job, there))
+            self._turns.forget_turn(job)
+        self._granted(self._turns.lease(job, there))
         self.look()
 
     def hand(self, job: str, slots: Collection[str]) -> None:
         """Let a gang without slots hold some that are offered to it, before it asks: it would ask at once."""
-        if slots and not self._leases.has_claim(job):
+        if slots and not self._turns.has_claim(job):
             self.lease(job, slots)
 
     def ask_turn(self, job: str, slots: Collection[str], number: int) -> None:
@@ -173,7 +162,7 @@ class LeasedGangs:
             return
         if slots:
             self._workers[job] = tuple(sorted({*map(worker_of, slots)}))
-        self._granted(self._turns.ask(job, slots, number))
+        self._granted(self._turns.ask_turn(job, slots, number))
         self.look()
 
     def ended(self, job: str) -> None:
@@ -191,18 +180,15 @@ class LeasedGangs:
 
     def left(self, job: str) -> None:
         """A gang is over."""
-        self._turns.forget(job)
         self._gangs.discard(job)
         self._workers.pop(job, None)
-        if job in self._leases.gangs():
-            self._granted(self._leases.release(job))
+        self._granted(self._turns.leave(job))
 
     def worker_gone(self, worker: str) -> None:
         """The slots of a worker are gone."""
-        for lost in (self._leases.lost(worker), self._turns.lost(worker)):
-            for job, slots in lost.items():
-                self._tell(SlotsLost(job, slots))
-        self._granted(self._leases.granted())
+        for job, slots in self._turns.lost(worker).items():
+            self._tell(SlotsLost(job, slots))
+        self._granted(self._turns.leased())
 
     def workers(self, job: str) -> tuple[str, ...]:
         """Return the workers where a job takes turns that leases no slots: they have parts of its model."""
@@ -210,12 +196,12 @@ class LeasedGangs:
 
     def held(self, job: str) -> tuple[str, ...]:
         """Return the slots that a gang holds."""
-        return self._leases.held(job)
+        return self._turns.held(job)
 
     def held_by_others(self, jobs: Collection[str]) -> set[str]:
         """Return the slots of all gangs but these."""
-        others = self._leases.gangs() - {*jobs}
-        return {slot for job in others for slot in self._leases.held(job)}
+        others = self._turns.holders() - {*jobs}
+        return {slot for job in others for slot in self._turns.held(job)}
 
     def _there(self, job: str, slots: Collection[str]) -> list[str] | None:
         """Return those of the slots whose worker is there, and tell of the others. None: no gang can run."""
@@ -230,7 +216,7 @@ class LeasedGangs:
 
     def _granted(self, jobs: Iterable[str]) -> None:
         for job in jobs:
-            self._tell(Leased(job, self._leases.held(job)))
+            self._tell(Leased(job, self._turns.held(job)))
 
     def _tell(self, answer: GangAnswer) -> None:
         if (session := self._session_of(answer.job)) is not None:

@@ -43,7 +43,7 @@ from relaqs.executors.files import UnseenFileError, use_folder_of_worker
 from relaqs.jobs.executor import Done, Stoppable, core_wanted_by, run_measured
 from relaqs.jobs.job import CommonWork, JobDescription, Task, TaskKey, TaskResult
 
-KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
+KEPT_REPORTS = 50  # of each job, that a scheduler that comes back learns of
 LEAST_COMMON_BYTES = 50_000  # less is sent with each task: a worker that fetches it takes milliseconds
 
 

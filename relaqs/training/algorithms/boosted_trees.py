@@ -8,8 +8,7 @@ What boosted trees reduce: squared errors of numbers, or the log loss of classes
 
 Regression trees over binned features: how rows find their leaves, and how a tree grows by one level.
 
-A tree is one array with an entry a node, root first. Children are appended, so a node's place never
-changes.
+A tree is one array with an entry a node, root first. Children are appended, so a node's place never changes.
 
 Bins: features as small whole numbers, so that sums by value are sums by index.
 
@@ -36,7 +35,7 @@ from scipy.special import expit, log_expit, log_softmax, logit
 from relaqs.arguments import check_not_negative, check_positive, check_whole
 from relaqs.plugins import require
 from relaqs.training.protocol import Iteration
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, right_of
 
 if TYPE_CHECKING:
     import xgboost
@@ -515,12 +514,10 @@ class BoostedClassifier(BoostedTrees):
     The arguments are those of `BoostedTrees`: sql, target, trees, depth, learning_rate, ridge, least_hessian
     and bins.
 
-    >>> import duckdb, relaqs, xgboost
+    >>> import xgboost
     >>> from relaqs.training import BoostedClassifier
-    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(BoostedClassifier("SELECT * FROM points", target="inside", trees=5)).result()
+    >>> sql = "SELECT x / 100 - 5 AS x, abs(x - 500) < 200 AS inside FROM numbers"
+    >>> model = db.train(BoostedClassifier(sql, target="inside", trees=5)).result()
     >>> probabilities = model.predict(xgboost.DMatrix([[-4.0], [0.0], [4.0]], feature_names=["x"]))
     >>> (probabilities > 0.5).tolist()
     [False, True, False]
@@ -534,7 +531,7 @@ class BoostedClassifier(BoostedTrees):
         bins, scores = _prepared(model, rows)
         if model.growing:
             scores = scores + _values(model.growing, [leaves_of(tree, bins) for tree in model.growing])
-        return int((told_classes(scores, model.loss.classes) == rows.target).sum())
+        return right_of(scores, model.loss.classes, rows.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,12 +541,10 @@ class BoostedRegressor(BoostedTrees):
     The arguments are those of `BoostedTrees`: sql, target, trees, depth, learning_rate, ridge, least_hessian
     and bins.
 
-    >>> import duckdb, relaqs, xgboost
+    >>> import xgboost
     >>> from relaqs.training import BoostedRegressor
-    >>> rows = duckdb.sql("SELECT i / 100 AS x, 2 * i / 100 + 1 AS y FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(BoostedRegressor("SELECT x, y FROM points", target="y", trees=30)).result()
+    >>> sql = "SELECT x / 100 AS x, 2 * x / 100 + 1 AS y FROM numbers"
+    >>> model = db.train(BoostedRegressor(sql, target="y", trees=30)).result()
     >>> values = model.predict(xgboost.DMatrix([[2.0], [5.0]], feature_names=["x"]))
     >>> [round(float(y)) for y in values]
     [5, 11]

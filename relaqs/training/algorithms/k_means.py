@@ -36,12 +36,9 @@ class KMeans:
             mean variance, squared and summed. 0 waits until they stand still.
         seed: of the initial centres, which k-means++ chooses from a sample.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import KMeans
-    >>> rows = duckdb.sql("SELECT 10 * (i % 2) + (i % 3) AS x FROM range(600) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(KMeans("SELECT x FROM points", clusters=2)).result()
+    >>> sql = "SELECT 10 * (x % 2) + (x % 3) AS x FROM numbers WHERE x < 600"
+    >>> model = db.train(KMeans(sql, clusters=2)).result()
     >>> sorted(model.cluster_centers_.ravel().round(6).tolist())
     [1.0, 11.0]
     """
@@ -181,12 +178,9 @@ class MiniBatchKMeans(MiniBatches):
         clusters: how many clusters to find.
         start_rows: and all that `MiniBatches` has.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import MiniBatchKMeans
-    >>> rows = duckdb.sql("SELECT 10 * (i % 2) + (i % 3) AS x FROM range(600) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(MiniBatchKMeans("SELECT x FROM points", clusters=2, passes_most=1)).result()
+    >>> sql = "SELECT 10 * (x % 2) + (x % 3) AS x FROM numbers WHERE x < 600"
+    >>> model = db.train(MiniBatchKMeans(sql, clusters=2, passes_most=1)).result()
     >>> sorted(model.cluster_centers_.ravel().round(6).tolist())
     [1.0, 11.0]
     """

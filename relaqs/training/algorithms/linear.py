@@ -33,7 +33,7 @@ from relaqs.arguments import ArgumentError, check_not_negative, check_positive, 
 from relaqs.plugins import require
 from relaqs.training.algorithms import fitted
 from relaqs.training.protocol import Fold, MiniBatches
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, right_of
 
 if TYPE_CHECKING:
     import sklearn.kernel_approximation
@@ -337,7 +337,7 @@ class Coefficients:
     def right(self, rows: Rows) -> int:
         """Return how many rows' classes are told rightly."""
         assert self.classes is not None
-        return int((told_classes(self.scores(rows.features), self.classes) == rows.target).sum())
+        return right_of(self.scores(rows.features), self.classes, rows.target)
 
     def signs(self, target: NDArray[Any] | None) -> FloatArray:
         """Return whether each row is of each output's class, 1 or -1, shape (rows, outputs)."""
@@ -465,12 +465,9 @@ class LinearRegression:
         tolerance: training has converged when the gradient, for standardised features and target, is smaller
             than this.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import LinearRegression
-    >>> rows = duckdb.sql("SELECT i / 100 AS x, 2 * i / 100 + 1 AS y FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(LinearRegression("SELECT x, y FROM points", target="y")).result()
+    >>> sql = "SELECT x / 100 AS x, 2 * x / 100 + 1 AS y FROM numbers"
+    >>> model = db.train(LinearRegression(sql, target="y")).result()
     >>> round(float(model.coef_[0]), 3), round(float(model.intercept_), 3)
     (2.0, 1.0)
     """
@@ -537,12 +534,10 @@ class LogisticRegression(LinearClassifier):
         strength: how much the data count against the penalty, as scikit-learn's C.
         tolerance: training has converged when the gradient is smaller than this.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import LogisticRegression
-    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(LogisticRegression("SELECT x, late FROM points", target="late")).result()
+    >>> sql = "SELECT x / 100 AS x, x >= 500 AS late FROM numbers"
+    >>> model = db.train(LogisticRegression(sql, target="late")).result()
     >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
     [False, True]
     """
@@ -580,12 +575,10 @@ class LinearSVM(LinearClassifier):
         strength: how much the data count against the penalty, as scikit-learn's C.
         tolerance: training has converged when the gradient is smaller than this.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import LinearSVM
-    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(LinearSVM("SELECT x, late FROM points", target="late")).result()
+    >>> sql = "SELECT x / 100 AS x, x >= 500 AS late FROM numbers"
+    >>> model = db.train(LinearSVM(sql, target="late")).result()
     >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
     [False, True]
     """
@@ -646,12 +639,10 @@ class PolynomialSVM:
         tolerance: training has converged when the gradient is smaller than this.
         seed: picks the landmarks from a sample of the rows.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import PolynomialSVM
-    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(PolynomialSVM("SELECT * FROM points", target="inside", degree=2)).result()
+    >>> sql = "SELECT x / 100 - 5 AS x, abs(x - 500) < 200 AS inside FROM numbers"
+    >>> model = db.train(PolynomialSVM(sql, target="inside", degree=2)).result()
     >>> model.predict(pandas.DataFrame({"x": [-4.0, 0.0, 4.0]})).tolist()
     [False, True, False]
     """
@@ -761,13 +752,11 @@ class MiniBatchLinear(MiniBatches):
         epsilon: of the losses that have one.
         start_rows: and all that `MiniBatches` has.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import MiniBatchLinear
-    >>> rows = duckdb.sql("SELECT i / 500 - 1 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     job = MiniBatchLinear("SELECT x, late FROM points", target="late", first_rate=0.5)
-    ...     model = db.train(job, batch="elastic").result()
+    >>> sql = "SELECT x / 500 - 1 AS x, x >= 500 AS late FROM numbers"
+    >>> job = MiniBatchLinear(sql, target="late", first_rate=0.5)
+    >>> model = db.train(job, batch="elastic").result()
     >>> model.predict(pandas.DataFrame({"x": [-0.8, 0.8]})).tolist()
     [False, True]
     """
@@ -839,10 +828,7 @@ class MiniBatchLinear(MiniBatches):
         losses, _ = self._losses(state, rows)
         if state.classes is None:
             return (np.asarray(losses.sum()),)
-        scores = state.scores(rows.features)
-        told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        right = (told == class_codes(rows.target, state.classes)).sum()
-        return np.asarray(losses.sum()), np.asarray(float(right))
+        return np.asarray(losses.sum()), np.asarray(float(state.right(rows)))
 
     def estimator(
         self, profile: Profile, state: Coefficients

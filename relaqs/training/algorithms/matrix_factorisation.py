@@ -39,14 +39,10 @@ class MatrixFactorisation:
         tolerance: training has converged when a pass betters the loss by a smaller share than this.
         seed: of the first factors.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import MatrixFactorisation
-    >>> items = "i % 3 AS tea, 2 * (i % 3) AS cups, i % 5 AS nails"
-    >>> rows = duckdb.sql(f"SELECT {items} FROM range(600) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     run = db.train(MatrixFactorisation("SELECT * FROM points", components=2))
-    ...     model = run.result()
+    >>> sql = "SELECT x % 3 AS tea, 2 * (x % 3) AS cups, x % 5 AS nails FROM numbers WHERE x < 600"
+    >>> run = db.train(MatrixFactorisation(sql, components=2))
+    >>> model = run.result()
     >>> model.components_.shape, run.losses[-1] < 0.001
     ((2, 3), True)
     """

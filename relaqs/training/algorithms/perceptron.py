@@ -21,7 +21,7 @@ from relaqs.plugins import require
 from relaqs.training.algorithms import fitted
 from relaqs.training.algorithms.linear import Descent
 from relaqs.training.protocol import Fold, MiniBatches, Scaling
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, told_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, right_of
 
 if TYPE_CHECKING:
     import sklearn.neural_network
@@ -62,12 +62,10 @@ class Perceptron:
         tolerance: training has converged when the gradient is smaller than this.
         seed: of the initial weights (Glorot, Bengio 2010), drawn as scikit-learn draws them.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import Perceptron
-    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(Perceptron("SELECT * FROM points", target="inside", hidden=(8,))).result()
+    >>> sql = "SELECT x / 100 - 5 AS x, abs(x - 500) < 200 AS inside FROM numbers"
+    >>> model = db.train(Perceptron(sql, target="inside", hidden=(8,))).result()
     >>> model.predict(pandas.DataFrame({"x": [-4.0, 0.0, 4.0]})).tolist()
     [False, True, False]
     """
@@ -94,8 +92,7 @@ class Perceptron:
         return layer_sums(model, rows)
 
     def right(self, model: Layers, rows: Rows) -> int:
-        scores = model.activations(rows.features)[-1]
-        return int((told_classes(scores, model.classes) == rows.target).sum())
+        return right_of(model.activations(rows.features)[-1], model.classes, rows.target)
 
     def estimator(self, profile: Profile, model: Layers) -> sklearn.neural_network.MLPClassifier:
         from sklearn.neural_network import MLPClassifier
@@ -167,8 +164,7 @@ def layer_sums(model: Layers, rows: Rows) -> Sums:
 def layer_right(model: Layers, rows: Rows) -> tuple[float, int]:
     """Return the log loss of some rows, and how many of them are told rightly."""
     scores, codes = model.activations(rows.features)[-1], class_codes(rows.target, model.classes)
-    told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    return _log_loss(scores, codes)[0], int((told == codes).sum())
+    return _log_loss(scores, codes)[0], right_of(scores, model.classes, rows.target)
 
 
 def classifier_of(
@@ -259,13 +255,11 @@ class MiniBatchPerceptron(MiniBatches):
             so `scaling="sqrt"` suits it, which is its default here.
         start_rows: and all that `MiniBatches` has.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import MiniBatchPerceptron
-    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> job = MiniBatchPerceptron("SELECT * FROM points", "inside", hidden=(8,), first_rate=0.03)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(job, batch="elastic").result()
+    >>> sql = "SELECT x / 100 - 5 AS x, abs(x - 500) < 200 AS inside FROM numbers"
+    >>> job = MiniBatchPerceptron(sql, "inside", hidden=(8,), first_rate=0.03)
+    >>> model = db.train(job, batch="elastic").result()
     >>> model.predict(pandas.DataFrame({"x": [-4.0, 0.0, 4.0]})).tolist()
     [False, True, False]
     """

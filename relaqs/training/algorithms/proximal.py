@@ -25,7 +25,7 @@ from relaqs.arguments import check_not_negative, check_positive
 from relaqs.plugins import require
 from relaqs.training.algorithms import fitted
 from relaqs.training.protocol import ShardCourse, ShardState, WholeParameters
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, right_of
 
 if TYPE_CHECKING:
     import sklearn.linear_model
@@ -177,12 +177,10 @@ class SoftmaxRegression:
         strength: how much the data count against the penalty, as scikit-learn's C.
         tolerance: training has converged when five passes in a row change the loss by a smaller share.
 
-    >>> import duckdb, pandas, relaqs
+    >>> import pandas
     >>> from relaqs.training import SoftmaxRegression
-    >>> rows = duckdb.sql("SELECT i / 100 AS x, i // 400 AS third FROM range(1200) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=8, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(SoftmaxRegression("SELECT x, third FROM points", target="third")).result()
+    >>> sql = "SELECT x / 100 AS x, x // 334 AS third FROM numbers"
+    >>> model = db.train(SoftmaxRegression(sql, target="third")).result()
     >>> model.predict(pandas.DataFrame({"x": [1.0, 6.0, 11.0]})).tolist()
     [0, 1, 2]
     """
@@ -227,7 +225,7 @@ class SoftmaxRegression:
 
     def right(self, model: CentredScores, rows: Rows) -> int:
         assert model.classes is not None
-        return int((told_classes(model.told(rows), model.classes) == rows.target).sum())
+        return right_of(model.told(rows), model.classes, rows.target)
 
     def estimator(self, profile: Profile, model: CentredScores) -> sklearn.linear_model.LogisticRegression:
         from sklearn.linear_model import LogisticRegression as Estimator
@@ -257,12 +255,9 @@ class Lasso:
         alpha: how much weights cost.
         tolerance: training has converged when five passes in a row change the loss by a smaller share.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import Lasso
-    >>> rows = duckdb.sql("SELECT i % 10 AS x, i % 7 AS z, 3 * (i % 10) AS y FROM range(700) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=8, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(Lasso("SELECT x, z, y FROM points", target="y", alpha=0.5)).result()
+    >>> sql = "SELECT x % 10 AS x, x % 7 AS z, 3 * (x % 10) AS y FROM numbers WHERE x < 700"
+    >>> model = db.train(Lasso(sql, target="y", alpha=0.5)).result()
     >>> model.coef_.round(2).tolist()
     [2.94, 0.0]
     """
@@ -307,8 +302,5 @@ class Lasso:
 
         weights, intercepts = model.coefficients()
         return fitted(
-            Estimator(alpha=self.alpha),
-            profile.names,
-            coef_=weights[0],
-            intercept_=float(intercepts[0]),
+            Estimator(alpha=self.alpha), profile.names, coef_=weights[0], intercept_=float(intercepts[0])
         )

@@ -43,13 +43,9 @@ class TopicModel:
         tolerance: training has converged when a pass betters the loss by a smaller share than this.
         seed: of the initial topics, drawn as scikit-learn draws them.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import TopicModel
-    >>> words = "9 * (i % 2) AS cat, 8 * (i % 2) AS dog, 9 - 9 * (i % 2) AS stock"
-    >>> rows = duckdb.sql(f"SELECT {words} FROM range(600) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(TopicModel("SELECT * FROM points", topics=2)).result()
+    >>> sql = "SELECT 9 * (x % 2) AS cat, 8 * (x % 2) AS dog, 9 - 9 * (x % 2) AS stock FROM numbers"
+    >>> model = db.train(TopicModel(sql, topics=2)).result()
     >>> sorted(model.components_.argmax(axis=1).tolist())  # each topic's commonest word
     [0, 2]
     """
@@ -262,13 +258,9 @@ class OnlineTopics(MiniBatches):
         decay: how fast later steps count less; scikit-learn's learning_decay.
         start_rows: and all that `MiniBatches` has.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import OnlineTopics
-    >>> words = "9 * (i % 2) AS cat, 8 * (i % 2) AS dog, 9 - 9 * (i % 2) AS stock"
-    >>> rows = duckdb.sql(f"SELECT {words} FROM range(600) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     model = db.train(OnlineTopics("SELECT * FROM points", topics=2, passes_most=3)).result()
+    >>> sql = "SELECT 9 * (x % 2) AS cat, 8 * (x % 2) AS dog, 9 - 9 * (x % 2) AS stock FROM numbers"
+    >>> model = db.train(OnlineTopics(sql, topics=2, passes_most=3)).result()
     >>> sorted(model.components_.argmax(axis=1).tolist())  # each topic's commonest word
     [0, 2]
     """

@@ -6,6 +6,6 @@ which rows, how many, at which rate, and the journal of what was decided. `step_
 tasks, and keeps what its driver must know.
 
 The other carrier is a gang of ranks that live in workers. `gang_job.py` makes a training job of it,
-`turn_job.py` drives it from turn to turn, and `gang_executor.py` says what it asks of a cluster. `rank.py` is
-one rank and what it trains, `membership.py` who trains together, `exchange.py` how they add up.
+`gang_carrier.py` drives it from turn to turn, and `driver.py` has what it shares with the driver of parts.
+`rank.py` is one rank and what it trains, `membership.py` who trains together, `mesh.py` how they add up.
 """

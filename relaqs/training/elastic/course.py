@@ -3,13 +3,13 @@
 Whoever carries a run (tasks, workers that live longer, a replay) goes round like this:
 
     step = next_step(job, rule, order, course)
-    sums = the sums of the pieces in step.pieces, added in pairs      piece_sums.py
+    sums = the sums of the pieces in step.pieces, added in pairs
     course = after(job, order, course, step, sums)
 
 In the order of a step:
 
 - Which rows come next (`Order`): a pass is a permutation of pieces, and a step takes the next few of them.
-- How many (`Batches`): every rule is pure, and sees the course so far and nothing else. The gradient's
+- How many (`BatchRule`): every rule is pure, and sees the course so far and nothing else. The gradient's
   noise scale says from how many rows on a larger step saves little.
 - At which rate: a larger step has a larger rate than the first one.
 
@@ -21,8 +21,9 @@ writes it, with the changes that were carried out.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +39,7 @@ from relaqs.training.rows import Sums
 
 
 class Change(NamedTuple):
-    """From this step on, steps had so many rows and ranks.
+    """From this step on, steps had these rows and ranks.
 
     >>> Change(step=0, batch_rows=64, ranks=1).batch_rows
     64
@@ -152,7 +153,6 @@ class StepsMade:
     first_step: int
     batch_rows: IntArray
     rates: FloatArray
-    losses: FloatArray
 
     def __len__(self) -> int:
         return len(self.batch_rows)
@@ -172,7 +172,7 @@ class StepLog:
     def __init__(self, first_step: int = 0) -> None:
         self._first_step = first_step
         self._rows, self._rates, self._ranks = array("q"), array("d"), array("q")
-        self.losses = array("d")
+        self.row_count = 0  # of the steps, as planned: the last one of a pass may have fewer
 
     @property
     def end(self) -> int:
@@ -182,18 +182,31 @@ class StepLog:
     def note(self, made: StepsMade, ranks: int) -> None:
         assert made.first_step <= self.end
         new = slice(max(0, self.end - made.first_step), None)
-        self._rows.extend(made.batch_rows[new].tolist())
-        self._rates.extend(made.rates[new].tolist())
-        self.losses.extend(made.losses[new].tolist())
-        self._ranks.extend([ranks] * (len(self._rows) - len(self._ranks)))
+        rows = made.batch_rows[new].tolist()
+        self.add(rows, made.rates[new].tolist(), [ranks] * len(rows))
 
-    def rows_since(self, step: int) -> IntArray:
-        return np.array(self._rows[step - self._first_step :], dtype=np.int64)
+    def add(self, batch_rows: Iterable[int], rates: Iterable[float], ranks: Iterable[int]) -> None:
+        """Note the steps that follow."""
+        rows = list(batch_rows)
+        self.row_count += sum(rows)
+        self._rows.extend(rows)
+        self._rates.extend(rates)
+        self._ranks.extend(ranks)
+
+    @property
+    def columns(self) -> tuple[array[int], array[float], array[int]]:
+        """What `add` takes: the rows, the rates and the ranks of all steps."""
+        return self._rows, self._rates, self._ranks
 
     @property
     def batch_rows(self) -> int | None:
         """The rows of the last step; None before the first one. May be asked for from any thread."""
         return self._rows[-1] if self._rows else None
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of the last step; 0 before the first one."""
+        return self._ranks[-1] if self._ranks else 0
 
     def journal(self, since_step: int | None = None) -> Journal:
         """Return what was noted from a step on. May be asked for from any thread."""
@@ -285,7 +298,7 @@ def piece_rows_of(start_rows: int) -> int:
 
 
 def pieces_of_step(batch_rows: int, piece_rows: int) -> int:
-    """Return how many pieces come nearest to so many rows; one at least."""
+    """Return how many pieces come nearest to the rows of a step; one at least."""
     return max(1, round(batch_rows / piece_rows))
 
 
@@ -395,7 +408,7 @@ def norm(gradients: Sums) -> float:
 
 
 def scale_of(scaling: Scaling, batch_rows: int, start_rows: int, noise_rows: float) -> float:
-    """Return how many times the rate of a first step a step of so many rows has.
+    """Return how many times the rate of a first step a step of `batch_rows` has.
 
     noise_rows: the noise scale, NaN where it is not known. "gain" then is "sqrt", which lies between.
     """
@@ -445,61 +458,35 @@ SETTLING = 2  # times the steps of a warm-up that a number of rows stays in forc
 MOST_EXTRA = 0.15  # the share of more rows that a run may need because its steps are larger
 
 
-class RunSoFar(Protocol):
-    """What a rule sees of a run."""
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def passes(self) -> int: ...
-
-    @property
-    def batch_rows(self) -> int: ...
-
-    @property
-    def changed_step(self) -> int: ...
-
-    @property
-    def changed_passes(self) -> int: ...
-
-    @property
-    def noise_rows(self) -> float: ...
-
-
-class BatchRule(Protocol):
+class BatchRule(ABC):
     """Says how many rows the next step has, and how many steps a run has at most."""
 
-    def rows(self, seen: RunSoFar) -> int:
+    @abstractmethod
+    def rows(self, seen: TrainingCourse) -> int:
         """Return the rows of the next step."""
-        ...
 
     def rate(self, step: int, otherwise: float) -> float:
         """Return a step's learning rate. otherwise: what the job's own rules say."""
-        ...
+        return otherwise
 
     @property
     def steps_most(self) -> int | None:
         """After how many steps the run ends; None where the rule has no say in it."""
-        ...
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class FixedBatch:
+class FixedBatch(BatchRule):
     """The same rows at every step."""
 
     batch_rows: int
-    steps_most: None = None
 
-    def rows(self, seen: RunSoFar) -> int:
+    def rows(self, seen: TrainingCourse) -> int:
         return self.batch_rows
-
-    def rate(self, step: int, otherwise: float) -> float:
-        return otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticBatch:
+class ElasticBatch(BatchRule):
     """Twice the rows, again and again, as long as the noise of the gradients says that little is lost.
 
     Steps of B rows need (φ + B) / (φ + B₀) times the rows that first steps of B₀ would need, where φ is the
@@ -515,7 +502,6 @@ class ElasticBatch:
     start_rows: int
     rows_most: int
     settle_steps: int
-    steps_most: None = None
 
     @classmethod
     def of(cls, job: MiniBatchTraining) -> ElasticBatch:
@@ -523,14 +509,11 @@ class ElasticBatch:
         settle_steps = max(LEAST_SETTLING, SETTLING * job.warm_up_steps)
         return cls(job.start_rows, most_rows(job), settle_steps)
 
-    def rows(self, seen: RunSoFar) -> int:
+    def rows(self, seen: TrainingCourse) -> int:
         wanted = 2 * seen.batch_rows
         return wanted if wanted <= self.rows_most and self._may_grow(seen, wanted) else seen.batch_rows
 
-    def rate(self, step: int, otherwise: float) -> float:
-        return otherwise
-
-    def _may_grow(self, seen: RunSoFar, wanted: int) -> bool:
+    def _may_grow(self, seen: TrainingCourse, wanted: int) -> bool:
         if math.isnan(seen.noise_rows):
             return seen.passes > seen.changed_passes
         if seen.step < seen.changed_step + self.settle_steps:
@@ -540,7 +523,7 @@ class ElasticBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedBatch:
+class ReplayedBatch(BatchRule):
     """What a journal says."""
 
     journal: Journal
@@ -549,7 +532,7 @@ class ReplayedBatch:
     def steps_most(self) -> int:
         return len(self.journal)
 
-    def rows(self, seen: RunSoFar) -> int:
+    def rows(self, seen: TrainingCourse) -> int:
         return int(self.journal.batch_rows[seen.step])
 
     def rate(self, step: int, otherwise: float) -> float:

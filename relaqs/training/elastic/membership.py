@@ -2,59 +2,43 @@
 
 The ranks of one gang, by slot: which are being prepared, which are ready, and which were lost.
 
-Pure: it sends nothing and reads no clock. Every `now_seconds` is on the monotonic clock.
+The roster is pure: it sends nothing and reads no clock. Every `now_seconds` is on the monotonic clock.
 
 What stays in a worker between the turns of a gang: it is settled once on a slot, and freed if idle.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class RankAddress:
-    """Where a rank listens for its peers.
-
-    Attributes:
-        slot: the slot that it holds, as `relaqs.executors.slot_desk` names it.
-        host, port: of its listening socket.
-    """
-
-    slot: str
-    host: str
-    port: int
+from relaqs.training.elastic.mesh import Encryption, ExchangeBrokenError, Mesh, RankAddress, meet
+from relaqs.training.passes import one_thread
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The ranks of one generation, and how they train. What changes makes a new generation.
+    """Who is there from one change to the next. What changes makes a new generation.
 
-    >>> one = Membership(0, (RankAddress("a/0", "127.0.0.1", 4711),), batch_rows=64, token="secret")
+    >>> one = Membership(0, (RankAddress("a/0", "127.0.0.1", 4711),), token="secret")
     >>> one.size, one.rank_of("a/0")
     (1, 0)
 
     Attributes:
         generation: 0, 1, 2, …
-        ranks: their addresses, in order. How many there are is a power of two, so that sums keep their bits.
-        batch_rows: rows of a mini-batch, over all ranks together. None: the job's own rule says it. The
-            learning rate follows from the rows.
+        ranks: their addresses, in order.
         token: random. A connection that cannot say it belongs to something else, and is closed.
     """
 
     generation: int
     ranks: tuple[RankAddress, ...]
-    batch_rows: int | None
     token: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        assert self.size.bit_count() == 1, f"{self.size} ranks are no power of two"
-        assert self.batch_rows is None or self.batch_rows > 0
 
     @property
     def size(self) -> int:
@@ -70,7 +54,7 @@ class Membership:
 
 
 def most_ranks(slots: int) -> int:
-    """Return how many ranks can use so many slots: the largest power of two.
+    """Return how many ranks some slots can have: the largest power of two, so that sums keep their bits.
 
     >>> [most_ranks(slots) for slots in (1, 2, 3, 4, 7)]
     [1, 2, 2, 4, 4]
@@ -83,17 +67,6 @@ PREPARE_SECONDS = 10.0  # after which a new rank is left out, where another one 
 
 class RankRoster:
     """The ranks of a gang, and what became of them.
-
-    >>> roster = RankRoster("gang")
-    >>> roster.missing(["a", "b"])
-    ['a', 'b']
-    >>> roster.begin("a", now_seconds=0.0)
-    >>> roster.note_ready("a", RankAddress("a", "10.0.0.1", 7000), now_seconds=1.0)
-    >>> roster.missing(["a", "b"]), roster.name("a")
-    (['b'], 'gang-0')
-    >>> roster.lose({"a"})
-    >>> roster.missing(["a", "b"]), roster.name("a")
-    (['b'], 'gang-1')
 
     Args:
         gang: its name, unique on the cluster.
@@ -204,17 +177,98 @@ class RankRoster:
 IDLE_SECONDS = 30.0  # who had no turn for so long is freed: its driver died
 
 
-class Resident(Protocol):
-    """Who lives on a slot of a gang: a rank, or the parts of a model."""
+def listener_here() -> tuple[socket.socket, Encryption | None]:
+    """Return where peers reach this process, and how they speak.
 
-    address: RankAddress
-    used_seconds: float
+    That is a Dask worker's own address and its own certificates; else this machine alone.
+    """
+    from relaqs.executors.dask.slots import worker_here
 
-    def is_idle_since(self, seconds: float) -> bool: ...
-    def close(self) -> None: ...
+    here = worker_here()
+    host = "127.0.0.1" if here is None else here.host
+    encryption = None if here is None or here.contexts is None else Encryption(*here.contexts)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family, backlog=64), encryption
 
 
-Lodger = TypeVar("Lodger", bound=Resident)
+class StateLostError(Exception):
+    """An actor has no state any more.
+
+    It had no turn for so long that its worker freed it, as if its driver had died; or it has lost its peers.
+    """
+
+
+class Actor(ABC):
+    """What is on a slot between turns, and meets those on other slots in each generation.
+
+    `lock` is held in a turn: a worker with several threads may start two at once.
+    """
+
+    def __init__(self, slot: str) -> None:
+        self._listener, self._encryption = listener_here()
+        host, port = self._listener.getsockname()[:2]
+        self.address = RankAddress(slot, host, port)
+        self.lock = threading.Lock()
+        self.used_seconds = time.monotonic()
+        self.is_freed = False
+        self._generation = -1
+        self._mesh: Mesh | None = None
+
+    def take(self, work: Any) -> Any:
+        """Take part in a turn, and return what it gave. Where that fails, whoever waits for it is freed."""
+        try:
+            return self._turn(work)
+        except ExchangeBrokenError as error:
+            self._leave()
+            return self._broken(work, error)
+        except BaseException:
+            self._leave()
+            raise
+        finally:
+            self.used_seconds = time.monotonic()
+
+    def get_ready(self, recipe: Any) -> None:
+        """Have what a recipe says, where this was made by another one."""
+        return
+
+    @abstractmethod
+    def _turn(self, work: Any) -> Any:
+        """Make a turn, and return what it gave."""
+
+    def _broken(self, work: Any, error: ExchangeBrokenError) -> Any:
+        """Return what a turn gave in which a peer was lost. Raises StateLostError where that is nothing."""
+        raise StateLostError(str(error))
+
+    def close(self) -> None:
+        """Free the slot. A turn that still runs ends."""
+        if (mesh := self._mesh) is not None:
+            mesh.close()
+        with self.lock:
+            self.is_freed = True
+            self._leave()
+            self._listener.close()
+
+    def is_idle_since(self, seconds: float) -> bool:
+        """Whether it had no turn since then, on the monotonic clock."""
+        return self.used_seconds < seconds and not self.lock.locked()
+
+    def _meet(
+        self, there: Membership, limits_seconds: tuple[float, float], peers: Collection[int] | None = None
+    ) -> Mesh:
+        """Be in a generation, and return its mesh. See `meet`."""
+        self._leave()
+        self._generation = there.generation
+        rank = there.rank_of(self.address.slot)
+        self._mesh = meet(
+            there.ranks, there.token, rank, self._listener, self._encryption, limits_seconds, peers
+        )
+        return self._mesh
+
+    def _leave(self) -> None:
+        """Leave the generation. It frees the peers that wait for this one."""
+        if (mesh := self._mesh) is not None:
+            self._mesh = None
+            mesh.free()
 
 
 class Residents:
@@ -222,7 +276,7 @@ class Residents:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._there: dict[tuple[str, str], Resident] = {}
+        self._there: dict[tuple[str, str], Actor] = {}
         self._sweeper: threading.Timer | None = None
 
     def __len__(self) -> int:
@@ -233,27 +287,23 @@ class Residents:
         with self._lock:
             return [gang for gang, _ in self._there]
 
-    def get(self, gang: str, slot: str, kind: type[Lodger]) -> Lodger | None:
+    def get(self, gang: str, slot: str) -> Actor | None:
         """Return who lives there. None: nobody does."""
         with self._lock:
-            if (there := self._there.get((gang, slot))) is None:
-                return None
-            assert isinstance(there, kind)
-            there.used_seconds = time.monotonic()
+            if (there := self._there.get((gang, slot))) is not None:
+                there.used_seconds = time.monotonic()
             return there
 
-    def settled(self, gang: str, slot: str, kind: type[Lodger], make: Callable[[], Lodger]) -> Lodger:
+    def settled(self, gang: str, slot: str, make: Callable[[], Actor]) -> Actor:
         """Return who lives there, or settle whom `make` gives. Of two who come at once, the first stays."""
-        if (there := self.get(gang, slot, kind)) is not None:
+        if (there := self.get(gang, slot)) is not None:
             return there
         made = make()
         with self._lock:
             first = self._there.setdefault((gang, slot), made)
             self._sweep_later()
-        if first is made:
-            return made
-        made.close()
-        assert isinstance(first, kind)
+        if first is not made:
+            made.close()
         return first
 
     def forget(self, gang: str, slot: str) -> None:
@@ -281,6 +331,54 @@ class Residents:
             there.close()
 
 
+RESIDENTS = Residents()
+
+
+class Recipe(Protocol):
+    """Makes an actor on a worker: it imports, builds, compiles and reads first rows. It is picklable."""
+
+    def actor(self, slot: str, owner: str) -> Actor:
+        """Return it, ready for its first step. owner: the name by which a read can be interrupted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareWork:
+    """Prepares an actor on a slot, and returns its address. One that is there already stays.
+
+    gang: the name of all actors of a run, or of this one alone.
+    """
+
+    gang: str
+    slot: str
+    recipe: Recipe
+
+    def run(self, owner: str) -> RankAddress:
+        actor = RESIDENTS.settled(self.gang, self.slot, lambda: self.recipe.actor(self.slot, owner))
+        actor.get_ready(self.recipe)
+        return actor.address
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWork:
+    """The part that one actor has in a turn. Each kind of actor says more of its turns.
+
+    gang, slot: which actor.
+    """
+
+    gang: str
+    slot: str
+
+    def run(self, owner: str) -> Any:
+        freed = StateLostError(f"what was on {self.slot} was freed; prepare it once more")
+        if (actor := RESIDENTS.get(self.gang, self.slot)) is None:
+            raise freed
+        with actor.lock, one_thread():
+            if actor.is_freed:  # just now
+                raise freed
+            return actor.take(self)
+
+
 @dataclass(frozen=True, slots=True)
 class DismissWork:
     """Frees who lives on a slot of a gang, and is not needed any more."""
@@ -290,6 +388,3 @@ class DismissWork:
 
     def run(self, owner: str) -> None:
         RESIDENTS.forget(self.gang, self.slot)
-
-
-RESIDENTS = Residents()

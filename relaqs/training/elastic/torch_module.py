@@ -1,7 +1,8 @@
 """Modules of PyTorch, trained by mini-batches over the rows of a SELECT. torch is imported where needed.
 
 A `TorchModule` is made by a function that all workers can import. Its steps are sums over pieces of rows, so
-that any number of ranks or parts share them, to the bit. `ModuleSteps` trains a user's own instance with the
+that any number of ranks or parts share them, to the bit: a whole module is a single stage of layers
+(`TorchStage`), and a module that is cut has several. `ModuleSteps` trains a user's own instance with the
 user's own loss and optimiser: a step is one forward and one backward pass over all its rows, as in a loop of
 the user's own.
 """
@@ -10,11 +11,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,10 +28,12 @@ from relaqs_engine.errors import DataError
 from relaqs.arguments import ArgumentError, check_not_negative, check_positive
 from relaqs.plugins import require
 from relaqs.training.protocol import Learner, MiniBatches, WholeSteps
-from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, told_classes
+from relaqs.training.rows import Profile, Rows, Sums, class_codes, known_classes, numeric_target, right_of
 
 if TYPE_CHECKING:
     import torch
+
+    from relaqs.training.parted.placing import ModelCut
 
 CLASS_LOSSES = ("cross_entropy", "binary_cross_entropy_with_logits")
 NUMBER_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss")
@@ -76,13 +82,10 @@ class TorchModule(MiniBatches):
         penalty: the optimiser's weight decay.
         start_rows: and all that `MiniBatches` has.
 
-    >>> import duckdb, relaqs
     >>> from relaqs.training import TorchModule
-    >>> rows = duckdb.sql("SELECT -i / 1000 AS x, -i / 2000 AS y FROM range(1000) AS t(i)")
-    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
-    >>> job = TorchModule("SELECT x, y FROM points", "y", "torch.nn:PReLU", loss="mse_loss", first_rate=0.1)
-    >>> with relaqs.connect("warehouse", threads=2) as db:
-    ...     module = db.train(job).result()  # it has learned the slope of negative numbers
+    >>> sql = "SELECT -x / 1000 AS x, -x / 2000 AS y FROM numbers"
+    >>> job = TorchModule(sql, "y", "torch.nn:PReLU", loss="mse_loss", first_rate=0.1)
+    >>> module = db.train(job).result()  # it has learned the slope of negative numbers
     >>> round(module.weight.item(), 2)
     0.5
     """
@@ -155,23 +158,8 @@ class TorchModule(MiniBatches):
 
     def partial(self, state: TorchState, rows: Rows, draw: int) -> Sums:
         """Return the loss, its gradient for each parameter, and the buffers times the rows."""
-        import torch
-
-        module = ready_module(self, state)
-        module.train(len(rows) > 1 or not normalises(module))  # a lone row has no spread to normalise by
-        parameters = {name: each.detach().requires_grad_() for name, each in state.parameters.items()}
-        numbers = {**parameters, **{name: each.clone() for name, each in state.buffers.items()}}
-        features = torch.from_numpy(rows.features.astype(np.float32))
-        with drawn(draw):
-            outputs = torch.func.functional_call(module, numbers, (features,))
-        loss = loss_of(self, outputs, wanted_of(self, state, rows))
-        slopes = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-        gradients = [
-            np.zeros(each.shape, np.float32) if slope is None else slope.numpy()
-            for slope, each in zip(slopes, parameters.values(), strict=True)
-        ]
-        kept = [len(rows) * same_shape(name, numbers[name], each) for name, each in state.buffers.items()]
-        return np.asarray(float(loss.detach())), *gradients, *kept
+        sums, _ = TorchStage(self, None, is_last=True).forward(state, len(rows), rows, None, draw).backward()
+        return sums
 
     def gradients(self, sums: Sums) -> Sums:
         return sums[1 : 1 + len(list(made_module(self.place).parameters()))]
@@ -206,10 +194,8 @@ class TorchModule(MiniBatches):
             loss = np.asarray(float(loss_of(self, outputs, wanted_of(self, state, rows))))
         if state.classes is None:
             return (loss,)
-        codes = class_codes(rows.target, state.classes)
         scores = outputs.numpy().reshape(len(rows), -1)
-        told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return loss, np.asarray(float((told == codes).sum()))
+        return loss, np.asarray(float(right_of(scores, state.classes, rows.target)))
 
     def estimator(self, profile: Profile, state: TorchState) -> torch.nn.Module:
         module = _new(self.place, self.seed)
@@ -370,6 +356,205 @@ def same_shape(name: str, buffer: torch.Tensor, before: torch.Tensor) -> NDArray
     return buffer.double().numpy()
 
 
+ALL_LAYERS = range(sys.maxsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The outputs of a stage for a piece.
+
+    Attributes:
+        values: shape (rows, …).
+        draws: where the generator of random numbers stands after the layers so far; None: none has drawn. So
+            dropout draws what it would draw in the whole model.
+    """
+
+    values: NDArray[Any]
+    draws: NDArray[np.uint8] | None
+
+
+def layer_sizes(job: TorchModule) -> list[int]:
+    """Return the parameters of each layer. Raises ArgumentError where the module has no layers to cut at."""
+    import torch
+
+    module = made_module(job.place)
+    if type(module).forward is not torch.nn.Sequential.forward:
+        raise ArgumentError(
+            f"parts are given, but {job.place!r} makes a {type(module).__name__}; only a torch.nn.Sequential "
+            "can be cut, so give one, or leave parts out"
+        )
+    owners: dict[int, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        layer = name.split(".", 1)[0]
+        if owners.setdefault(id(parameter), layer) != layer:
+            raise ArgumentError(
+                f"parts are given, but layers {owners[id(parameter)]} and {layer} of {job.place!r} share a "
+                "parameter; give each its own, or leave parts out"
+            )
+    return [sum(each.numel() for each in layer.parameters()) for layer in _layers(module).values()]
+
+
+def split_state(job: TorchModule, cut: ModelCut, state: TorchState) -> tuple[TorchState, ...]:
+    """Return the state of each stage, shape (S,)."""
+    return tuple(_stage_state(job, cut, stage, state) for stage in range(cut.stages))
+
+
+def joined_state(states: tuple[TorchState, ...]) -> TorchState:
+    """Return the state of the whole model. states: of all its stages, in their order."""
+    parameters: dict[str, torch.Tensor] = {}
+    buffers: dict[str, torch.Tensor] = {}
+    memory: dict[int, Any] = {}
+    for state in states:
+        memory |= {len(parameters) + at: kept for at, kept in state.memory.items()}
+        parameters |= state.parameters
+        buffers |= state.buffers
+    return TorchState(parameters, buffers, memory, states[0].classes, states[0].version)
+
+
+def row_bytes(job: TorchModule, cut: ModelCut, state: TorchState, features: int) -> list[int]:
+    """Return the bytes that each stage but the last gives the next one for a row, shape (S - 1,)."""
+    import torch
+
+    module = ready_module(job, state).eval()
+    passing, found = torch.zeros(1, features), []
+    with torch.no_grad():
+        for stage in range(cut.stages - 1):
+            passing = torch.nn.Sequential(_layers(module, cut.layers_of(stage)))(passing)
+            found.append(passing.numel() * passing.element_size())
+    return found
+
+
+def _stage_state(job: TorchModule, cut: ModelCut, stage: int, state: TorchState) -> TorchState:
+    own = {*_layers(made_module(job.place), cut.layers_of(stage))}
+    positions = [at for at, name in enumerate(state.parameters) if name.split(".", 1)[0] in own]
+    return TorchState(
+        {name: each for name, each in state.parameters.items() if name.split(".", 1)[0] in own},
+        {name: each for name, each in state.buffers.items() if name.split(".", 1)[0] in own},
+        {at: state.memory[place] for at, place in enumerate(positions) if place in state.memory},
+        state.classes,
+        state.version,
+    )
+
+
+def _layers(module: torch.nn.Module, layers: range = ALL_LAYERS) -> OrderedDict[str, torch.nn.Module]:
+    """Return some layers by their names. A layer that is there twice has two."""
+    return OrderedDict(islice(module._modules.items(), layers.start, layers.stop))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchStage:
+    """A stage of a module: its layers, from the first one on.
+
+    Attributes:
+        layers: which of the module's. None: it is the whole module, which need not have layers.
+        is_last: whether the loss follows.
+    """
+
+    job: TorchModule
+    layers: range | None
+    is_last: bool
+
+    def forward(
+        self, state: TorchState, count: int, rows: Rows | None, given: Passed | None, draw: int
+    ) -> TorchPass:
+        """Return the way of a piece through the layers.
+
+        Args:
+            state: of this stage.
+            count: how many rows the piece has.
+            rows: of the piece; None where this stage is neither the first nor the last.
+            given: what the stage before gave; None: this is the first.
+            draw: of the piece in this step.
+        """
+        import torch
+
+        module = ready_module(self.job, state)
+        module.train(count > 1 or not normalises(module))  # a lone row has no spread to normalise by
+        parameters = {name: each.detach().requires_grad_() for name, each in state.parameters.items()}
+        numbers = {**parameters, **{name: each.clone() for name, each in state.buffers.items()}}
+        inputs = None
+        if given is None:
+            assert rows is not None
+            entering = torch.from_numpy(rows.features.astype(np.float32))
+        else:
+            inputs = torch.as_tensor(given.values).requires_grad_()
+            entering = inputs.clone()  # a layer may change what it gets
+        own = module if self.layers is None else torch.nn.Sequential(_layers(module, self.layers))
+        with drawn(draw):
+            if given is not None and given.draws is not None:
+                torch.set_rng_state(torch.from_numpy(given.draws))
+            before = torch.get_rng_state()
+            outputs = torch.func.functional_call(own, numbers, (entering,))
+            after = torch.get_rng_state()
+        draws = None if given is None else given.draws
+        if not torch.equal(before, after):
+            draws = after.numpy()
+        if self.layers is not None and getattr(outputs, "dtype", None) not in (
+            torch.float16,
+            torch.float32,
+            torch.float64,
+        ):
+            what = getattr(outputs, "dtype", type(outputs).__name__)
+            raise DataError(
+                f"layer {self.layers.stop - 1} of {self.job.place!r} gives {what}; only a tensor of floats "
+                "with 16, 32 or 64 bits can go from stage to stage, so cut elsewhere"
+            )
+        kept = tuple(count * same_shape(name, numbers[name], each) for name, each in state.buffers.items())
+        loss = None
+        if self.is_last:
+            assert rows is not None
+            loss = loss_of(self.job, outputs, wanted_of(self.job, state, rows))
+        return TorchPass(list(parameters.values()), inputs, outputs, loss, draws, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchPass:
+    """A piece on its way through a stage: forward is done, and backward is to come.
+
+    Attributes:
+        inputs: None: it is the first stage.
+        loss: None: it is not the last stage.
+        draws: where the generator of random numbers stands, if any layer so far has drawn.
+        kept: buffers times the piece's rows.
+    """
+
+    parameters: list[torch.Tensor]
+    inputs: torch.Tensor | None
+    outputs: torch.Tensor
+    loss: torch.Tensor | None
+    draws: NDArray[np.uint8] | None
+    kept: Sums
+
+    @property
+    def passed(self) -> Passed:
+        """What the next stage gets."""
+        return Passed(self.outputs.detach().numpy(), self.draws)
+
+    def backward(
+        self, slopes: NDArray[np.floating] | None = None
+    ) -> tuple[Sums, NDArray[np.floating] | None]:
+        """Return the stage's sums over the piece, and the slopes for the stage before.
+
+        The sums are the loss, which is 0 before the last stage, the gradients, and the buffers.
+
+        slopes: of the loss by the outputs; None: this is the last stage.
+        """
+        import torch
+
+        wanted = self.parameters if self.inputs is None else [*self.parameters, self.inputs]
+        if self.loss is not None:
+            found = torch.autograd.grad(self.loss, wanted, allow_unused=True)
+        else:
+            found = torch.autograd.grad(self.outputs, wanted, torch.as_tensor(slopes), allow_unused=True)
+        arrays = [
+            (torch.zeros_like(each) if slope is None else slope).detach().numpy()
+            for slope, each in zip(found, wanted, strict=True)
+        ]
+        before = arrays.pop() if self.inputs is not None else None
+        loss = 0.0 if self.loss is None else float(self.loss.detach())
+        return (np.asarray(loss), *arrays, *self.kept), before
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSteps(WholeSteps):
     """A user's own module, trained by the user's own loss and optimiser. The result is a trained copy.
@@ -423,9 +608,6 @@ class ModuleSteps(WholeSteps):
 
     def learner(self, state: bytes) -> Learner:
         return _ModuleLearner(self, *pickle.loads(state))
-
-    def evaluate(self, state: bytes, rows: Rows) -> Sums:
-        return _ModuleLearner(self, *pickle.loads(state)).evaluated(rows)
 
     def estimator(self, profile: Profile, state: bytes) -> torch.nn.Module:
         module, _, _, classes = pickle.loads(state)
@@ -489,7 +671,7 @@ class _ModuleLearner:
         if self._classes is None:
             return (total,)
         scores = outputs.numpy().reshape(len(rows), -1)
-        return total, np.asarray(float((told_classes(scores, self._classes) == rows.target).sum()))
+        return total, np.asarray(float(right_of(scores, self._classes, rows.target)))
 
     def _tensors(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         import torch

@@ -1,23 +1,18 @@
 """The parts of a model that live in a worker: they are prepared on a slot, and make steps in turns.
 
-A turn is a pinned task on each slot that has parts. Between turns the states stay here, as long as the
-parts stay. Each turn tells the driver the state of its stages, too. So whatever dies, a turn is lost at
-most.
+A turn is a pinned task on each slot that has parts. Between turns the states stay here, as long as the parts
+stay. Each turn tells the driver the state of its stages, too. So whatever dies, a turn is lost at most.
 
-Some steps of a model in parts: what the runner of a job asks for, and what it gets.
-
-A step of a model that is cut into parts, as the parts of one place make it.
-
-A replica takes some neighbouring pieces of the step. Each goes forward through all stages and then
-backward again, one after another, so that a stage can work on one while others work on the next. A stage
-holds at most as many pieces at a time as there are stages from it on: one forward, one backward.
+**A step** (`PartsHere`). A replica takes some neighbouring pieces of the step. Each goes forward through
+all stages and then backward again, one after another, so that a stage can work on one while others work on
+the next. A stage holds at most as many pieces at a time as there are stages from it on: one forward, one
+backward.
 
     stage 0   F0 F1 .. .. B0 F2 B1 ..      F: forward, B: backward, and the number of the piece
     stage 1   .. F0 B0 F1 B1 .. F2 B2
 
-Source: Narayanan et al. 2019, PipeDream (SOSP), section 3.2, for the order. Here a step ends before the
-next one begins, as in Huang et al. 2019, GPipe (NeurIPS), section 2. So the numbers are those of the whole
-model.
+Source: Narayanan et al. 2019, PipeDream (SOSP), section 3.2, for the order. Here a step ends before the next
+one begins, as in Huang et al. 2019, GPipe (NeurIPS), section 2. So the numbers are those of the whole model.
 
 The sums of pieces are added in the pairs in which the whole model's would be, and each stage makes the
 step of its own sums. So every bit is the same, whatever parts there are and wherever they are.
@@ -29,12 +24,10 @@ sums tell the other replicas. So all know it when the step ends, and no letter i
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
@@ -49,32 +42,22 @@ from relaqs.training.elastic.course import (
     next_step,
     subtrees,
 )
-from relaqs.training.elastic.exchange import ExchangeBrokenError, Mail, SocketMail, met
-from relaqs.training.elastic.membership import RESIDENTS, RankAddress
-from relaqs.training.elastic.rank import PieceReader, ReadsPieces, place_here
-from relaqs.training.elastic.torch_module import TorchModule, TorchState
-from relaqs.training.parted.placing import ModelCut, Part, PartSizes, Passed
-from relaqs.training.parted.torch_stages import TorchStage, joined_state, layer_sizes, split_state
+from relaqs.training.elastic.membership import Actor, Membership, TurnWork
+from relaqs.training.elastic.mesh import ExchangeBrokenError, Mesh
+from relaqs.training.elastic.rank import PieceReader, ReadsPieces
+from relaqs.training.elastic.torch_module import (
+    Passed,
+    TorchModule,
+    TorchPass,
+    TorchStage,
+    TorchState,
+    layer_sizes,
+    split_state,
+)
+from relaqs.training.parted.placing import ModelCut, Part, PartSizes
 from relaqs.training.passes import PairTree, PartitionSource, add_sums, in_pairs, one_thread
 from relaqs.training.protocol import MiniBatchTraining
-from relaqs.training.rows import Rows, Sums
-
-
-class StagePass(Protocol):
-    """A piece on its way through a stage: `torch_stages.TorchPass` is one."""
-
-    @property
-    def passed(self) -> Passed: ...
-
-    def backward(self, slopes: Any) -> tuple[Sums, Any]: ...
-
-
-class Stage(Protocol):
-    """The layers of a stage: `torch_stages.TorchStage` is one."""
-
-    def forward(
-        self, state: Any, count: int, rows: Rows | None, given: Passed | None, draw: int
-    ) -> StagePass: ...
+from relaqs.training.rows import Sums
 
 
 @dataclass(slots=True)
@@ -91,7 +74,7 @@ class _Lane:
     ends: bool = False
     forward: int = 0
     backward: int = 0
-    passes: dict[int, StagePass] = field(default_factory=dict)
+    passes: dict[int, TorchPass] = field(default_factory=dict)
     sums: PairTree[Sums] = field(default_factory=lambda: PairTree(add_sums))
 
     @property
@@ -101,17 +84,21 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class StepsHere:
-    """What some steps gave at one place.
+    """What some steps gave at one place, or at all of them.
 
     Attributes:
         states: after them, of the stages that are here.
         losses: of each of them, summed over its rows; empty where the last stage is elsewhere.
         count: how many steps were made. It is the same at all places.
+        reads: how many partitions were read.
+        seconds: that they took.
     """
 
     states: dict[int, Any]
     losses: tuple[float, ...]
     count: int
+    reads: int = 0
+    seconds: float = 0.0
 
 
 class PartsHere:
@@ -123,31 +110,28 @@ class PartsHere:
         places: where each part is.
         here: which of the places this is.
         reader: of the rows.
-        mail: to the other places; None where there are none.
+        mesh: with the other places; None where there are none.
     """
 
     def __init__(
         self,
         job: MiniBatchTraining,
         cut: ModelCut,
-        stages: Mapping[int, Stage],
+        stages: Mapping[int, TorchStage],
         places: Mapping[Part, int],
         here: int,
         reader: ReadsPieces,
-        mail: Mail | None,
+        mesh: Mesh | None,
     ) -> None:
         self._job, self._cut, self._stages = job, cut, stages
         self._places, self._here = places, here
-        self._reader, self._mail = reader, mail
+        self._reader, self._mesh = reader, mesh
         self._inbox: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # what is told, and whether to end
         self._wants_end: Callable[[], bool] = lambda: False
         self._is_over = False
 
     def steps(
-        self,
-        states: Mapping[int, Any],
-        steps: Sequence[MiniBatch],
-        ends: Callable[[], bool] = lambda: False,
+        self, states: Mapping[int, Any], steps: Sequence[MiniBatch], ends: Callable[[], bool] = lambda: False
     ) -> StepsHere:
         """Make these steps, or the first of them.
 
@@ -252,12 +236,12 @@ class PartsHere:
             self._post(place, key, (value, lane.ends))
 
     def _post(self, place: int, key: tuple[Any, ...], value: tuple[Any, bool]) -> None:
-        assert self._mail is not None, f"there is no other place for {key}"
-        self._mail.send(place, (key, value))
+        assert self._mesh is not None, f"there is no other place for {key}"
+        self._mesh.send(place, (key, value))
 
     def _take(self) -> None:
-        assert self._mail is not None, "a piece can go neither forward nor backward"
-        key, value = self._mail.take()
+        assert self._mesh is not None, "a piece can go neither forward nor backward"
+        key, value = self._mesh.take()
         self._inbox[key] = value
 
 
@@ -273,15 +257,21 @@ class PartRecipe:
 
     Attributes:
         sources: of all partitions that are trained on, by their positions in the order.
+        reads: whether a slot needs rows. Then all that fit into memory are read as it gets ready.
     """
 
     job: TorchModule
     cut: ModelCut
     order: Order
     sources: Mapping[int, PartitionSource]
+    reads: bool = False
+
+    def actor(self, slot: str, owner: str) -> PartHost:
+        layer_sizes(self.job)  # imports what the first step needs
+        return PartHost(slot, self, owner)
 
     def parts_here(
-        self, places: Mapping[Part, int], here: int, reader: PieceReader, mail: SocketMail | None
+        self, places: Mapping[Part, int], here: int, reader: PieceReader, mesh: Mesh | None
     ) -> PartsHere:
         """Return the parts of one place."""
         own = {part.stage for part, place in places.items() if place == here}
@@ -289,105 +279,27 @@ class PartRecipe:
             stage: TorchStage(self.job, self.cut.layers_of(stage), is_last=stage == self.cut.stages - 1)
             for stage in own
         }
-        return PartsHere(self.job, self.cut, stages, places, here, reader, mail)
+        return PartsHere(self.job, self.cut, stages, places, here, reader, mesh)
 
 
 @dataclass(frozen=True, slots=True)
-class PartMembership:
-    """Where all parts are, from one change to the next.
-
-    Attributes:
-        generation: 0, 1, 2, …
-        places: the addresses of those who have parts, in their order.
-        place_of: which of these each part is at.
-        token: random. A connection that cannot say it belongs to something else, and is closed.
-    """
-
-    generation: int
-    places: tuple[RankAddress, ...]
-    place_of: Mapping[Part, int]
-    token: str = field(repr=False)
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return tuple(each.slot for each in self.places)
-
-    def stages_at(self, slot: str) -> tuple[int, ...]:
-        """Return the stages of which there are parts on a slot."""
-        here = self.slots.index(slot)
-        return tuple(sorted({part.stage for part, place in self.place_of.items() if place == here}))
-
-
-@dataclass(frozen=True, slots=True)
-class PartTurnResult:
-    """What a turn gave on one slot.
-
-    Attributes:
-        count: how many steps were made. It is the same on all slots.
-        losses: of each step, summed over its rows; empty where the last stage is elsewhere.
-        states: after the turn, of the stages that have their first replica here.
-        reads: how many partitions were read.
-        seconds: that the turn took.
-        broken: why the turn came to nothing. None: it did not.
-    """
-
-    slot: str
-    count: int = 0
-    losses: tuple[float, ...] = ()
-    states: Mapping[int, Any] = field(default_factory=dict)
-    reads: int = 0
-    seconds: float = 0.0
-    broken: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PreparePartsWork:
-    """Prepares a slot, and returns its address. What is there already stays as it is.
-
-    reads: whether its parts need rows. Then all that fit into memory are read now.
-    """
-
-    run_name: str
-    slot: str
-    recipe: PartRecipe
-    reads: bool
-
-    def run(self, owner: str) -> RankAddress:
-        def make() -> PartHost:
-            layer_sizes(self.recipe.job)  # imports what the first step needs
-            return PartHost(self.slot, self.recipe, owner)
-
-        host = RESIDENTS.settled(self.run_name, self.slot, PartHost, make)
-        if self.reads:
-            with host.lock:
-                host.reader.read_ahead()
-        return host.address
-
-
-@dataclass(frozen=True, slots=True)
-class PartTurnWork:
+class PartTurnWork(TurnWork):
     """The turn of the parts on one slot.
 
     It ends early, with the step in hand, where a task waits for one of its cores.
 
     Attributes:
+        place_of: which of the ranks each part is at.
         steps: those that it makes at most.
         seconds: after which it ends with the next one.
         states: of the stages here before the first step. None: they are here from the turn before.
     """
 
-    run_name: str
-    slot: str
-    membership: PartMembership
+    membership: Membership
+    place_of: Mapping[Part, int]
     steps: tuple[MiniBatch, ...]
     seconds: float
     states: Mapping[int, Any] | None
-
-    def run(self, owner: str) -> PartTurnResult:
-        if (host := RESIDENTS.get(self.run_name, self.slot, PartHost)) is None:
-            return PartTurnResult(self.slot, broken="its parts were freed")
-        with host.lock, one_thread():
-            return host.take(self)
 
 
 def turn_end(seconds: float) -> Callable[[], bool]:
@@ -404,74 +316,44 @@ def turn_end(seconds: float) -> Callable[[], bool]:
     return ends
 
 
-class PartHost:
-    """The parts on one slot. `lock` is held in a turn."""
+class PartHost(Actor):
+    """The parts on one slot."""
 
     def __init__(self, slot: str, recipe: PartRecipe, owner: str) -> None:
-        here = place_here()
-        self._listener = socket.create_server((here.host, 0), family=here.family, backlog=64)
-        self._encryption = here.encryption
-        host, port = self._listener.getsockname()[:2]
-        self.address = RankAddress(slot, host, port)
-        self.lock = threading.Lock()
-        self.used_seconds = time.monotonic()
+        super().__init__(slot)
         self.reader = PieceReader(owner, recipe.order, recipe.sources)
         self._recipe = recipe
-        self._generation = -1
-        self._mail: SocketMail | None = None
         self._parts: PartsHere | None = None
         self._states: dict[int, Any] = {}
         self._step = -1  # the next one, that these states are for
         self._step_seconds = 0.0  # the longest one of this generation, as the mean of a turn
 
-    def take(self, work: PartTurnWork) -> PartTurnResult:
-        """Make the steps of a turn with all other parts."""
+    def get_ready(self, recipe: PartRecipe) -> None:
+        if recipe.reads:
+            with self.lock:
+                self.reader.read_ahead()
+
+    def _turn(self, work: PartTurnWork) -> StepsHere:
+        """Make the steps of a turn with all other parts. The first replica of a stage tells its state."""
         started_seconds, reads = time.monotonic(), self.reader.reads
         ends = turn_end(work.seconds)
-        try:
-            self._join(work)
-            made = self._made(work, ends)
-        except ExchangeBrokenError as error:
-            self._leave()
-            return PartTurnResult(self.address.slot, broken=str(error))
-        except BaseException:
-            self._leave()  # frees those who wait for this place
-            raise
-        self.used_seconds = time.monotonic()
-        first = work.membership.place_of
-        here = work.membership.slots.index(self.address.slot)
-        return PartTurnResult(
-            self.address.slot,
-            made.count,
-            made.losses,
-            {stage: state for stage, state in self._states.items() if first[Part(stage, 0)] == here},
-            self.reader.reads - reads,
-            self.used_seconds - started_seconds,
-        )
-
-    def close(self) -> None:
-        """Free the slot. A turn that still runs ends."""
-        if (mail := self._mail) is not None:
-            mail.close()
-        with self.lock:
-            self._leave()
-            self._listener.close()
-
-    def is_idle_since(self, seconds: float) -> bool:
-        """Whether it had no turn since then, on the monotonic clock."""
-        return self.used_seconds < seconds and not self.lock.locked()
+        self._join(work)
+        made = self._made(work, ends)
+        here = work.membership.rank_of(self.address.slot)
+        states = {
+            stage: state for stage, state in self._states.items() if work.place_of[Part(stage, 0)] == here
+        }
+        seconds = time.monotonic() - started_seconds
+        return replace(made, states=states, reads=self.reader.reads - reads, seconds=seconds)
 
     def _join(self, work: PartTurnWork) -> None:
         """Be in the generation of a turn, with the states before its first step."""
         there = work.membership
-        here = there.slots.index(self.address.slot)
+        here = there.rank_of(self.address.slot)
         if there.generation != self._generation:
-            self._leave()
-            self._generation, self._step_seconds = there.generation, 0.0
-            if len(there.places) > 1:
-                limits = (MEETING_SECONDS, FIRST_SECONDS)
-                self._mail = met(there.places, there.token, here, self._listener, self._encryption, limits)
-            self._parts = self._recipe.parts_here(there.place_of, here, self.reader, self._mail)
+            mesh = self._meet(there, (MEETING_SECONDS, FIRST_SECONDS))
+            self._step_seconds = 0.0
+            self._parts = self._recipe.parts_here(work.place_of, here, self.reader, mesh)
         if work.states is not None:
             self._states, self._step = dict(work.states), work.steps[0].step
         if self._parts is None or self._step != work.steps[0].step:
@@ -479,40 +361,19 @@ class PartHost:
 
     def _made(self, work: PartTurnWork, ends: Callable[[], bool]) -> StepsHere:
         assert self._parts is not None
+        assert self._mesh is not None
         self._step, started_seconds = -1, time.monotonic()  # until all is well
         made = self._parts.steps(self._states, work.steps, ends)
-        if self._mail is not None:
-            self._mail.flush()
-            step_seconds = (time.monotonic() - started_seconds) / made.count
-            self._step_seconds = max(self._step_seconds, step_seconds)
-            self._mail.limit_seconds = max(LATER_SECONDS, LATE_STEPS * self._step_seconds)
+        self._mesh.flush()
+        step_seconds = (time.monotonic() - started_seconds) / made.count
+        self._step_seconds = max(self._step_seconds, step_seconds)
+        self._mesh.limit_seconds = max(LATER_SECONDS, LATE_STEPS * self._step_seconds)
         self._states, self._step = made.states, work.steps[0].step + made.count
         return made
 
     def _leave(self) -> None:
         self._parts, self._states, self._step = None, {}, -1
-        if (mail := self._mail) is not None:
-            self._mail = None
-            mail.free()
-
-
-@dataclass(frozen=True, slots=True)
-class PartStepsMade:
-    """What a turn gives.
-
-    Attributes:
-        steps: that were made.
-        losses: of each of them, summed over its rows.
-        state: of the whole model after them.
-        reads: how many partitions were read.
-        seconds: that it took.
-    """
-
-    steps: tuple[MiniBatch, ...]
-    losses: tuple[float, ...]
-    state: TorchState
-    reads: int
-    seconds: float
+        super()._leave()
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,26 +395,18 @@ class PartTurn:
     seconds: float
     passes: tuple[int, int]
 
-    def run(self, owner: str) -> PartStepsMade:
+    def run(self, owner: str) -> StepsHere:
         """Make the steps in this process: all parts are here."""
         recipe, started_seconds = self.recipe, time.monotonic()
         reader = PieceReader(owner, recipe.order, recipe.sources)
         parts = recipe.parts_here(dict.fromkeys(recipe.cut.parts, 0), 0, reader, None)
         with one_thread():
             made = parts.steps(self.states(), self.steps, turn_end(self.seconds))
-        return self.made(made.states, made.losses, reader.reads, time.monotonic() - started_seconds)
+        return replace(made, reads=reader.reads, seconds=time.monotonic() - started_seconds)
 
     def states(self) -> dict[int, Any]:
         """Return the state of each stage before the steps."""
         return dict(enumerate(split_state(self.recipe.job, self.recipe.cut, self.state)))
-
-    def made(
-        self, states: Mapping[int, Any], losses: tuple[float, ...], reads: int, seconds: float
-    ) -> PartStepsMade:
-        """Return what the turn gives. losses: of each step that was made. states: after them."""
-        steps = self.steps[: len(losses)]
-        joined = joined_state(tuple(states[stage] for stage in range(self.recipe.cut.stages)))
-        return PartStepsMade(steps, losses, joined, reads, seconds)
 
 
 def planned_steps(

@@ -25,11 +25,10 @@ from __future__ import annotations
 
 import math
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,33 +36,32 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.slot_desk import worker_of
-from relaqs.jobs.executor import Done, Executor, Stoppable, background_thread
-from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.executor import Done, Executor, Stoppable
+from relaqs.jobs.job import JobDescription, StepReport, Task, TaskResult, Work
 from relaqs.policies.registry import make_placed_policy
 from relaqs.sharing.parts import PlacedPolicy
 from relaqs.training.elastic.course import (
     BatchRule,
     ElasticBatch,
+    MiniBatch,
     ReplayedBatch,
     TrainingCourse,
     advanced,
     piece_rows_of,
     pieces_of_step,
 )
-from relaqs.training.elastic.gang_executor import Carrier, LeasesSlots
-from relaqs.training.elastic.membership import DismissWork, RankAddress
+from relaqs.training.elastic.driver import Driver, GangExecutor, StoppedError
+from relaqs.training.elastic.gang_carrier import TURN_SECONDS
+from relaqs.training.elastic.membership import Membership, PrepareWork, StateLostError
+from relaqs.training.elastic.mesh import RankAddress
 from relaqs.training.elastic.step_job import MOST_MORE, StepJob
-from relaqs.training.elastic.torch_module import TorchModule
-from relaqs.training.elastic.turn_job import PLACED, TURN_SECONDS
+from relaqs.training.elastic.torch_module import TorchModule, joined_state, layer_sizes, row_bytes
 from relaqs.training.parted.part_host import (
     MEETING_SECONDS,
-    PartMembership,
     PartRecipe,
-    PartStepsMade,
     PartTurn,
-    PartTurnResult,
     PartTurnWork,
-    PreparePartsWork,
+    StepsHere,
     planned_steps,
 )
 from relaqs.training.parted.placing import (
@@ -71,16 +69,14 @@ from relaqs.training.parted.placing import (
     ModelParts,
     Part,
     PartSizes,
-    PlacedPart,
     RunHistory,
     RunInParts,
     check_workers,
     cut_of,
     placed_runs_of,
 )
-from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
+from relaqs.training.passes import PlacedPart, RunRows
 from relaqs.training.protocol import MiniBatchTraining
-from relaqs.training.rows import TrainingSet
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free
@@ -88,12 +84,8 @@ LONG_SECONDS = 1.0  # after which a run says for which slots it waits
 LOOK_SECONDS = 5.0  # between two looks at the clock, and at the slots of the cluster: some may have come
 FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
-PARTING_SECONDS = 3.0  # at the end, for the slots to be freed, which wait for a turn to end
 LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
-
-
-class _StoppedError(Exception):
-    """The run is over."""
+LOSSES = OSError | ClusterError  # what a task ends with whose worker is gone, or is not well
 
 
 @dataclass(slots=True)
@@ -110,63 +102,49 @@ class _SlotAnswers:
     @property
     def lost(self) -> set[str]:
         """The slots whose worker is gone."""
-        return {slot for slot, result in self.results.items() if _is_loss(result.error)}
+        return {slot for slot, result in self.results.items() if isinstance(result.error, LOSSES)}
 
     @property
     def why_lost(self) -> str | None:
         """What one of these has said, for people. None: none is lost."""
         errors = (result.error for result in self.results.values())
-        return next((f"{type(each).__name__}: {each}" for each in errors if _is_loss(each)), None)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all have said what the turn gave."""
-        return not self.missing and not self.broken and self.error is None
+        return next((f"{type(each).__name__}: {each}" for each in errors if isinstance(each, LOSSES)), None)
 
     @property
     def error(self) -> BaseException | None:
         """What the job itself did wrong, if anything."""
-        wrong = (result.error for result in self.results.values())
-        return next((error for error in wrong if error is not None and not _is_loss(error)), None)
+        errors = [result.error for result in self.results.values() if result.error is not None]
+        return next((each for each in errors if not isinstance(each, LOSSES | StateLostError)), None)
 
     @property
-    def broken(self) -> bool:
-        """Whether the turn came to nothing."""
-        values = (result.value for result in self.results.values())
-        return bool(self.lost) or any(
-            isinstance(value, PartTurnResult) and value.broken is not None for value in values
-        )
+    def is_broken(self) -> bool:
+        """Whether the turn came to nothing: a slot was lost, or has no state any more."""
+        return any(result.error is not None for result in self.results.values())
 
 
-class PartCarrier(Carrier):
-    """An `Executor` for one run.
+class PartCarrier(Driver):
+    """The parts of one run's model, and the executor of that run.
 
     Args:
+        id: of the run.
         cluster: where everything runs.
-        leases: the same cluster, as it leases slots.
         policy: says where parts are.
         given: the workers of parts that the user has placed.
     """
 
+    carries = PartTurn
+    what = "no parts of a model"
+
     def __init__(
-        self, cluster: Executor, leases: LeasesSlots, policy: PlacedPolicy, given: Mapping[Part, str]
+        self, id: str, cluster: GangExecutor, policy: PlacedPolicy, given: Mapping[Part, str]
     ) -> None:
-        super().__init__(cluster)
-        self._leases = leases
+        super().__init__(id, cluster)
         self._policy = policy
         self._given = dict(given)
-        self._all = placed_runs_of(leases)
+        self._all = placed_runs_of(cluster)
         self._run_in_parts: RunInParts | None = None
         self._history: RunHistory | None = None
         self._name = secrets.token_hex(8)  # of the run, on its workers
-        self._job_id = ""
-        self._driver: Stoppable | None = None
-        self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
-        self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._wanted: tuple[Task, PartTurn, Done] | None = None
-        self._has_stopped = False
-        self._keys = 0
         # Where parts are.
         self._slots: tuple[str, ...] = ()
         self._must_look = True  # for the slots of the cluster: something has changed
@@ -175,8 +153,7 @@ class PartCarrier(Carrier):
         self._left_out: set[str] = set()
         self._why_lost = "silence"  # the last one
         self._slot_of: dict[Part, str] = {}
-        self._moved: dict[Part, str] = {}  # parts that the plan of another run has moved
-        self._membership: PartMembership | None = None
+        self._membership: Membership | None = None
         self._generation = -1
         self._held_step = -1  # the step before which the slots of this generation have their states
         self._ready: set[str] = set()
@@ -184,7 +161,6 @@ class PartCarrier(Carrier):
         self._turn_number = 0  # of the newest asking for a turn
         self._waiting: tuple[tuple[str, ...], float] | None = None  # for which slots, since when
         self._may_turn = False
-        self._unreachable: ClusterError | None = None  # why nothing that was asked for will come
 
     # What a run shows of its parts, and what its user asks. From any thread.
 
@@ -213,7 +189,7 @@ class PartCarrier(Carrier):
                 f"there is no part of stage {stage} and replica {replica}; the stages are 0 to "
                 f"{cut.stages - 1}, with the replicas 0 to {cut.replicas - 1}"
             )
-        workers = sorted({*map(worker_of, self._leases.slots())})
+        workers = sorted({*map(worker_of, self._cluster.slots())})
         if worker not in workers:
             raise ArgumentError(f"worker is {worker!r}; the workers are {', '.join(workers) or 'none'}")
         self._post(lambda: self._take_given(part, worker))
@@ -221,9 +197,8 @@ class PartCarrier(Carrier):
     # What the runner asks.
 
     def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
-        self._driver, self._job_id = driver, description.id
         self._history = RunHistory(description, time.monotonic())
-        self._cluster.enter(description, self)
+        super().enter(description, driver)
 
     def report(self, job_id: str, report: StepReport) -> None:
         assert self._history is not None
@@ -236,120 +211,62 @@ class PartCarrier(Carrier):
         super().set_weight(job_id, weight)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
-        if len(tasks) != 1 or not isinstance(turn := tasks[0].work, PartTurn):
-            if self._thread is not None:
-                self._post(self._free)
-            self._cluster.submit(tasks, done)
-            return
-        if self._thread is None:
-            self._thread = background_thread(self._run, f"relaqs-parts-{self._job_id}")
-            self._thread.start()
-        self._post(lambda: self._take_wanted(tasks[0], turn, done))
+        if self._thread is not None and not any(isinstance(task.work, PartTurn) for task in tasks):
+            self._post(self._free)
+        super().submit(tasks, done)
 
-    def cancel(self, job_id: str) -> None:
-        self._post(self._stop)
-        if self._thread is not None:
-            self._ended.wait(PARTING_SECONDS + 1.0)
-        self._cluster.cancel(job_id)
-
-    # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
-
-    def end_by_plan(self) -> None:
-        if self._driver is not None:
-            self._driver.end_by_plan()
-
-    def leased(self, slots: tuple[str, ...]) -> None:
-        """Do nothing: slots come with a turn."""
-
-    def offered(self, slots: tuple[str, ...]) -> None:
-        """Do nothing: a placed policy says where parts are, and no slot policy."""
-
-    def may_turn(self, number: int) -> None:
-        self._post(lambda: self._note_may_turn(number))
-
-    def slots_lost(self, slots: tuple[str, ...]) -> None:
-        self._post(lambda: self._note_lost(slots))
-
-    def refused(self, why: str) -> None:
-        self.unreachable(ClusterError(f"no parts of a model can run on this cluster: {why}"))
-
-    def unreachable(self, error: ClusterError) -> None:
-        self._post(lambda: self._note_unreachable(error))
-
-    def _post(self, event: Callable[[], None]) -> None:
-        self._mailbox.put(event)
+    def _take_on(self, work: PartTurn) -> None:
+        self._post(lambda: None)  # whoever waits looks whether something is wanted
 
     # Events, on the thread of the carrier.
-
-    def _take_wanted(self, task: Task, turn: PartTurn, done: Done) -> None:
-        self._wanted = task, turn, done
 
     def _take_given(self, part: Part, worker: str) -> None:
         self._given[part], self._must_look = worker, True
 
-    def _take_moved(self, places: Mapping[Part, str]) -> None:
-        self._moved.update(places)
-
-    def _stop(self) -> None:
-        self._has_stopped = True
-
     def _note_may_turn(self, number: int) -> None:
         self._may_turn |= number == self._turn_number  # another one is late: more was asked since
 
-    def _note_lost(self, slots: tuple[str, ...]) -> None:
-        self._left_out.update(slots)
-
-    def _note_unreachable(self, error: ClusterError) -> None:
-        self._unreachable = error
+    def _note_gone(self, slots: set[str]) -> None:
+        self._left_out |= slots
 
     def _wait(self, is_so: Callable[[], object], seconds: float = math.inf) -> bool:
         """Wait for something that an event brings. Return whether it came in time."""
         over_seconds = time.monotonic() + seconds
         while not is_so():
-            if self._has_stopped:
-                raise _StoppedError
-            if self._unreachable is not None:
-                raise self._unreachable
+            if self._is_over:
+                raise self.error or StoppedError
             if (left_seconds := over_seconds - time.monotonic()) <= 0:
                 return False
-            try:
-                self._mailbox.get(timeout=min(left_seconds, LOOK_SECONDS))()
-            except Empty:
-                continue
+            self._hear(min(left_seconds, LOOK_SECONDS))
         return True
 
     # One thing after another.
 
-    def _run(self) -> None:
-        try:
-            while True:
-                if not self._wait(lambda: self._wanted is not None, HOLD_SECONDS):
-                    self._free()
-                    self._wait(lambda: self._wanted is not None)
-                assert self._wanted is not None
-                (task, turn, done), self._wanted = self._wanted, None
-                done(self._answer(task, turn))
-        except (_StoppedError, ClusterError):
-            pass  # of the second, whoever asks for a turn has been told
-        finally:
-            self._part()
-            self._ended.set()
+    def _drive(self) -> None:
+        while True:
+            if not self._wait(lambda: self._wanted is not None, HOLD_SECONDS):
+                self._free()
+                self._wait(lambda: self._wanted is not None)
+            if isinstance(turn := self._wanted_work, PartTurn):
+                self._make(turn)
 
-    def _answer(self, task: Task, turn: PartTurn) -> TaskResult:
+    def _make(self, turn: PartTurn) -> None:
+        """Give the runner what a turn gives, or why it gives nothing."""
         try:
             made, core_seconds = self._made(turn)
-        except _StoppedError:
+        except StoppedError:
             raise
         except Exception as error:
-            return TaskResult(task.key, None, 0.0, error)
-        return TaskResult(task.key, made, core_seconds)
+            self._answer(None, error=error)
+        else:
+            self._answer(made, core_seconds)
 
-    def _made(self, turn: PartTurn) -> tuple[PartStepsMade, float]:
+    def _made(self, turn: PartTurn) -> tuple[StepsHere, float]:
         """Return what a turn gives, and its core-seconds. It is made again until nobody is lost in it."""
         for _ in range(LOSSES_MOST):
             self._settle(turn)
             answers = self._turned(turn)
-            if answers is not None and answers.is_whole:
+            if answers is not None and not (answers.missing or answers.is_broken):
                 core_seconds = sum(result.core_seconds for result in answers.results.values())
                 return self._taken(turn, answers), core_seconds
             self._free()
@@ -378,44 +295,22 @@ class PartCarrier(Carrier):
         self._slot_of = slot_of
         self._generation += 1
         self._held_step = -1
-        self._membership = PartMembership(
-            self._generation,
-            tuple(addresses[slot] for slot in slots),
-            {part: slots.index(slot) for part, slot in slot_of.items()},
-            secrets.token_hex(16),
-        )
+        ranks = tuple(addresses[slot] for slot in slots)
+        self._membership = Membership(self._generation, ranks, secrets.token_hex(16))
 
     def _places(self, turn: PartTurn) -> dict[Part, str]:
         """Return the slot of each part: where it is, where the user wants it, or what the policy says."""
         while not (slots := self._there()):
             self._wait(lambda: False, FIND_SECONDS)
-        meant, self._moved = {**self._slot_of, **self._moved}, {}
-        present = {part: slot for part, slot in meant.items() if slot in slots}
-        for part, worker in sorted(self._given.items()):
-            own = [slot for slot in slots if worker_of(slot) == worker]
-            if own and present.get(part) not in own:
-                used = [*present.values()]
-                present[part] = min(own, key=lambda slot: (used.count(slot), slot))
-        fixed, run = frozenset(self._given) & present.keys(), self._told(turn)
-        is_whole = len(present) == len(turn.recipe.cut.parts)
-        if is_whole and not run.is_due and not self._has_new_slots:
-            self._all.stand(run, present, fixed)
-            return dict(sorted(present.items()))
-        self._has_new_slots = False
-        return dict(sorted(self._all.placed(run, present, fixed, slots).items()))
+        has_new_slots, self._has_new_slots = self._has_new_slots, False
+        return self._all.placed(self._told(turn), slots, self._given, has_new_slots)
 
     def _told(self, turn: PartTurn) -> RunInParts:
         """Return this run, as far as all that plan are to know it."""
         assert self._history is not None
         self._history.begin_turn(turn.passes)
         if self._run_in_parts is None:
-            self._run_in_parts = RunInParts(
-                self._policy,
-                self._history,
-                turn.recipe.cut,
-                turn.sizes,
-                lambda places: self._post(lambda: self._take_moved(places)),
-            )
+            self._run_in_parts = RunInParts(self._policy, self._history, turn.recipe.cut, turn.sizes)
         return self._run_in_parts
 
     def _there(self) -> tuple[str, ...]:
@@ -432,7 +327,7 @@ class PartCarrier(Carrier):
         """Look at the slots of the cluster, and whether some are new. Raises ClusterError if it must."""
         self._looked_seconds = time.monotonic()
         try:
-            found = self._leases.slots()
+            found = self._cluster.slots()
         except ClusterError:
             if self._must_look:
                 raise
@@ -449,7 +344,7 @@ class PartCarrier(Carrier):
         reading = {slot for part, slot in slot_of.items() if part.stage in ends}
 
         def work(slot: str) -> Work:
-            return PreparePartsWork(self._name, slot, turn.recipe, slot in reading)
+            return PrepareWork(self._name, slot, replace(turn.recipe, reads=slot in reading))
 
         answers = self._asked(slots, work, PREPARE_SECONDS, PREPARE_SECONDS)
         if (error := answers.error) is not None:
@@ -473,11 +368,13 @@ class PartCarrier(Carrier):
             return None
         states = turn.states() if self._held_step != turn.steps[0].step else None
         self._held_step = -1
+        slot_of = self._slot_of
+        place_of = {part: membership.rank_of(slot) for part, slot in slot_of.items()}
 
         def work(slot: str) -> Work:
-            stages = membership.stages_at(slot)
-            own = None if states is None else {stage: states[stage] for stage in stages}
-            return PartTurnWork(self._name, slot, membership, turn.steps, turn.seconds, own)
+            stages = {part.stage for part, own in slot_of.items() if own == slot}
+            own = None if states is None else {stage: states[stage] for stage in sorted(stages)}
+            return PartTurnWork(self._name, slot, membership, place_of, turn.steps, turn.seconds, own)
 
         return self._asked(slots, work, math.inf, GRACE_SECONDS)
 
@@ -485,7 +382,7 @@ class PartCarrier(Carrier):
         """Wait for a turn on these slots. Return whether it came before one was lost or a part was moved."""
         self._turn_number += 1
         self._may_turn = False
-        self._leases.ask_turn(self._job_id, slots, self._turn_number)
+        self._cluster.ask_turn(self.id, slots, self._turn_number)
         self._waiting = slots, time.monotonic()
         self._wait(lambda: self._may_turn or self._must_look or not self._left_out.isdisjoint(slots))
         self._waiting = None
@@ -494,19 +391,17 @@ class PartCarrier(Carrier):
     def _free(self) -> None:
         """Give the slots of the last turn back."""
         self._may_turn = False
-        self._leases.lease(self._job_id, ())
+        self._cluster.lease(self.id, ())
 
-    def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
+    def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> StepsHere:
         told: list[Any] = [result.value for result in answers.results.values()]
-        self._held_step = turn.steps[0].step + told[0].count
-        states: dict[int, Any] = {}
-        for each in told:
-            states |= each.states
+        count, seconds = told[0].count, max(each.seconds for each in told)
+        self._held_step = turn.steps[0].step + count
+        states = {stage: state for each in told for stage, state in each.states.items()}
         losses = next(each.losses for each in told if each.losses)
-        seconds = max(each.seconds for each in told)
         assert self._history is not None
         self._history.turned(len(answers.slots), seconds)
-        return turn.made(states, losses, sum(each.reads for each in told), seconds)
+        return StepsHere(states, losses, count, sum(each.reads for each in told), seconds)
 
     def _asked(
         self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float, grace_seconds: float
@@ -525,7 +420,7 @@ class PartCarrier(Carrier):
             return not answers.missing or answers.error is not None
 
         def is_broken() -> bool:
-            return answers.broken or not self._left_out.isdisjoint(answers.missing)
+            return answers.is_broken or not self._left_out.isdisjoint(answers.missing)
 
         if self._wait(lambda: is_over() or is_broken(), seconds) and not is_over():
             self._wait(lambda: is_over() or self._left_out >= answers.missing, grace_seconds)
@@ -537,26 +432,13 @@ class PartCarrier(Carrier):
 
         return take
 
-    def _send(self, slot: str, work: Work, done: Done) -> None:
-        task = Task(TaskKey(self._job_id, self._keys, PLACED), work, place=worker_of(slot))
-        self._keys += 1
-        self._cluster.submit([task], done)
-
     def _part(self) -> None:
         """Free the slots, and what is held there."""
         if self._run_in_parts is not None:
             self._all.leave(self._run_in_parts)
-        told = threading.Semaphore(0)
-        slots = sorted(self._ready - self._left_out)
-        try:
-            for slot in slots:
-                self._send(slot, DismissWork(self._name, slot), lambda result: told.release())
-            over_seconds = time.monotonic() + PARTING_SECONDS
-            for _ in slots:
-                told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+        with suppress(ClusterError):  # the session is closed: the slots are freed after a while
+            self._dismiss_all(dict.fromkeys(sorted(self._ready - self._left_out), self._name))()
             self._free()
-        except ClusterError:
-            return  # the session is closed: the slots are freed after a while
 
 
 def _lost_again(turn: PartTurn, why: str) -> str:
@@ -565,10 +447,6 @@ def _lost_again(turn: PartTurn, why: str) -> str:
         f"{turn.steps[0].step}, the last time by {why}; see the workers' logs: a part may need more "
         "memory than they have, or a file that they do not see"
     )
-
-
-def _is_loss(error: BaseException | None) -> bool:
-    return isinstance(error, OSError | ClusterError)
 
 
 STEPS_PER_TURN = 2  # times those that were made in as many seconds: then it is the time that ends a turn
@@ -583,22 +461,15 @@ class PartedJob(StepJob):
     """
 
     def __init__(
-        self,
-        id: str,
-        job: TorchModule,
-        data: TrainingSet,
-        rule: BatchRule,
-        cut: ModelCut,
-        carrier: PartCarrier | None,
-        *,
-        budget_bytes: int,
+        self, rows: RunRows, job: TorchModule, rule: BatchRule, cut: ModelCut, carrier: PartCarrier | None
     ) -> None:
-        super().__init__(id, job, data, rule, budget_bytes=budget_bytes)
+        super().__init__(rows, job, rule)
         self._module = job
         self._cut = cut
         self._carrier = carrier
         self._recipe: PartRecipe | None = None
         self._sizes: PartSizes | None = None
+        self._planned: tuple[MiniBatch, ...] = ()  # the steps of the turn in hand
 
     @property
     def tasks_most(self) -> int:
@@ -606,7 +477,6 @@ class PartedJob(StepJob):
 
     @property
     def placement(self) -> tuple[PlacedPart, ...]:
-        """Where each part is, by stage and replica; empty before the first step."""
         if self._carrier is not None:
             return self._carrier.placement
         return tuple(PlacedPart(*part, worker="this process") for part in self._cut.parts)
@@ -617,7 +487,6 @@ class PartedJob(StepJob):
         return self._carrier.explain()
 
     def move(self, stage: int, replica: int, worker: str) -> None:
-        """Let a part go on at another worker after the step in hand. Raises ArgumentError."""
         if self._carrier is None:
             raise ArgumentError(
                 f"worker is {worker!r}, but all parts are in this process; connect with cluster= to move them"
@@ -625,50 +494,44 @@ class PartedJob(StepJob):
         self._carrier.move(self._cut, stage, replica, worker)
 
     def _step_works(self, course: TrainingCourse) -> list[Work]:
-        book = self._book
         if self._recipe is None or self._sizes is None:
-            sources = book.sources(range(book.held_out.start))
-            self._recipe = PartRecipe(self._module, self._cut, book.order, sources)
+            sources = self._sources(range(self._trained))
+            self._recipe = PartRecipe(self._module, self._cut, self._order, sources)
             self._sizes = self._sizes_of(course)
-        count = min(self._count, book.steps_left)
-        steps = planned_steps(self._job, book.rule, book.order, course, count)
+        count = min(self._count, self._steps_left)
+        self._planned = planned_steps(self._job, self._rule, self._order, course, count)
         passes = course.passes, self._job.passes_most
-        return [PartTurn(self._recipe, self._sizes, course.state, steps, TURN_SECONDS, passes)]
+        return [PartTurn(self._recipe, self._sizes, course.state, self._planned, TURN_SECONDS, passes)]
 
     def _sizes_of(self, course: TrainingCourse) -> PartSizes:
-        pieces = pieces_of_step(self._book.rule.rows(course), self._book.order.piece_rows)
+        assert self._profile is not None
+        pieces = pieces_of_step(self._rule.rows(course), self._order.piece_rows)
         layers = layer_sizes(self._module)
         parameters = [sum(layers[i] for i in self._cut.layers_of(s)) for s in range(self._cut.stages)]
-        rows = self._book.rule.rows(course) / self._cut.replicas
-        passed = np.array(row_bytes(self._module, self._cut, course.state, self._book.feature_count))
+        rows = self._rule.rows(course) / self._cut.replicas
+        passed = np.array(row_bytes(self._module, self._cut, course.state, len(self._profile.names)))
         pieces_each = max(1, pieces // self._cut.replicas)
         return PartSizes(np.array(parameters, dtype=np.float64), rows * passed, pieces_each)
 
     def _take_made(self, values: Sequence[Any], results: Sequence[TaskResult]) -> None:
         made = values[0]
-        assert isinstance(made, PartStepsMade)
-        course = self._book.course
+        assert isinstance(made, StepsHere)
+        course = self._course
         assert course is not None
-        for step, loss in zip(made.steps, made.losses, strict=True):
-            course = advanced(self._job, self._book.order, course, step, loss, made.state, course.noise)
-        self._book.made(course, made.steps, ranks=self._cut.replicas)
-        count = len(made.steps)
+        state = joined_state(tuple(made.states[stage] for stage in range(self._cut.stages)))
+        steps = self._planned[: made.count]
+        for step, loss in zip(steps, made.losses, strict=True):
+            course = advanced(self._job, self._order, course, step, loss, state, course.noise)
+        self._note(course, steps, ranks=self._cut.replicas)
         if made.reads:
-            self._count = MOST_MORE * count  # reading was most of it
+            self._count = MOST_MORE * made.count  # reading was most of it
         else:
-            wanted = int(STEPS_PER_TURN * TURN_SECONDS * count / max(made.seconds, 1e-9))
+            wanted = int(STEPS_PER_TURN * TURN_SECONDS * made.count / max(made.seconds, 1e-9))
             self._count = max(1, self._count // 2, min(wanted, MOST_MORE * self._count))
 
 
 def parted_job(
-    id: str,
-    job: MiniBatchTraining,
-    data: TrainingSet,
-    rule: BatchRule,
-    parts: int | ModelParts,
-    executor: Executor,
-    *,
-    budget_bytes: int,
+    rows: RunRows, job: MiniBatchTraining, rule: BatchRule, parts: int | ModelParts, executor: Executor
 ) -> tuple[PartedJob, Executor]:
     """Return the job of a model in parts, and where it runs: on the slots of a cluster, or in one process.
 
@@ -680,17 +543,17 @@ def parted_job(
     cut = model_cut(job, parts, rule)
     assert isinstance(job, TorchModule)
     placed = parts.placed
-    if not isinstance(executor, LeasesSlots):
+    if not isinstance(executor, GangExecutor):
         if isinstance(placed, Mapping):
             raise ArgumentError("placed names workers, but there is no cluster; connect with cluster=")
-        return PartedJob(id, job, data, rule, cut, None, budget_bytes=budget_bytes), executor
+        return PartedJob(rows, job, rule, cut, None), executor
     given = {}
     if isinstance(placed, Mapping):
         check_workers(placed, cut, {*map(worker_of, executor.slots())})
         given, placed = {Part(*part): worker for part, worker in placed.items()}, "mlf_h"
     policy = make_placed_policy(placed) if isinstance(placed, str) else placed
-    carrier = PartCarrier(executor, executor, policy, given)
-    return PartedJob(id, job, data, rule, cut, carrier, budget_bytes=budget_bytes), carrier
+    carrier = PartCarrier(rows.run_id, executor, policy, given)
+    return PartedJob(rows, job, rule, cut, carrier), carrier
 
 
 def model_cut(job: MiniBatchTraining, parts: ModelParts, rule: BatchRule) -> ModelCut:

@@ -1,17 +1,14 @@
 """How a model is cut into parts, and on which workers these are.
 
-Neighbouring layers make a stage, and each stage has replicas that share the rows (`ModelCut`). From a
-stage to the next one go the outputs of its layers for a piece (`Passed`).
+**The cut.** Neighbouring layers make a stage, and each stage has replicas that share the rows
+(`ModelCut`).
 
-Where the parts of runs are: a placed policy is asked, with the workers of the cluster as its machines.
+**The places.** A placed policy says where parts are. It sees the workers of the cluster as its machines,
+and the parts of all runs of the session. A plan is made when a part has no place, and when a run has
+ended or a worker has come, since then there is room. It may move parts of other runs, too, if these have
+the same policy. Each run carries its own moves out, between two turns.
 
-All runs of a session whose models are cut: a plan for one of them sees the parts of all.
-
-A plan is made when a part has no place, and when a run has ended or a worker has come, since then there is
-room. It may move parts of other runs, too, if these have the same policy. Each run carries its own moves
-out, between two turns.
-
-What a placed policy is told of a run beside its parts: what its user wants, and how far it is.
+`placed_jobs` is what a policy is told of a run beside its parts: what its user wants, and how far it is.
 """
 
 from __future__ import annotations
@@ -20,15 +17,14 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import accumulate, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import ClusterError
 
@@ -48,7 +44,7 @@ from relaqs.sharing.parts import (
     PlacedView,
 )
 from relaqs.sharing.view import Stop
-from relaqs.training.elastic.gang_executor import LeasesSlots
+from relaqs.training.elastic.driver import GangExecutor
 
 HALVINGS = 20  # of what parts ask for, until all find room
 
@@ -95,24 +91,6 @@ class Part(NamedTuple):
 
     stage: int
     replica: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPart:
-    """Where a part of a model is.
-
-    Attributes:
-        stage: which neighbouring layers it has; 0 are the first ones.
-        replica: which share of a step's rows it takes.
-        worker: the address of its worker.
-
-    >>> PlacedPart(stage=0, replica=1, worker="tcp://10.0.0.7:4711").worker
-    'tcp://10.0.0.7:4711'
-    """
-
-    stage: int
-    replica: int
-    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,45 +233,53 @@ def check_workers(placed: Mapping[tuple[int, int], str], cut: ModelCut, workers:
             raise ArgumentError(f"placed has part {part} on {worker!r}; the workers are {there}")
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """The outputs of a stage for a piece.
-
-    Attributes:
-        values: shape (rows, …).
-        draws: where the generator of random numbers stands after the layers so far; None: none has drawn. So
-            dropout draws what it would draw in the whole model.
-    """
-
-    values: NDArray[Any]
-    draws: NDArray[np.uint8] | None
-
-
 NO_DEADLINE_SECONDS = 24 * 3600.0  # ahead, of a run without one: MLFS draws none that is later (section 4.1)
 FALL_PASSES = 5  # over which the mean fall of the loss is told
 GAIN_SHARE = 0.1  # of all passes, over which the gain of accuracy is told
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """A run at one moment. Seconds are those of the monotonic clock. An iteration is a pass.
+class RunHistory:
+    """What is known of a run. What it keeps only grows, so any thread may read it.
+
+    Seconds are those of the monotonic clock. An iteration is a pass.
 
     Attributes:
         passes: how many are done, and how many there are at most.
-        pass_seconds: how long turns last for one pass; 1.0 before the first has ended.
         device_seconds: the slots that it has held in turns, over time.
         losses: after each pass.
         accuracies: of the best model so far, after each pass; NaN where it is not measured.
     """
 
-    description: JobDescription
-    arrival_seconds: float
-    weight: float
-    passes: tuple[float, float]
-    pass_seconds: float
-    device_seconds: float
-    losses: tuple[float, ...] = ()
-    accuracies: tuple[float, ...] = ()
+    def __init__(self, description: JobDescription, arrival_seconds: float) -> None:
+        self.description = description
+        self.arrival_seconds = arrival_seconds
+        self.weight = description.weight
+        self.passes = 0.0, 1.0
+        self.device_seconds = self._seconds = 0.0
+        self.losses: list[float] = []
+        self.accuracies: list[float] = []
+
+    def begin_turn(self, passes: tuple[int, int]) -> None:
+        """Note how many passes are done before a turn, and how many the job makes at most."""
+        self.passes = float(passes[0]), min(float(passes[1]), self.description.work_total)
+
+    def turned(self, slots: int, seconds: float) -> None:
+        """Note a turn on so many slots."""
+        self._seconds += seconds
+        self.device_seconds += slots * seconds
+
+    def reported(self, report: StepReport) -> None:
+        """Note the end of a pass. Only that has a loss."""
+        if not math.isfinite(report.quality):
+            return
+        newest = math.nan if report.accuracy is None else report.accuracy.newest
+        self.accuracies.append(float(np.fmax(newest, self.accuracies[-1] if self.accuracies else newest)))
+        self.losses.append(report.quality)
+
+    @property
+    def pass_seconds(self) -> float:
+        """How long turns last for one pass; 1.0 before the first has ended."""
+        return self._seconds / len(self.losses) if self.losses and self._seconds else 1.0
 
     def deadline_seconds(self, now_seconds: float) -> float:
         """Return when it should have ended. One without a deadline always has a day left."""
@@ -316,54 +302,10 @@ class RunFacts:
         window = math.ceil(GAIN_SHARE * self.passes[1])
         if len(self.accuracies) < window:
             return math.nan
-        return self.accuracies[-1] - (0.0, *self.accuracies)[-1 - window]
+        return self.accuracies[-1] - [0.0, *self.accuracies][-1 - window]
 
 
-class RunHistory:
-    """Keeps what turns and passes of a run gave. What it keeps only grows, so any thread may read it."""
-
-    def __init__(self, description: JobDescription, arrival_seconds: float) -> None:
-        self.weight = description.weight
-        self._passes = 0.0, 1.0
-        self._description = description
-        self._arrival_seconds = arrival_seconds
-        self._seconds = self._device_seconds = 0.0
-        self._losses: list[float] = []
-        self._accuracies: list[float] = []
-
-    def begin_turn(self, passes: tuple[int, int]) -> None:
-        """Note how many passes are done before a turn, and how many the job makes at most."""
-        self._passes = float(passes[0]), min(float(passes[1]), self._description.work_total)
-
-    def turned(self, slots: int, seconds: float) -> None:
-        """Note a turn on so many slots."""
-        self._seconds += seconds
-        self._device_seconds += slots * seconds
-
-    def reported(self, report: StepReport) -> None:
-        """Note the end of a pass. Only that has a loss."""
-        if not math.isfinite(report.quality):
-            return
-        newest = math.nan if report.accuracy is None else report.accuracy.newest
-        self._accuracies.append(float(np.fmax(newest, self._accuracies[-1] if self._accuracies else newest)))
-        self._losses.append(report.quality)
-
-    def facts(self) -> RunFacts:
-        """Return what is known now."""
-        losses = tuple(self._losses)
-        return RunFacts(
-            self._description,
-            self._arrival_seconds,
-            self.weight,
-            self._passes,
-            self._seconds / len(losses) if losses and self._seconds else 1.0,
-            self._device_seconds,
-            losses,
-            tuple(self._accuracies),
-        )
-
-
-def placed_jobs(runs: Sequence[RunFacts], now_seconds: float) -> PlacedJobs:
+def placed_jobs(runs: Sequence[RunHistory], now_seconds: float) -> PlacedJobs:
     """Return the runs as a placed policy sees them."""
 
     def column(values: Sequence[float]) -> FloatArray:
@@ -420,22 +362,51 @@ class PartSizes:
         return np.asarray(slowest * self.pieces / (self.pieces + len(slowest) - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class PartedRunView:
-    """A run as a placed policy sees it.
+@dataclass(slots=True, eq=False)
+class RunInParts:
+    """A run, for those that plan, as a placed policy sees it.
 
     Attributes:
-        present: where its parts are now; one that is at no slot of the cluster waits.
+        policy: of this run; it also moves parts of runs that have an equal one.
+        history: what it has told so far.
+        cut, sizes: its parts.
+        fixed: the parts that the user has placed, which no policy moves.
+        present: where its parts are to be; one that is at no slot of the cluster waits.
+        is_due: whether a new plan may be better, since another run has ended.
     """
 
-    facts: RunFacts
+    policy: PlacedPolicy
+    history: RunHistory
     cut: ModelCut
     sizes: PartSizes
-    present: Mapping[Part, str]
+    fixed: frozenset[Part] = frozenset()
+    present: Mapping[Part, str] = field(default_factory=dict)
+    is_due: bool = False
+
+    def settle(self, slots: Sequence[str], given: Mapping[Part, str]) -> None:
+        """Let parts wait whose slot is gone, and be where the user wants them.
+
+        Args:
+            slots: those of the cluster.
+            given: the workers of parts that the user has placed.
+        """
+        present = {part: slot for part, slot in self.present.items() if slot in slots}
+        for part, worker in sorted(given.items()):
+            own = [slot for slot in slots if worker_of(slot) == worker]
+            if own and present.get(part) not in own:
+                used = [*present.values()]
+                present[part] = min(own, key=lambda slot: (used.count(slot), slot))
+        self.present, self.fixed = present, frozenset(given) & present.keys()
+
+    def take(self, places: Mapping[Part, str]) -> None:
+        """Be where a plan says, but for fixed parts."""
+        moved = {part: slot for part, slot in places.items() if part not in self.fixed}
+        self.present = {**self.present, **moved}
+        self.is_due = False
 
 
 def placed_by(
-    policy: PlacedPolicy, runs: Sequence[PartedRunView], slots: Sequence[str], now_seconds: float
+    policy: PlacedPolicy, runs: Sequence[RunInParts], slots: Sequence[str], now_seconds: float
 ) -> list[dict[Part, str]]:
     """Return the slot of each part, run by run. A run but the first may be without some.
 
@@ -445,7 +416,7 @@ def placed_by(
     Args:
         runs: the first one needs its places.
         slots: those of the cluster.
-        now_seconds: on the clock of the runs' facts.
+        now_seconds: on the clock of the runs' histories.
 
     Raises:
         ClusterError: the policy has no place for a part of the first run.
@@ -512,7 +483,7 @@ class _Machines:
         return self._slots[self.nodes.ids[node]][device]
 
 
-def _view(machines: _Machines, runs: Sequence[PartedRunView], now_seconds: float) -> PlacedView:
+def _view(machines: _Machines, runs: Sequence[RunInParts], now_seconds: float) -> PlacedView:
     """Return what the policy sees."""
     sizes = [len(run.cut.parts) for run in runs]
     starts = np.cumsum([0, *sizes])
@@ -535,7 +506,7 @@ def _view(machines: _Machines, runs: Sequence[PartedRunView], now_seconds: float
         demand=np.column_stack([demand, demand, bytes_of, np.zeros(len(node))]),
         state_bytes=bytes_of,
         alone_seconds=_by_part(
-            [own * run.facts.pass_seconds for own, run in zip(shares, runs, strict=True)], stages
+            [own * run.history.pass_seconds for own, run in zip(shares, runs, strict=True)], stages
         ),
         node=node,
         device=device,
@@ -544,7 +515,7 @@ def _view(machines: _Machines, runs: Sequence[PartedRunView], now_seconds: float
         flows=np.concatenate(pairs),
         flow_bytes=np.concatenate([sent for _, sent in flows]),
     )
-    jobs = placed_jobs([run.facts for run in runs], now_seconds)
+    jobs = placed_jobs([run.history for run in runs], now_seconds)
     return PlacedView(now_seconds, machines.nodes, jobs, columns)
 
 
@@ -579,45 +550,6 @@ def _pairs(cut: ModelCut) -> IntArray:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-@dataclass(slots=True, eq=False)
-class RunInParts:
-    """A run, for those that plan.
-
-    Attributes:
-        policy: of this run; it also moves parts of runs that have an equal one.
-        history: what it has told so far.
-        cut, sizes: its parts.
-        moved: is called with the new places of some parts. It must not wait.
-        fixed: the parts that the user has placed, which no policy moves.
-        present: where its parts are to be.
-        is_due: whether a new plan may be better, since another run has ended.
-    """
-
-    policy: PlacedPolicy
-    history: RunHistory
-    cut: ModelCut
-    sizes: PartSizes
-    moved: Callable[[Mapping[Part, str]], None]
-    fixed: frozenset[Part] = frozenset()
-    present: Mapping[Part, str] = field(default_factory=dict)
-    is_due: bool = False
-
-    def as_placed(self) -> PartedRunView:
-        """Return what a policy sees of it."""
-        return PartedRunView(self.history.facts(), self.cut, self.sizes, self.present)
-
-    def take(self, places: Mapping[Part, str]) -> dict[Part, str]:
-        """Be where a plan says, but for fixed parts. Return what has changed."""
-        changed = {
-            part: slot
-            for part, slot in places.items()
-            if part not in self.fixed and self.present.get(part) != slot
-        }
-        self.present = {**self.present, **changed}
-        self.is_due = False
-        return changed
-
-
 class PlacedRuns:
     """The runs in parts of one session on a cluster. Thread-safe."""
 
@@ -625,33 +557,32 @@ class PlacedRuns:
         self._lock = threading.Lock()
         self._runs: list[RunInParts] = []
 
-    def stand(self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part]) -> None:
-        """Note where the parts of a run are."""
-        with self._lock:
-            self._note(run, present, fixed)
-
     def placed(
-        self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part], slots: Sequence[str]
-    ) -> Mapping[Part, str]:
-        """Return the slot of each part of a run, by its policy, and tell other runs of their moves.
+        self, run: RunInParts, slots: Sequence[str], given: Mapping[Part, str], has_new_slots: bool
+    ) -> dict[Part, str]:
+        """Return the slot of each part of a run: where it is, where the user wants it, or what a plan says.
+
+        A plan is made where a part waits, the cluster has new slots, or another run has ended. It may move
+        parts of other runs, which then go on there after their turn.
 
         Args:
-            present: where parts are now; the others wait.
-            fixed: those of them that the user has placed.
             slots: those of the cluster.
+            given: the workers of parts that the user has placed.
 
         Raises:
             ClusterError: the policy has no place for a part.
         """
         with self._lock:
-            self._note(run, present, fixed)
-            runs = [run, *(each for each in self._runs if each is not run)]
-            places = placed_by(run.policy, [each.as_placed() for each in runs], slots, time.monotonic())
-            run.take(places[0])
-            for other, own in zip(runs[1:], places[1:], strict=True):
-                if other.policy == run.policy and (changed := other.take(own)):
-                    other.moved(changed)
-            return run.present
+            if run not in self._runs:
+                self._runs.append(run)
+            run.settle(slots, given)
+            if len(run.present) < len(run.cut.parts) or run.is_due or has_new_slots:
+                runs = [run, *(each for each in self._runs if each is not run)]
+                places = placed_by(run.policy, runs, slots, time.monotonic())
+                for each, own in zip(runs, places, strict=True):
+                    if each.policy == run.policy:
+                        each.take(own)
+            return dict(sorted(run.present.items()))
 
     def leave(self, run: RunInParts) -> None:
         """Note that a run is over. The others may have its room."""
@@ -661,17 +592,12 @@ class PlacedRuns:
                 for each in self._runs:
                     each.is_due = True
 
-    def _note(self, run: RunInParts, present: Mapping[Part, str], fixed: frozenset[Part]) -> None:
-        if run not in self._runs:
-            self._runs.append(run)
-        run.present, run.fixed = dict(present), fixed
 
-
-_OF_CLUSTER: WeakKeyDictionary[LeasesSlots, PlacedRuns] = WeakKeyDictionary()
+_OF_CLUSTER: WeakKeyDictionary[GangExecutor, PlacedRuns] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def placed_runs_of(cluster: LeasesSlots) -> PlacedRuns:
+def placed_runs_of(cluster: GangExecutor) -> PlacedRuns:
     """Return the runs in parts of a session, by its connection to the cluster."""
     with _LOCK:
         return _OF_CLUSTER.setdefault(cluster, PlacedRuns())

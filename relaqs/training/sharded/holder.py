@@ -37,8 +37,8 @@ from relaqs.jobs.executor import (
     busy_seconds,
 )
 from relaqs.jobs.job import Metered
-from relaqs.training.passes import PartitionSource, PassWork
-from relaqs.training.protocol import ShardedDescent, ShardState, TrainingJob, split_sums
+from relaqs.training.passes import PassWork, SubtaskSeconds
+from relaqs.training.protocol import ShardedDescent, ShardState, split_sums
 from relaqs.training.row_cache import TornError
 from relaqs.training.rows import Sums
 from relaqs.training.sharded.shards import KeptState, KeptStates, Shard, ShardMap
@@ -63,35 +63,6 @@ class TaskSeconds:
     comp: float
     pull: float
     push: float
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskSeconds:
-    """What an iteration is made of, in seconds: running means over passes.
-
-    Attributes:
-        comp: for which a worker's core is held, on average over the workers.
-        pull, push: to get the parameters, and to send the sums, on average over the tasks.
-        rest: of the iteration, with neither.
-
-    >>> SubtaskSeconds(comp=0.3, pull=0.1, push=0.1, rest=0.05).alone
-    0.55
-    """
-
-    comp: float
-    pull: float
-    push: float
-    rest: float
-
-    @property
-    def comm(self) -> float:
-        """PULL and PUSH together."""
-        return self.pull + self.push
-
-    @property
-    def alone(self) -> float:
-        """The iteration, where nobody else takes the cores and the network."""
-        return self.comp + self.comm + self.rest
 
 
 class SubtaskClock:
@@ -224,9 +195,7 @@ class ShardHolder:
         try:
             (values,) = await asyncio.to_thread(pulled.kept.arrays)
         except TornError as error:
-            raise PeerForgotError(
-                self._peers.address, f"its copy of the parameters is damaged: {error}"
-            ) from error
+            raise self._gone(f"its copy of the parameters is damaged: {error}") from error
         return PulledParameters(run.descent, values, pulled.seconds)
 
     async def push(
@@ -259,21 +228,31 @@ class ShardHolder:
 
     async def answer(self, letter: Letter) -> tuple[Letter, Haste]:
         """Return the answer to a letter, and whether it has parameters that somebody waits for."""
+        haste: Haste = "pull" if letter.subject in ("descent", "values", "state") else "push"
+        try:
+            return await self._answer(letter), haste
+        except PeerForgotError as error:
+            return Letter("gone", error.why), haste
+        except TornError as error:  # the driver opens the run again from what is kept
+            await self._forget(*letter.said[:2])
+            return Letter("gone", f"its shard is damaged: {error}"), haste
+
+    async def _answer(self, letter: Letter) -> Letter:
         match letter.subject:
             case "open":
-                return await self._opened(letter), "push"
+                return await self._opened(letter)
             case "descent":
-                return self._descent_of(*letter.said), "pull"
+                return Letter("descent", self._there(*letter.said).descent)
             case "values":
-                return await self._version_of(*letter.said, of_values=True), "pull"
+                return await self._version_of(*letter.said, of_values=True)
             case "state":
-                return await self._version_of(*letter.said, of_values=False), "pull"
+                return await self._version_of(*letter.said, of_values=False)
             case "push":
-                return await self._pushed(letter.arrays[0], *letter.said), "push"
+                return await self._pushed(letter.arrays[0], *letter.said)
             case "drop":
                 await self._forget(*letter.said)
-                return Letter("dropped"), "push"
-        return _gone(f"it knows nothing of {letter.subject!r}"), "push"
+                return Letter("dropped")
+        raise self._gone(f"it knows nothing of {letter.subject!r}")
 
     def sweep(self) -> None:
         """Forget the runs that asked for nothing for a while."""
@@ -293,55 +272,44 @@ class ShardHolder:
         held = await asyncio.to_thread(made)
         there = self._runs.get(cut.job)
         if there is not None and there.cut.generation > cut.generation:
-            return _gone("it has a later generation of the run")
+            raise self._gone("it has a later generation of the run")
         if there is not None:
             _end(there)
         self._runs[cut.job] = _HeldRun(cut, descent, held)
         return Letter("opened")
 
-    def _descent_of(self, job: str, generation: int) -> Letter:
-        run = self._held(job, generation)
-        return _gone("it has nothing of the run") if run is None else Letter("descent", run.descent)
-
     async def _version_of(
         self, job: str, generation: int, version: int, wait_seconds: float, *, of_values: bool
     ) -> Letter:
         """Return a version of this owner's rows, once it is there, and how long that was waited for."""
-        run = self._held(job, generation)
-        if run is None or run.shard is None:
-            return _gone("it has nothing of the run")
-        shard, asked = run.shard, time.monotonic()
+        run, shard = self._owned(job, generation)
+        asked = time.monotonic()
         try:
             async with asyncio.timeout(wait_seconds), run.changed:
                 await run.changed.wait_for(lambda: run.is_over or shard.version >= version)
         except TimeoutError:
-            return _gone(f"it has version {shard.version} of the parameters and not {version}")
+            why = f"it has version {shard.version} of the parameters and not {version}"
+            raise self._gone(why) from None
         waited_seconds = time.monotonic() - asked
-        try:
-            state = await asyncio.to_thread(shard.state, version)
-        except TornError as error:
-            return await self._damaged(job, generation, error)
+        state = await asyncio.to_thread(shard.state, version)
         if state is None or run.is_over:
-            return _gone(f"version {version} of the parameters is over")
+            raise self._gone(f"version {version} of the parameters is over")
         return Letter("version", waited_seconds, state[:1] if of_values else state)
 
     async def _pushed(
         self, part: FloatArray, job: str, generation: int, version: int, sender: int, pace: tuple[float, ...]
     ) -> Letter:
-        run = self._held(job, generation)
-        if run is None or run.shard is None:
-            return _gone("it has nothing of the run")
-        try:
-            async with run.changed:  # one update at a time
-                is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
-                run.changed.notify_all()
-            newest = run.shard.version
-            has_tasks = run.cut.senders >= len(run.cut.owners)  # in most steps
-            if has_tasks and newest > version and newest not in run.pulls and not run.is_over:
-                self._fetch_ahead(run, newest, AHEAD_SECONDS)
-        except TornError as error:
-            return await self._damaged(job, generation, error)
-        return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
+        run, shard = self._owned(job, generation)
+        async with run.changed:  # one update at a time
+            is_taken = await asyncio.to_thread(shard.push, sender, version, part, pace)
+            run.changed.notify_all()
+        newest = shard.version
+        has_tasks = run.cut.senders >= len(run.cut.owners)  # in most steps
+        if has_tasks and newest > version and newest not in run.pulls and not run.is_over:
+            self._fetch_ahead(run, newest, AHEAD_SECONDS)
+        if not is_taken:
+            raise self._gone(f"it has missed version {version} of the parameters")
+        return Letter("pushed")
 
     async def _forget(self, job: str, generation: int) -> None:
         """Let go what there is of a run up to this generation."""
@@ -352,13 +320,22 @@ class ShardHolder:
             async with run.changed:
                 run.changed.notify_all()
 
-    async def _damaged(self, job: str, generation: int, error: TornError) -> Letter:
-        """Forget a run of which a file is damaged: its driver opens it again from what is kept."""
-        await self._forget(job, generation)
-        return _gone(f"its shard is damaged: {error}")
-
     def _keep_of(self, cut: ShardMap) -> Callable[[ShardState], KeptState]:
         return partial(self.kept.keep, budget_bytes=cut.budget_bytes)
+
+    def _gone(self, why: str) -> PeerForgotError:
+        """Return what to raise where this worker does not have what is asked for."""
+        return PeerForgotError(self._peers.address, why)
+
+    def _there(self, job: str, generation: int) -> _HeldRun:
+        if (run := self._held(job, generation)) is None:
+            raise self._gone("it has nothing of the run")
+        return run
+
+    def _owned(self, job: str, generation: int) -> tuple[_HeldRun, Shard]:
+        if (shard := (run := self._there(job, generation)).shard) is None:
+            raise self._gone("it has nothing of the run")
+        return run, shard
 
     def _held(self, job: str, generation: int) -> _HeldRun | None:
         run = self._runs.get(job)
@@ -426,11 +403,6 @@ class ShardHolder:
         return found
 
 
-def _gone(why: str) -> Letter:
-    """Return the answer of a worker that does not have what is asked for."""
-    return Letter("gone", why)
-
-
 def _end(run: _HeldRun) -> None:
     run.is_over = True
     for task in run.pulls.values():
@@ -478,7 +450,7 @@ def call_holder(
 ) -> Heard:
     """Return what the holder of the worker answers whose thread calls. Raises PeerLostError as it does."""
     agent = agent_here()
-    return agent.call(ask, agent.service(ShardHolder), *arguments, **named)
+    return agent.call(ask, agent.call(agent.serving, ShardHolder), *arguments, **named)
 
 
 def pull(cut: ShardMap, version: int) -> PulledParameters:
@@ -514,20 +486,23 @@ class LostShards:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWork:
-    """Gives all owners their shards. Returns None, or `LostShards`. state: None for the first one."""
+class AskWork:
+    """Asks the holder of its worker something: `ShardHolder.open`, `fetch` or `drop`. It holds no core.
 
-    cut: ShardMap
-    descent: ShardedDescent
-    version: int
-    state: ShardState | None
+    Gives the answer, or `LostShards`.
+    """
 
-    def run(self, owner: str) -> LostShards | None:
+    ask: Callable[..., Coroutine[Any, Any, Any]]
+    arguments: tuple[Any, ...]
+
+    def run(self, owner: str) -> Metered:
+        computed = time.thread_time()
+        agent_here().leave_core()
         try:
-            call_holder(ShardHolder.open, self.cut, self.descent, self.version, self.state)
+            found = call_holder(self.ask, *self.arguments)
         except PeerLostError as error:
-            return LostShards.of(error)
-        return None
+            found = LostShards.of(error)
+        return Metered(found, time.thread_time() - computed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,27 +531,21 @@ class IterateWork:
         version: of the parameters.
         sender: the position of these pieces among those of the step's tasks.
         pace: what the owners are told for the update.
-        source, pieces_cut, first, end: the pieces, as `PassWork` has them.
+        work: over the pieces, for no model yet.
     """
 
-    job: TrainingJob
     cut: ShardMap
     version: int
     sender: int
     pace: tuple[float, ...]
-    source: PartitionSource
-    pieces_cut: int
-    first: int
-    end: int
+    work: PassWork
 
     def run(self, owner: str) -> Metered:
         core_seconds = 0.0
         try:
             pulled = pull(self.cut, self.version)
             busy, computed, begun = busy_seconds(), time.thread_time(), time.monotonic()
-            model = pulled.descent.model(pulled.values)
-            work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
-            summed = work.run(owner)
+            summed = self.work.with_common(pulled.descent.model(pulled.values)).run(owner)
             gradient, totals = split_sums(summed.sums, pulled.descent)
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
             core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
@@ -587,32 +556,3 @@ class IterateWork:
             return Metered(LostShards.of(error), core_seconds)
         seconds = TaskSeconds(left - begun, pulled.seconds, time.monotonic() - left)
         return Metered(StepPart(totals, penalty, seconds), core_seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class FetchWork:
-    """Gives a version's state of all rows, or `LostShards`. It holds no core."""
-
-    cut: ShardMap
-    version: int
-
-    def run(self, owner: str) -> Metered:
-        computed = time.thread_time()
-        agent_here().leave_core()
-        found: ShardState | LostShards
-        try:
-            found = call_holder(ShardHolder.fetch, self.cut, self.version)
-        except PeerLostError as error:
-            found = LostShards.of(error)
-        return Metered(found, time.thread_time() - computed)
-
-
-@dataclass(frozen=True, slots=True)
-class DropWork:
-    """Lets all owners forget a run. former: those of generations before."""
-
-    cut: ShardMap
-    former: tuple[str, ...]
-
-    def run(self, owner: str) -> None:
-        call_holder(ShardHolder.drop, self.cut, self.former)

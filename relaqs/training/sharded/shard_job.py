@@ -1,8 +1,7 @@
 """A training run whose parameters lie in shards on workers, as long as there are two of them.
 
 It is a `LossJob` that makes its passes in another way. Both give the same bits, so it changes between them
-whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are
-lacking.
+whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are lacking.
 
     whole ──► open ──► step, step, … ──► fetch     the last model
       ▲        ▲          │ an owner is lost
@@ -34,7 +33,15 @@ from relaqs_engine.errors import ClusterError
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Executor, HostsPeers
 from relaqs.jobs.job import JobDescription, Step, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.training.passes import LossJob, SavedJob, TrainedModel, add_sums, in_pairs
+from relaqs.training.passes import (
+    LossJob,
+    RunRows,
+    SavedJob,
+    SubtaskSeconds,
+    TrainedModel,
+    add_sums,
+    in_pairs,
+)
 from relaqs.training.protocol import (
     ShardCourse,
     ShardedDescent,
@@ -43,16 +50,8 @@ from relaqs.training.protocol import (
     Training,
     WholeParameters,
 )
-from relaqs.training.rows import Profile, TrainingSet
-from relaqs.training.sharded.holder import (
-    DropWork,
-    FetchWork,
-    IterateWork,
-    LostShards,
-    OpenWork,
-    SubtaskClock,
-    SubtaskSeconds,
-)
+from relaqs.training.rows import Profile
+from relaqs.training.sharded.holder import AskWork, IterateWork, LostShards, ShardHolder, SubtaskClock
 from relaqs.training.sharded.shards import ShardMap
 
 CLIENT_BYTES_PER_SECOND = 1.1e8  # of a client's link of 1 Gbit/s, which all workers share
@@ -115,14 +114,6 @@ class HostingExecutor(Executor, HostsPeers, Protocol):
     """An executor whose workers speak with each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Where a run goes on when shards are lost. state: of all rows."""
-
-    course: ShardCourse
-    state: ShardState
-
-
 class ShardJob(LossJob):
     """See the module.
 
@@ -133,18 +124,18 @@ class ShardJob(LossJob):
             model is there, so that it can be made again where an owner is lost.
     """
 
+    is_abreast = True
+
     def __init__(
         self,
-        id: str,
+        rows: RunRows,
         job: ShardedJob,
-        data: TrainingSet,
         executor: HostingExecutor,
         *,
-        budget_bytes: int,
         is_forced: bool,
         max_steps: int | None = None,
     ) -> None:
-        super().__init__(id, job, data, budget_bytes=budget_bytes)
+        super().__init__(rows, job)
         self._executor = executor
         self._is_forced = is_forced
         self._max_steps = max_steps
@@ -154,7 +145,7 @@ class ShardJob(LossJob):
         self._is_settled = False
         self._whole: WholeParameters
         self._descent: ShardedDescent
-        self._kept: _Kept
+        self._kept: WholeParameters  # where the run goes on when shards are lost
         self._course: ShardCourse
         self._cut_of_parameters: ShardMap | None = None  # None: no worker has a shard
         self._generation = -1
@@ -175,7 +166,6 @@ class ShardJob(LossJob):
 
     @property
     def subtask_seconds(self) -> SubtaskSeconds | None:
-        """What an iteration is made of. None: it is not known yet."""
         return self._clock.seconds
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
@@ -214,7 +204,7 @@ class ShardJob(LossJob):
         if has_shards and self._kept.course.step < self.passes:
             self._take_last_model()
         if (cut := self._cut_of_parameters) is not None:
-            drop = DropWork(cut, self._former(cut))
+            drop = AskWork(ShardHolder.drop, (cut, self._former(cut)))
             _results_aside(self._executor, f"{self.id}-drop", [drop], DROP_SECONDS)
             self._cut_of_parameters = None
         super().close()
@@ -238,12 +228,11 @@ class ShardJob(LossJob):
         self._whole, self._descent = training, training.descent
 
     def saved(self) -> SavedJob | None:
-        """Return what `restore` goes on from: of parameters in shards, the state that was fetched last."""
+        """Of parameters in shards, the state that was fetched last."""
         if self._training is None or self._phase == "whole":
             return super().saved()
-        kept = self._kept
-        whole = WholeParameters(self._descent, kept.course, kept.state)
-        return self._saved(kept.course.step, whole, None if self.latest is None else self.latest.model)
+        model = None if self.latest is None else self.latest.model
+        return self._saved(self._kept.course.step, self._kept, model)
 
     def _reported(self, step: Step, made: Any, core_seconds: float) -> StepReport:
         """Return the report of a pass with whole parameters. One that is made again was reported before."""
@@ -265,12 +254,13 @@ class ShardJob(LossJob):
         cut = self._cut_of_parameters
         assert cut is not None
         if self._phase == "fetch":
-            return [FetchWork(cut, self._course.step - 1)]
+            return [AskWork(ShardHolder.fetch, (cut, self._course.step - 1))]
+        fetch = AskWork(ShardHolder.fetch, (cut, self._course.step))
         if self._is_time_to_move(cut):
             self._phase = "move"
-            return [FetchWork(cut, self._course.step)]
+            return [fetch]
         self._keeps = self._is_time_to_keep()
-        return [*([FetchWork(cut, self._course.step)] if self._keeps else []), *self._iterate_works(cut)]
+        return [*([fetch] if self._keeps else []), *self._iterate_works(cut)]
 
     # Whether there are shards.
 
@@ -285,7 +275,7 @@ class ShardJob(LossJob):
         if self._is_forced and len(workers) < 2:
             self._why = f"shards need two workers, and there are {len(workers)}"
         elif self._is_forced or worth.pays:
-            self._kept = _Kept(self._whole.course, self._whole.state)
+            self._kept = WholeParameters(self._descent, self._whole.course, self._whole.state)
             self._phase = "open"
 
     def _workers(self) -> tuple[str, ...]:
@@ -323,14 +313,15 @@ class ShardJob(LossJob):
         self._owners.update(workers)
         self._where = f"in shards on {len(workers)} workers"
         version = self._kept.course.step
-        return [OpenWork(cut, self._descent, version, self._kept.state if version else None)]
+        state = self._kept.state if version else None
+        return [AskWork(ShardHolder.open, (cut, self._descent, version, state))]
 
     def _go_whole(self, workers: int) -> None:
         """Go on in client mode from what is kept."""
         self._why = f"shards need two workers, and there are {workers}"
         self._where = "whole, in the client"
         self._phase, self._cut_of_parameters = "whole", None
-        self._training = self._whole = WholeParameters(self._descent, self._kept.course, self._kept.state)
+        self._training = self._whole = self._kept
 
     def _note_lost(self, lost: Sequence[LostShards]) -> None:
         """Open the shards again, from what is kept."""
@@ -348,22 +339,9 @@ class ShardJob(LossJob):
     # Passes.
 
     def _iterate_works(self, cut: ShardMap) -> list[Work]:
-        pieces, each = self._trained * self._cut, self._per_sender
+        works = self._pass_works(self._job, None, range(0, self._trained * self._cut, self._per_sender))
         course = self._course
-        return [
-            IterateWork(
-                self._job,
-                cut,
-                course.step,
-                sender,
-                course.pace,
-                self._source(range(first // self._cut, -(-min(first + each, pieces) // self._cut))),
-                self._cut,
-                first,
-                min(first + each, pieces),
-            )
-            for sender, first in enumerate(range(0, pieces, each))
-        ]
+        return [IterateWork(cut, course.step, i, course.pace, work) for i, work in enumerate(works)]
 
     def _stepped(self, step: Step, values: Sequence[Any], core_seconds: float) -> StepReport:
         self._step_seconds = time.monotonic() - self._begun_seconds
@@ -387,7 +365,7 @@ class ShardJob(LossJob):
     def _keep(self, state: ShardState) -> None:
         """Take over the state that a pass began from."""
         self._take_model(state)
-        self._kept = _Kept(self._course, state)
+        self._kept = WholeParameters(self._descent, self._course, state)
         self._kept_seconds = time.monotonic()
 
     def _passed(self, step: Step, core_seconds: float) -> StepReport:
@@ -398,7 +376,7 @@ class ShardJob(LossJob):
 
     def _take_model(self, state: ShardState) -> None:
         assert self._profile is not None
-        self.latest = TrainedModel(self._job, self._profile, self._descent.model(state[0]))
+        self._latest = TrainedModel(self._job, self._profile, self._descent.model(state[0]))
 
     def _take_last_model(self) -> None:
         """Take the model of the last pass over, for a run that has left: it has its goal, or was stopped."""
@@ -422,7 +400,7 @@ class ShardJob(LossJob):
             results = _results_aside(
                 self._executor,
                 f"{self.id}-last-{attempt}",
-                [FetchWork(cut, version)],
+                [AskWork(ShardHolder.fetch, (cut, version))],
                 _seconds_until(end_seconds),
             )
             if results is None:  # there is no cluster any more, or no time

@@ -5,10 +5,9 @@ once. They are added in one order, the tree of `relaqs.training.passes`. So the 
 
 Where a worker keeps parameters between tasks: in memory, and beyond its budget in files.
 
-A file has no name and holds one state. It is mapped while somebody reads it, and its space is free once
-the state is let go. So what is mapped counts for the worker no longer than a task or a letter needs it.
-Source of the idea: Lee et al., Harmony, ICDCS 2021, section IV-C, which spills parameters where all rows
-are spilled.
+A file has no name and holds one state. It is mapped while somebody reads it, and its space is free once the
+state is let go. So what is mapped counts for the worker no longer than a task or a letter needs it. Source of
+the idea: Lee et al., Harmony, ICDCS 2021, section IV-C, which spills parameters where all rows are spilled.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.executors.files import FOLDER_VARIABLE, local_folder
+from relaqs.training.passes import PairTree
 from relaqs.training.protocol import ShardedDescent, ShardState
 from relaqs.training.row_cache import (
     KEPT,
@@ -41,22 +41,30 @@ SMALL_BYTES = 1 << 16  # of a state that is kept in memory in any case: a file w
 logger = logging.getLogger("relaqs.training")
 
 
-class KeptState(Protocol):
-    """The arrays of a version, wherever they are."""
+class KeptState:
+    """The arrays of a version: in memory, or in a file of their own.
+
+    Args:
+        folder: of the file. None: they stay in memory.
+
+    Raises OSError where the file cannot be written.
+    """
+
+    def __init__(self, state: ShardState, folder: Path | None = None) -> None:
+        self._state = None if folder is not None else state
+        self._blocks: list[SpilledBlock] = []
+        if folder is not None:
+            file = SpillFile(folder, "parameters")
+            for array in state:
+                rows = Rows(np.ascontiguousarray(array), None)
+                self._blocks.append(block := SpilledBlock(rows))
+                block.write(file, rows)
 
     def arrays(self) -> ShardState:
         """Return them, not to be written into. Raises TornError where a file is damaged."""
-        ...
-
-
-class InMemory:
-    """A state that is kept as it is."""
-
-    def __init__(self, state: ShardState) -> None:
-        self._state = state
-
-    def arrays(self) -> ShardState:
-        return self._state
+        if self._state is not None:
+            return self._state
+        return tuple(block.rows(slice(0, len(block))).features for block in self._blocks)
 
 
 class KeptStates:
@@ -90,19 +98,18 @@ class KeptStates:
         """
         byte_count = sum(array.nbytes for array in state)
         if byte_count <= SMALL_BYTES or self._fits(byte_count, budget_bytes) or limit_bytes() == 0:
-            return self._counted(InMemory(state), memory_bytes=byte_count)
+            return self._counted(KeptState(state), memory_bytes=byte_count)
         try:
-            self._check_room(byte_count)
-            return self._counted(_OnDisk(state), disk_bytes=byte_count)
+            return self._counted(KeptState(state, self._folder(byte_count)), disk_bytes=byte_count)
         except OSError as error:
             self._warn(error.strerror or str(error))
-            return self._counted(InMemory(state), memory_bytes=byte_count)
+            return self._counted(KeptState(state), memory_bytes=byte_count)
 
     def _fits(self, byte_count: int, budget_bytes: int) -> bool:
         return self._memory_bytes + KEPT.byte_count + byte_count <= budget_bytes
 
-    def _check_room(self, byte_count: int) -> None:
-        """Raise OSError where no more may be written."""
+    def _folder(self, byte_count: int) -> Path:
+        """Return where so much may be written. Raises OSError where no more may be."""
         if (folder := local_folder()) is None:
             raise OSError(f"all folders for temporary files are in memory; set {FOLDER_VARIABLE}")
         limit = limit_bytes()
@@ -110,6 +117,7 @@ class KeptStates:
             raise OSError(f"{LIMIT_VARIABLE} is {limit / 1e9:.3g} GB, which is used up")
         if free_bytes(folder) < byte_count:
             raise OSError(f"the disk of {folder} is nearly full")
+        return folder
 
     def _counted(self, kept: KeptState, *, memory_bytes: int = 0, disk_bytes: int = 0) -> KeptState:
         self._count(memory_bytes, disk_bytes)
@@ -125,24 +133,6 @@ class KeptStates:
         if not self._has_warned:
             self._has_warned = True
             logger.warning("parameters in shards stay in memory, beyond their budget: %s", reason)
-
-
-class _OnDisk:
-    """A state in a file of its own. Raises OSError where it cannot be written."""
-
-    def __init__(self, state: ShardState) -> None:
-        folder = local_folder()
-        assert folder is not None
-        file = SpillFile(folder, "parameters")
-        self._blocks = []
-        for array in state:
-            rows = Rows(np.ascontiguousarray(array), None)
-            block = SpilledBlock(rows)
-            block.write(file, rows)
-            self._blocks.append(block)
-
-    def arrays(self) -> ShardState:
-        return tuple(block.rows(slice(0, len(block))).features for block in self._blocks)
 
 
 VERSIONS_KEPT = 2  # the newest, and the one before: a task whose worker died asks for that again
@@ -203,20 +193,7 @@ class ShardMap:
 
 
 class Shard:
-    """Some rows of the parameters at their owner, in their newest versions.
-
-    >>> from relaqs.training.algorithms.proximal import ProximalDescent
-    >>> import numpy as np
-    >>> one, none = np.ones(1), np.zeros(2)
-    >>> descent = ProximalDescent(none[:1], one, None, none[:1], 2, 1.0, none, none, 1e-9)
-    >>> shard = Shard(descent, slice(0, 2), 0, descent.first(slice(0, 2)), senders=2)
-    >>> shard.push(1, 0, np.array([[2.0], [0.0]]), (1.0, 0.0)), shard.version
-    (True, 0)
-    >>> shard.push(0, 0, np.array([[4.0], [2.0]]), (1.0, 0.0)), shard.version
-    (True, 1)
-    >>> shard.values(1).ravel().tolist()
-    [-3.0, -1.0]
-    """
+    """Some rows of the parameters at their owner, in their newest versions."""
 
     def __init__(
         self,
@@ -225,13 +202,14 @@ class Shard:
         version: int,
         state: ShardState,
         senders: int,
-        keep: Callable[[ShardState], KeptState] = InMemory,
+        keep: Callable[[ShardState], KeptState] = KeptState,
     ) -> None:
         self.version = version
         self._descent = descent
         self._rows = rows
         self._keep = keep
         self._states = {version: keep(state)}
+        self._senders = senders
         self._sums = PushedSums(senders, keep)  # of the newest version
 
     def state(self, version: int) -> ShardState | None:
@@ -254,59 +232,46 @@ class Shard:
             return False
         if version < self.version:
             return True
-        self._sums.add(sender, part)
+        self._sums.hear(sender, part)
         if self._sums.is_whole:
             state = self._descent.update(self._states[version].arrays(), self._sums.total(), pace, self._rows)
-            self._sums.clear()
+            self._sums = PushedSums(self._senders, self._keep)
             self._states[version + 1] = self._keep(state)
             self._states.pop(version + 1 - VERSIONS_KEPT, None)
             self.version = version + 1
         return True
 
 
-class PushedSums:
+class PushedSums(PairTree[FloatArray]):
     """The sums of a step at one owner, added as they come, and in one order whatever comes first.
 
-    It is the tree of `relaqs.training.passes.in_pairs` over the senders. Neighbours are added once both are
-    there. So few wait, where they come about in their order.
+    Neighbours are added once both are there. So few wait, where they come about in their order.
 
-    >>> sums = PushedSums(3, InMemory)
+    >>> sums = PushedSums(3, KeptState)
     >>> for sender in (2, 0, 0, 1):
-    ...     sums.add(sender, np.array([10.0**sender]))
+    ...     sums.hear(sender, np.array([10.0**sender]))
     >>> sums.is_whole, sums.total().tolist()
     (True, [111.0])
     """
 
     def __init__(self, senders: int, keep: Callable[[ShardState], KeptState]) -> None:
-        self._senders = senders
-        self._keep = keep
+        super().__init__(np.add)
+        self._senders, self._keep = senders, keep
         self._heard: set[int] = set()
-        self._waiting: dict[tuple[int, int], KeptState] = {}  # by first sender and how many senders
 
     @property
     def is_whole(self) -> bool:
         return len(self._heard) == self._senders
 
-    def add(self, sender: int, part: FloatArray) -> None:
+    def hear(self, sender: int, part: FloatArray) -> None:
         """Take a sender's part in, if it was not heard of before."""
-        if sender in self._heard:
-            return
-        self._heard.add(sender)
-        first, count = sender, 1
-        while (other := self._waiting.pop((first ^ count, count), None)) is not None:
-            (there,) = other.arrays()
-            part = there + part if first & count else part + there
-            first, count = first & ~count, 2 * count
-        self._waiting[first, count] = self._keep((part,))
+        if sender not in self._heard:
+            self._heard.add(sender)
+            self.add(part, sender)
 
-    def total(self) -> FloatArray:
-        """Return the sums of all. A last one without a neighbour was waiting, as `in_pairs` says."""
-        parts = [self._waiting[at].arrays()[0] for at in sorted(self._waiting)]
-        found = parts.pop()
-        while parts:
-            found = parts.pop() + found
+    def _put(self, value: FloatArray) -> KeptState:
+        return self._keep((value,))
+
+    def _taken(self, kept: KeptState) -> FloatArray:
+        (found,) = kept.arrays()
         return found
-
-    def clear(self) -> None:
-        self._heard.clear()
-        self._waiting.clear()

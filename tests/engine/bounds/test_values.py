@@ -25,6 +25,7 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
     "up": (0.5, None),
     "down": (None, 3.0),
 }
+NEVER_NULL = ("a", "d")
 NUMBERS = st.sampled_from(["0", "1", "2.5", "100", "0.001"])
 COLUMNS = st.sampled_from([*RANGES, "free"])
 LEAVES = NUMBERS | COLUMNS
@@ -54,7 +55,7 @@ def statistics(column: exp.Column) -> Column | None:
     if column.name not in RANGES:
         return None
     low, high = RANGES[column.name]
-    return Column(column.name, "DOUBLE", low, high, 0, 0, 0)
+    return Column(column.name, "DOUBLE", low, high, int(column.name not in NEVER_NULL), 0, 0)
 
 
 def bounds_of(sql: str, column_of: Callable[[exp.Column], Column | None] = statistics) -> Bounds:
@@ -82,6 +83,7 @@ EXPRESSIONS = st.recursive(LEAVES, _larger, max_leaves=8)
 ROWS = st.lists(
     st.fixed_dictionaries(
         {name: st.none() | _floats(low, high) for name, (low, high) in RANGES.items()}
+        | {name: _floats(*RANGES[name]) for name in NEVER_NULL}
         | {"free": st.none() | _floats(None, None)}
     ),
     min_size=1,
@@ -160,7 +162,14 @@ def _literal(value: float | None) -> str:
         ("coalesce(NULL, b)", -3.5, 4.25),
         ("least(a, 3)", 0, 3),
         ("greatest(free, 3)", 3, None),
-        ("greatest(a, nullif(1, 1), 2 - 3)", -1, 10),
+        ("greatest(a, nullif(1, 1), 2 - 3)", 0, 10),
+        ("greatest(b, nullif(1, 1), 2 - 4)", -2, 4.25),
+        ("least(a, 100)", 0, 10),  # a is never NULL
+        ("least(b, 100)", -3.5, 100),
+        ("least(b, a, 100)", -3.5, 10),
+        ("greatest(d + a, -100)", -8, 9),
+        ("coalesce(a, 100)", 0, 10),
+        ("coalesce(b, a * 2, 100)", -3.5, 20),
         ("a % 3", 0, 3),
         ("free % 3", None, None),
         ("TRY_CAST(free AS BIGINT) % 3", -3, 3),

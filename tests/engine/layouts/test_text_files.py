@@ -138,7 +138,7 @@ def test_lines_that_end_in_different_ways_are_told(
     text = "".join(line + ends[i % len(ends)] for i, line in enumerate(lines))
     file.write_bytes(text.encode())
     with pytest.raises(
-        DataError, match=r"the lines of .*trips\.csv end in different ways: .*strict_mode=False"
+        DataError, match=r"the lines of .*trips\.csv end in different ways: .*strict_mode=false"
     ):
         checked_read(FileKind.CSV, [file], cursor, str(file))
     said = cursor.rows(f"FROM read_csv('{file}', strict_mode = false)")

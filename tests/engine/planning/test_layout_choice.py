@@ -201,6 +201,23 @@ def test_conditions_leave_fewer_rows_to_a_group(condition: str, share: float) ->
     assert found.share == pytest.approx(share_to_read(6_000_000 * share / groups, 1.0))
 
 
+@pytest.mark.parametrize(
+    ("key", "groups"),
+    [
+        ("month(l_shipdate)", 12),
+        ("extract(dow FROM l_shipdate)", 8),  # 0 or 7 is a Sunday
+        ("year(l_shipdate)", 9),  # seven, and one more on either side
+        ("date_trunc('quarter', l_shipdate)", 29),
+        ("date_trunc('day', l_shipdate)", 100),  # as any expression of many values
+        ("l_shipdate + 1", 100),
+    ],
+)
+def test_parts_of_a_date_are_few_groups(key: str, groups: int) -> None:
+    """So a month needs few rows for its average, and the first mini-batch is small."""
+    found = predicted(f"SELECT {key}, avg(l_quantity) FROM lineitem GROUP BY 1", CATALOG)
+    assert found.groups == groups
+
+
 def test_explain_says_what_each_choice_was_predicted_to_take() -> None:
     text = explain(plan(BY_NATION, Binder(BY_SUPPLIER), BY_SUPPLIER))
     why = "it samples lineitem@rows: ±5 % is predicted after 0.05 core-seconds, against 0.25 with lineitem"

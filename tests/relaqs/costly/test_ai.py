@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import urllib.request
@@ -65,9 +66,27 @@ def test_each_function_answers(db: relaqs.Session) -> None:
     ).fetchall() == [("broken", 10, 1.0, 10), ("well", 30, 0.0, 0)]
 
 
-def test_a_wrong_answer_is_an_error_without_key_or_text(db: relaqs.Session) -> None:
-    query = db.online_sql("SELECT count(*) AS n FROM reviews WHERE ai_classify(text, ['none']) = 'none'")
-    with pytest.raises(relaqs.RelaqsError, match="ai_classify failed 2 times") as caught:
-        query.result()
-    assert "secret-key" not in str(caught.value)
-    assert "number" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [("none", "ai_classify failed 2 times"), ("broken', 'well", "")],
+    ids=["wrong", "right"],
+)
+def test_no_error_and_no_log_has_the_key_the_prompt_or_a_text(
+    db: relaqs.Session, caplog: pytest.LogCaptureFixture, label: str, said: str
+) -> None:
+    """All that is logged is kept: the client of the protocol writes down whole requests where it may."""
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "openai"):
+        logging.getLogger("openai").info("the client's log is read")
+        query = db.online_sql(f"SELECT count(ai_classify(text, ['{label}'])) AS n FROM reviews WHERE id < 8")
+        if said:
+            with pytest.raises(relaqs.RelaqsError, match=said) as caught:
+                query.result()
+            assert not told_in(str(caught.value))
+        else:
+            assert query.result().fetchall() == [(8,)]
+    assert "the client's log is read" in caplog.text
+    assert not told_in(caplog.text)
+
+
+def told_in(said: str) -> list[str]:
+    return [each for each in ("secret-key", "number ", "it broke", "Which of the", "'well'") if each in said]

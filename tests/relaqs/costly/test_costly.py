@@ -207,6 +207,14 @@ def test_what_was_paid_is_kept_when_a_batch_fails(reviews: pa.Table, tmp_path: P
     assert asked.rows == ROWS
 
 
+def test_a_function_that_does_not_take_its_arguments_is_asked_once_and_says_so(reviews: pa.Table) -> None:
+    with relaqs.connect(tables={"reviews": reviews}, threads=1) as db:
+        db.function("complains", lambda text: [True] * len(text), cache=False, retries=2)
+        query = db.online_sql("SELECT count(*) AS n FROM reviews WHERE complains(text, text)")
+        with pytest.raises(CostlyCallError, match=r"failed once .*TypeError: .* takes 1 positional argument"):
+            query.result()
+
+
 def test_a_batch_is_asked_again(reviews: pa.Table) -> None:
     asked, left = Asked(), [2]
 
@@ -441,6 +449,8 @@ def test_a_column_is_asked_about_and_shown(db: relaqs.Session, reviews: pa.Table
         ("SELECT count(*) FROM reviews WHERE complains(texts)", "texts"),
         ("SELECT count(*) FROM reviews WHERE complains(text) AND getenv('HOME') = 'x'", "getenv"),
         ("SELECT count(*) FROM reviews WHERE unknown(text)", "unknown"),
+        ("SELECT count(*) FROM reviews WHERE complain(text)", "did you mean 'complains'"),
+        ("SELECT count(*) FROM reviews WHERE complains(text) AND Complans(text)", "did you mean 'complains'"),
     ],
 )
 def test_what_is_refused_says_why(db: relaqs.Session, sql: str, said: str) -> None:
@@ -545,6 +555,29 @@ def test_a_good_proxy_saves_calls(reviews: pa.Table) -> None:
         return total
 
     assert calls("guess") < 0.8 * calls(None)
+
+
+def test_a_proxy_does_not_widen_the_shares_of_small_groups() -> None:
+    """Of eleven groups ten have a hundredth of the rows each.
+
+    Where a proxy is sure few are asked, but not so few that one unit that was not is most of a small group.
+    """
+    rng = np.random.default_rng(5)
+    place = rng.choice(11, 20_000, p=[0.9, *[0.01] * 10])
+    chance = np.where(rng.random(20_000) < 0.4, 0.9, 0.02)
+    texts = [f"{i} is {'bad' if bad else 'good'}" for i, bad in enumerate(rng.random(20_000) < chance)]
+    widths = {}
+    with relaqs.connect(
+        tables={"texts": pa.table({"text": texts, "place": place, "guess": chance})}, threads=1
+    ) as db:
+        for proxy, argument in ((None, ""), ("guess", ", guess")):
+            db.function("bad", Asked().complains, cache=False, proxy=proxy, batch=10_000, version=str(proxy))
+            found = db.online_sql(
+                f"SELECT place, avg(bad(text{argument})::INT) AS x FROM texts GROUP BY place", budget=1_500
+            ).result()
+            rows = found.table.to_pylist()
+            widths[proxy] = np.mean([row["x_high"] - row["x_low"] for row in rows if row["place"]])
+    assert widths["guess"] < 0.9 * widths[None]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 from distributed import Client, Scheduler
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.workers import SilentWorkerWarning
 from relaqs.jobs.job import JobDescription, JobStatus, StepReport, Work
@@ -118,6 +119,45 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
     [known] = standing
     assert (known.id, known.name, known.weight) == ("survivor", "it survives", 3.0)
     assert len(known.history) >= STEPS - 3  # also of the steps before
+
+
+def test_a_scheduler_that_is_away_is_looked_for_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask doubles its longest pause with each try of one attempt. Here it draws the longest each time."""
+    pauses: list[float] = []
+
+    def longest(low: float, high: float) -> float:
+        pauses.append(high)
+        return high
+
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.5)
+    port = free_port()
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(started(*scheduler_command(port)))
+        with client_of(address_of(port), workers=0):
+            stack.enter_context(closing(DaskExecutor(address_of(port))))
+        monkeypatch.setattr("distributed.comm.core.random.uniform", longest)
+        scheduler.kill()
+        eventually(lambda: sum(pauses) > 2.0)
+    assert max(pauses) <= 0.5
+
+
+def test_a_scheduler_that_is_there_may_take_its_time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the search for it is short."""
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.2)
+    answered: list[str] = []
+
+    async def answer_late() -> None:
+        await asyncio.sleep(1.0)
+        answered.append("late")
+
+    port = free_port()
+    with ExitStack() as stack:
+        stack.enter_context(started(*scheduler_command(port)))
+        client = stack.enter_context(closing(connection.connect(address_of(port), LONG_SECONDS, 5.0)))
+        monkeypatch.setattr(client, "_update_scheduler_info", answer_late)
+        client.loop.add_callback(client.scheduler_comm.comm.abort)
+        eventually(lambda: answered and client.status != "connecting")
+        assert client.status == "running"
 
 
 @pytest.mark.usefixtures("no_garbage_collection")

@@ -26,7 +26,7 @@ from relaqs.jobs.job import TaskKey
 from relaqs.policies import make_policy
 from relaqs.scheduling.desk import Wishes
 from relaqs.scheduling.virtual_time import CREDIT_CORE_SECONDS, Charges, FairShares
-from relaqs.training.elastic.turn_job import PLACED
+from relaqs.training.elastic.driver import PLACED
 
 A, B = "relaqs-a", "relaqs-b"
 

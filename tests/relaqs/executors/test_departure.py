@@ -13,7 +13,7 @@ import pytest
 from distributed.comm.tcp import TCP
 from tornado.iostream import IOStream
 
-from relaqs.executors.dask.peer_agent import NEARLY_BYTES, EgressLanes, PeerAgent
+from relaqs.executors.dask.peer_agent import NEARLY_BYTES, PeerAgent
 from relaqs.jobs.executor import Letter
 
 LETTER_BYTES = 8_000_000
@@ -53,7 +53,7 @@ def connection() -> Iterator[tuple[TCP, Receiver]]:
 def agent() -> PeerAgent:
     made = PeerAgent()
     made.sent_bytes = made.array_bytes = 0
-    made._lanes = EgressLanes()
+    made._lanes = {}
     return made
 
 

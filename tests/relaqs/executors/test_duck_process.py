@@ -303,6 +303,57 @@ def test_the_account_is_of_each_owner_the_largest() -> None:
     assert runtime._account_bytes() == (100 + 64) << 20
 
 
+@pytest.mark.parametrize("written_mib", [0, 200])
+def test_a_database_may_have_what_the_others_leave_beside_what_lays_tables_out(
+    monkeypatch: pytest.MonkeyPatch, written_mib: int
+) -> None:
+    bounds: list[tuple[int, int]] = []
+
+    class Held:
+        config = SimpleNamespace(memory_limit_bytes=800 << 20)
+
+        def __init__(self, mib: int) -> None:
+            self.mib = mib
+
+        def counted_bytes(self) -> int:
+            return self.mib << 20
+
+        def bound(self, limit_bytes: int) -> bool:
+            bounds.append((self.mib, limit_bytes >> 20))
+            return True
+
+    databases = [Held(350), Held(200)]
+    monkeypatch.setattr(worker, "open_databases", lambda: databases)
+    monkeypatch.setattr(worker, "_held_bytes", lambda: 550 + written_mib << 20)
+    monkeypatch.setattr(worker, "_outside_bytes", lambda: 0)
+    monkeypatch.setattr(worker, "written_bytes", lambda: written_mib << 20)
+    monkeypatch.setattr(worker, "resident_bytes", lambda: 0)
+    watch = worker.MemoryWatch(worker.Statements(), lambda: 1000 << 20, lambda cursors: None)
+    monkeypatch.setattr(watch, "_gives_back", SimpleNamespace(now=lambda share: False))
+    watch.look([])
+    assert bounds == [(350, 700), (200, 550)]  # of 900 together
+    bounds.clear()
+    monkeypatch.setattr(worker, "_held_bytes", lambda: 400 + written_mib << 20)
+    watch.look([])
+    assert bounds == [(350, 800), (200, 800)]  # there is room
+
+
+def test_garbage_that_grows_little_by_little_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside, looks = [100], list[int]()
+
+    def give_back(*, is_thorough: bool) -> None:
+        looks.append(outside[0])
+        outside[0] = 105
+
+    watch = worker.MemoryWatch(worker.Statements(), lambda: 1 << 40, lambda cursors: None)
+    monkeypatch.setattr(worker, "_outside_bytes", lambda: outside[0] << 20)
+    monkeypatch.setattr(watch, "_gives_back", SimpleNamespace(now=give_back))
+    for _ in range(10):
+        watch._clear_up()
+        outside[0] += 10
+    assert looks == [140, 145]
+
+
 @pytest.mark.parametrize(("account_mib", "is_given"), [(400, True), (600, False)])
 def test_freed_memory_goes_back_once_statements_are_over(
     monkeypatch: pytest.MonkeyPatch, account_mib: int, is_given: bool
@@ -319,21 +370,19 @@ def test_freed_memory_goes_back_once_statements_are_over(
     assert bool(given) is is_given
 
 
-def test_what_earlier_statements_left_in_a_server_comes_out_of_its_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    account, watch = (
-        512 << 20,
-        worker.MemoryWatch(worker.Statements(), lambda: 512 << 20, lambda cursors: None),
-    )
-    for outside_mib in (150, 322):
-        watch._outside_bytes = outside_mib << 20  # it was there when this watch began
-        monkeypatch.setattr(worker, "_outside_bytes", partial(int, outside_mib << 20))
-        monkeypatch.setattr(worker, "is_of_server", lambda: False)
-        assert watch._full_bytes(account) == int(0.94 * account)  # it may be a user's own
-        monkeypatch.setattr(worker, "is_of_server", lambda: True)
-        full, most = watch._full_bytes(account), account + (160 << 20) - (outside_mib << 20)
-        assert full == min(int(0.94 * account), most)
+def test_what_earlier_statements_left_comes_out_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it in a server. Elsewhere it may be tables of a user, and counts up to 160 MiB."""
+    account = 512 << 20
+    watch = worker.MemoryWatch(worker.Statements(), lambda: account, lambda cursors: None)
+    watch._first_bytes = 150 << 20
+    for outside_mib, embedded_mib in ((150, 32), (260, 142), (322, 160), (4000, 160)):
+        outside_bytes = outside_mib << 20
+        watch._outside_bytes = outside_bytes  # it was there when this watch began
+        monkeypatch.setattr(worker, "_outside_bytes", partial(int, outside_bytes))
+        for is_server, left_mib in ((False, embedded_mib), (True, outside_mib - 160)):
+            monkeypatch.setattr(worker, "is_of_server", partial(bool, is_server))
+            left = account - (left_mib << 20)
+            assert watch._full_bytes(account) == max(account // 2, min(int(0.9 * account), left))
 
 
 def test_memory_is_watched_while_jobs_fold_what_their_statements_gave(
@@ -341,7 +390,9 @@ def test_memory_is_watched_while_jobs_fold_what_their_statements_gave(
 ) -> None:
     """Partial results and answers are held then, though no statement runs."""
     names = ("TICK_SECONDS", "_TICK_OF_JOBS_SECONDS", "QUIET_SECONDS", "ASLEEP_SECONDS")
-    for name, seconds in zip(names, (0.001, 0.001, 0.01, 0.02), strict=True):
+    for name, seconds in zip(
+        names, (0.001, 0.001, 0.01, 0.5), strict=True
+    ):  # beside others a look takes 20 ms
         monkeypatch.setattr(worker, name, seconds)
     folding = iter([True] * 50)
     monkeypatch.setattr(worker, "is_any_running", lambda: next(folding, False))

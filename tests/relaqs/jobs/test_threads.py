@@ -14,7 +14,7 @@ from weakref import WeakSet
 import pytest
 
 from relaqs.jobs import executor
-from relaqs.jobs.executor import background_thread, join_all, run_in_background
+from relaqs.jobs.executor import background_thread, join_all
 from tests.relaqs.executors.clusters import eventually
 
 
@@ -59,10 +59,10 @@ def test_a_thread_goes_on_with_what_comes_next_and_keeps_nothing(monkeypatch: py
 
     notes = [Note(), Note()]
     kept = [weakref.ref(note) for note in notes]
-    run_in_background(notes.pop(), "relaqs-first")
+    executor._WAITING.run(notes.pop(), "relaqs-first")
     first = seen.get(timeout=20)
     eventually(lambda: len(executor._WAITING._idle) == 1)
-    run_in_background(notes.pop(), "relaqs-second")
+    executor._WAITING.run(notes.pop(), "relaqs-second")
     assert seen.get(timeout=20) == (first[0], "relaqs-second", "nothing")
     eventually(lambda: len(executor._WAITING._idle) == 1)
     assert [ref() for ref in kept] == [None, None]
@@ -77,7 +77,7 @@ def test_a_thread_without_a_call_ends_and_those_at_once_have_one_each(
     for _ in range(20):  # calls come just as threads end
         together = threading.Barrier(3)
         for _ in range(2):
-            run_in_background(together.wait, "relaqs-call")
+            executor._WAITING.run(together.wait, "relaqs-call")
         together.wait(timeout=20)
     eventually(lambda: not executor._WAITING._idle)
     assert not [thread for thread in executor._MADE if thread.is_alive()] or join_all(timeout_seconds=20)

@@ -17,13 +17,16 @@ import psycopg
 import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.postgres import wording
 
 import relaqs
 from benchmarks.server_process import Running
+from relaqs.queries import start
 from relaqs.serve import answering, statements
 from relaqs.serve.entry import Door
-from relaqs.serve.server import Server
+from relaqs.serve.health import Health
+from relaqs.serve.server import Conversations, Server
 
 LONG = "SELECT count(*) FROM trips AS a, trips AS b WHERE a.fare * b.distance + a.id < b.id"
 TOTAL = "SELECT sum(fare) AS total FROM trips WHERE shared"
@@ -329,7 +332,7 @@ def inside_of(warehouse: Path) -> Iterator[Inside]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     with relaqs.connect(warehouse, threads=2) as session:
-        server = Server(session, Door())
+        server = Server(Conversations(session, ["relaqs"]), Door(), Health())
         _, port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", 0), loop).result(30)
         try:
             yield Inside(session, port, loop, server)
@@ -501,6 +504,24 @@ def test_a_text_that_was_answered_is_planned_anew_only_over_other_rows(
         assert planned
         clock = f"SELECT max(now()) FROM ({ranks})"
         assert value(connection, clock) < value(connection, clock)
+
+
+def test_a_target_that_a_sample_soon_reaches_is_answered_by_an_estimate(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside.session.exact_below_seconds = SOON_SECONDS  # as `relaqs serve` opens it
+    monkeypatch.setattr(start, "whole_core_seconds", lambda *_: 0.2)
+    with inside.connect() as connection, heard(connection) as said:
+        whole = value(connection, TOTAL)
+        assert said == []
+        connection.execute("SET relaqs.target = '0.5%'")
+        assert value(connection, f"EXPLAIN {TOTAL}") == "mode: exact"
+        assert value(connection, TOTAL) == whole
+        assert said.pop() == "exact: all rows that count were read"
+        connection.execute("SET relaqs.target = '5%'")
+        assert value(connection, f"EXPLAIN {TOTAL}") == "mode: mergeable"
+        assert float(value(connection, TOTAL)) == pytest.approx(float(whole), rel=0.1)
+        assert said[0].startswith("approximate: ±")
 
 
 def test_a_query_that_is_submitted_after_its_timeout_is_stopped(

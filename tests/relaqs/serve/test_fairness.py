@@ -26,8 +26,8 @@ from pygwire.messages import SSLRequest, StartupMessage
 from benchmarks.server_process import Running, serving
 from relaqs.serve import strangers
 from relaqs.serve.failures import RefusedError
-from relaqs.serve.fair_pool import FairPool
 from relaqs.serve.health import LATE_SECONDS, Health
+from relaqs.serve.quotas import FairPool
 from relaqs.serve.server import MOST_CONNECTIONS
 from relaqs.serve.strangers import MOST_STRANGERS_EACH
 from relaqs.serve.users import add_user
@@ -169,6 +169,34 @@ def test_long_queries_keep_nobody_waiting(server: Running, long_ones: int, user:
             small.execute(setting)
             assert small.execute("SELECT count(*) FROM zones").fetchone() == (5,)
             assert small.execute("SELECT avg(fare) FROM trips").fetchone()
+
+
+def giving_way(server: Running) -> int:
+    """Return how many threads of a server have less weight than its first one."""
+    process = server.process.pid
+    threads = [int(each) for each in os.listdir(f"/proc/{process}/task")]
+    usual, *others = (os.getpriority(os.PRIO_PROCESS, each) for each in (process, *threads))
+    return sum(each > usual for each in others)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has a priority for each thread")
+def test_what_takes_long_gives_way_to_what_comes_and_no_thread_keeps_on_doing_so(server: Running) -> None:
+    with (
+        psycopg.connect(server.address("eve")) as long,
+        psycopg.connect(server.address("bob"), autocommit=True) as small,
+    ):
+
+        def is_long_behind() -> bool:
+            assert small.execute("SELECT avg(fare) FROM trips").fetchone()
+            return giving_way(server) > of_database
+
+        small.execute("SET relaqs.target = off; SELECT avg(fare) FROM trips")
+        of_database = giving_way(server)
+        assert of_database >= 1  # one of the two threads of its statements
+        with asking([long], ENDLESS):
+            until(is_long_behind)
+        until(lambda: giving_way(server) == of_database)
+        assert not is_long_behind()
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,61 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         [("29 days 23:00:00",)],
     ),
     ("SELECT interval '-1 month 3 days'::text", ("text",), [("-1 mons +3 days",)]),
+    (
+        "SELECT E'a\nb' ~ 'a.b', 'é' ~ '^\\w$', 'é' ~* '[[:alpha:]]', "
+        "chr(8195) !~ '[\\w\\s]', 'a.b' ~ 'a\\.b'",
+        ("?column?",) * 5,
+        [(True, True, True, False, True)],
+    ),
+    (
+        "SELECT 'é' ~ '\\W', chr(8195) ~ '\\S', 'w' ~ '[\\\\w]', "
+        "'²' ~ '\\w', chr(133) ~ '\\s', '[' ~ '[[:word:][]'",
+        ("?column?",) * 6,
+        [(False, False, True, False, False, True)],
+    ),
+    (
+        "SELECT E'a\nb' ~ $$a.b$$, E'a\nb' ~ 'a.b'::text, E'a\nb' ~ ('a' || '.b'), 'é' ~ E'^\\\\w$', "
+        "E'a\nb' ~ concat('a', '.b'), regexp_split_to_array(E'a\nb', '.b'), 'éé' SIMILAR TO '[[:alpha:]]\\w'",
+        (*5 * ("?column?",), "regexp_split_to_array", "?column?"),
+        [(True, True, True, True, True, ["a", ""], True)],
+    ),
+    ("SELECT regexp_replace(E'a\né1', '.[\\w]', '#', 'g')", ("regexp_replace",), [("a#1",)]),
+    (
+        "SELECT regexp_match('né 2024-01', '(\\w+)\\s(\\d{4})-'), regexp_match('ab', 'A', 'i'), "
+        "regexp_match('a', 'b'), regexp_match('a', '')",
+        ("regexp_match",) * 4,
+        [(["né", "2024"], ["a"], None, [""])],
+    ),
+    (
+        "SELECT (DATE '2024-02-01', DATE '2024-01-01') OVERLAPS (DATE '2024-01-31', INTERVAL '1 day'), "
+        "(DATE '2024-01-01', DATE '2024-01-15') OVERLAPS (DATE '2024-01-15', NULL::date)",
+        ("overlaps",) * 2,
+        [(True, None)],
+    ),
+    ("SELECT scale(1.230), scale(7), scale(NULL::numeric(9, 2))", ("scale",) * 3, [(3, 0, None)]),
+    (
+        """SELECT j ? 'a', j ? 'b', j ?| ARRAY['b', 'a'], j ?& ARRAY['b', 'a'], '["x", 1]'::jsonb ? '1'
+        FROM (VALUES ('{"a": 1}'::jsonb)) v(j)""",
+        ("?column?",) * 5,
+        [(True, False, True, False, False)],
+    ),
+    (
+        """SELECT * FROM json_each_text('{"a/b": 1, "~": null}') AS e(k) ORDER BY k""",
+        ("k", "value"),
+        [("a/b", "1"), ("~", None)],
+    ),
+    ("""SELECT key FROM jsonb_each('{"a": 1}') WHERE value IS NOT NULL""", ("key",), [("a",)]),
+    (
+        """SELECT i, k, e.value FROM (VALUES (1, '{"a": 1.5}'::json), (2, NULL)) v(i, j)
+        CROSS JOIN LATERAL json_each_text(j) e(k) CROSS JOIN LATERAL upper(k) u""",
+        ("i", "k", "value"),
+        [(1, "a", "1.5")],
+    ),
+    (
+        "SELECT NULL::jsonb ? 'a', regexp_match('abc', '(a)(b)')::text",
+        ("?column?", "regexp_match"),
+        [(None, "{a,b}")],
+    ),
     ("SELECT json_agg(x ORDER BY x DESC) FROM (VALUES (1), (2)) v(x)", ("json_agg",), [([2, 1],)]),
     ("SELECT '{\"a\": [1, 2]}'::jsonb #>> '{a,1}'", ("?column?",), [("2",)]),
     ("SELECT '{\"a\": {\"b\": 1}}'::jsonb -> 'a' ->> 'b' = '1'", ("?column?",), [(True,)]),
@@ -145,7 +200,27 @@ CODES = (
     ("SELECT nope(1)", "42883"),
     ("SELECT 'a'::int", "22P02"),
     ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
+    ("SELECT 'b' SIMILAR TO '\\b'", "0A000"),
     ("SELECT regexp_matches('foobar', '(o+)(b)')", "0A000"),
+    ("SELECT regexp_match('foobar', '(x)?o')", "0A000"),
+    ("SELECT regexp_match('foobar', 'o+?')", "0A000"),
+    *(
+        (f"SELECT 'a' ~ '{pattern}'", "0A000")
+        for pattern in ("[\\W]", "\\ba", "\\B", "[[.a.]]", "[[=a=]]", "[[:punct:]]", "(?n)a.b", "a(?i)b")
+    ),
+    ("SELECT regexp_replace(E'a\nb', 'a.b', 'x', 'n')", "0A000"),
+    (f"SELECT regexp_match('a', '{'[^a]' * 40}|')", "0A000"),
+    (f"SELECT 'a' ~ '{'[' * 9000}'", "22000"),
+    ("""SELECT '{"a": 1}'::jsonb @> '{"a": 1}'""", "0A000"),
+    ("""SELECT '{"a": {"b": 1}}'::jsonb -> 'a' ? 'b'""", "0A000"),
+    ("SELECT (1, 2) OVERLAPS (3, 4)", "0A000"),
+    ("SELECT scale(avg(fare)) FROM trips", "0A000"),
+    ("SELECT scale(v) FROM (VALUES (1.5), (2.25)) q(v)", "0A000"),
+    ("SELECT * FROM json_each('{}') WITH ORDINALITY", "0A000"),
+    ("SELECT * FROM json_each('[1]')", "22P02"),
+    ("""SELECT * FROM json_each('{"a": 1, "a": 2}')""", "22P02"),
+    ("SELECT * FROM regexp_match('abc', '(b)')", "0A000"),
+    ("SELECT E'\\u00e9'", "0A000"),
     ("SELECT zone, count(*) FROM trips", "42803"),
     ("SELECT count(*) FROM trips WHERE sum(zone) > 1", "42803"),
     ("SELECT sum(count(*)) FROM trips", "42803"),
@@ -186,6 +261,17 @@ def test_errors_have_the_codes_that_tools_branch_on(
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(sql.encode())
     assert raised.value.sqlstate == code
+
+
+def test_a_pattern_means_the_same_as_a_parameter(connection: psycopg.Connection[Any]) -> None:
+    sql = "SELECT E'a\nb' ~ %s, regexp_replace('é à', %s, %s), 'a' ~ %s, %s || '.' AS t"
+    values = ("a.b", "\\W", "-", None, "a.b")
+    assert connection.execute(sql, values).fetchall() == [(True, "é-à", None, "a.b.")]
+    assert connection.execute("SELECT 'é' ~ $1, $1 AS t".replace("$1", "%(p)s"), {"p": "\\w"}).fetchall() == [
+        (True, "\\w")
+    ]
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        connection.execute("SELECT 'a' ~ %s", ("\\ba",))
 
 
 def test_a_connection_can_ask_for_the_meaning_of_duckdb(connection: psycopg.Connection[Any]) -> None:

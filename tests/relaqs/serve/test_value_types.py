@@ -144,6 +144,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with duckdb.connect(str(file)) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE TABLE kinds AS {' UNION ALL '.join(rows)}")
+        for schema in ("north", "south"):
+            connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.sales AS SELECT 7 AS n")
+        connection.execute("CREATE SCHEMA public; CREATE TABLE public.costs AS SELECT 7 AS n")
+        connection.execute("CREATE TABLE costs AS SELECT 8 AS n")
     with serving(file, "--threads", "1") as running:
         yield running
 
@@ -203,7 +207,8 @@ def test_tools_see_the_type_of_each_column(served: Running) -> None:
         shown = connection.execute(sql).fetchall()
         sent = connection.execute(f"{ASKED} LIMIT 0").description or []
         schema = connection.execute(
-            "SELECT column_name, data_type FROM information_schema.columns ORDER BY ordinal_position"
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'kinds' "
+            "ORDER BY ordinal_position"
         ).fetchall()
     assert shown == [(name, kind) for name, (_, _, kind, _) in COLUMNS.items()]
     assert [column.name for column in sent] == list(COLUMNS)
@@ -257,3 +262,19 @@ def test_a_type_that_has_no_form_is_refused_and_can_be_cast(served: Running, kin
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="as text: CAST"):
             connection.execute(f"SELECT {literal}::{kind} AS x")
         assert connection.execute(f"SELECT ({literal}::{kind})::VARCHAR AS x").fetchone() is not None
+
+
+def test_tables_are_called_by_their_schemas(served: Running) -> None:
+    with psycopg.connect(served.address(), autocommit=True) as connection:
+        for sql in (
+            "SELECT north.sales.n / 2, 7 FROM north.sales",
+            'SELECT s.n / 2, (SELECT max(n) FROM kinds.south.sales) FROM "north"."sales" AS s',
+            "SELECT n / 2, n FROM south.sales WHERE south.sales.n > %(least)s",
+            "SELECT public.costs.n / 2, n FROM public.costs",
+            "SELECT public.costs.n / 2, main.costs.n - 1 FROM public.costs, main.costs",
+        ):
+            assert connection.execute(sql, {"least": 3}).fetchall() == [(3, 7)]
+        with connection.cursor().copy("COPY south.sales TO STDOUT") as copy:
+            assert list(copy.rows()) == [("7",)]
+        with pytest.raises(psycopg.errors.UndefinedTable, match="north_sales"):
+            connection.execute("SELECT * FROM sales")

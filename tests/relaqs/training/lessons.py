@@ -12,17 +12,17 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.training.elastic.course import (
+    BatchRule,
     FixedBatch,
-    Journal,
     Order,
-    ReplayedBatch,
     TrainingCourse,
     first_course,
 )
-from relaqs.training.elastic.rank import Lesson
+from relaqs.training.elastic.rank import Lesson, Rank
 from relaqs.training.protocol import MiniBatches
 from relaqs.training.rows import Profile, Rows, Sums
 
+STEADY = FixedBatch(64)
 PARTITION_ROWS = (700, 0, 500, 333)
 FEATURES = 12
 
@@ -87,20 +87,24 @@ class MadeUpReader:
 class MadeUpRecipe:
     """Makes a lesson of a regression over made-up rows.
 
-    prepare_seconds: how long that takes. fails: what it raises instead.
+    rule: for the rows of a step. prepare_seconds: how long that takes. fails: what it raises instead.
     """
 
     job: Regression = Regression()
+    rule: BatchRule = STEADY
     prepare_seconds: float = 0.0
     fails: type[Exception] | None = None
 
-    def lesson(self, owner: str = "") -> Lesson:
+    def actor(self, slot: str, owner: str) -> Rank:
+        return Rank(slot, self.lesson())
+
+    def lesson(self) -> Lesson:
         if self.fails is not None:
             raise self.fails("this recipe fails")
         time.sleep(self.prepare_seconds)
         order = Order(PARTITION_ROWS, self.job.start_rows, self.job.seed)
         first = first_course(self.job, self.job.begin(None))
-        return Lesson(self.job, FixedBatch(self.job.start_rows), order, first, MadeUpReader(order))
+        return Lesson(self.job, self.rule, order, first, MadeUpReader(order))
 
 
 def course_of(kept: bytes | None) -> TrainingCourse:
@@ -111,15 +115,20 @@ def course_of(kept: bytes | None) -> TrainingCourse:
     return found
 
 
-def course_alone(recipe: MadeUpRecipe, journal: Journal) -> TrainingCourse:
-    """Return what one rank makes of the same steps."""
+def course_alone(recipe: MadeUpRecipe, steps: int) -> TrainingCourse:
+    """Return what one rank makes in some steps."""
     lesson = recipe.lesson()
-    lesson = Lesson(lesson.job, ReplayedBatch(journal), lesson.order, lesson.first, lesson.reader)
     course = lesson.first
-    while course.step < len(journal):
-        step = lesson.next(course, None)
+    while course.step < steps:
+        step = lesson.next(course)
         course = lesson.after(course, step, lesson.sums(course, step.pieces))
     return course
+
+
+def loss_of(course: TrainingCourse) -> float:
+    """Return the loss of a model over all made-up rows."""
+    lesson = MadeUpRecipe().lesson()
+    return float(lesson.sums(course, range(lesson.order.piece_count))[0])
 
 
 @cache

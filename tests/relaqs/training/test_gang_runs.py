@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ import relaqs.executors.dask.plugin as plugin
 import relaqs.training.elastic.gang_job as gang_job
 from relaqs import ArgumentError, ClusterError, Session, connect
 from relaqs.cli import program
+from relaqs.jobs import checkpoint
 from relaqs.scheduling.desk import Allocator
 from relaqs.sharing.gangs import SlotPlan, SlotView
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
@@ -133,11 +135,9 @@ def test_a_gang_that_fails_between_two_passes_ends_its_run(db: Session) -> None:
     carrier = run.runner._executor
     assert isinstance(carrier, GangCarrier)
     run.pause()
-    eventually(lambda: carrier._wanted is None and carrier._gang is not None)
-    gang = carrier._gang
-    assert gang is not None
-    gang._post(lambda: gang._fail(ZeroDivisionError("between two passes")))
-    assert gang._ended.wait(LONG_SECONDS)
+    eventually(lambda: carrier._wanted is None)
+    carrier._post(lambda: carrier._fail(ZeroDivisionError("between two passes")))
+    assert carrier.ends(LONG_SECONDS)
     run.resume()
     with pytest.raises(ZeroDivisionError, match="between two passes"):
         run.result(timeout=LONG_SECONDS)
@@ -153,16 +153,17 @@ def test_a_paused_gang_gives_its_slots_up_and_goes_on_where_it_was(db: Session, 
 
 
 def test_a_worker_that_dies_costs_no_bit(db: Session, client: Client, training_warehouse: Path) -> None:
-    with db.train(ENDLESS, batch=BATCH_ROWS) as run:
-        has_ranks(run, 2)
+    with db.train(ENDLESS, batch="elastic") as run:
+        has_ranks(run, 2)  # a first step is a single piece, for one rank
         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         has_ranks(run, 1)
         has_ranks(run, 2)  # its nanny has started it again
         passes = len(run.steps)
         eventually(lambda: len(run.steps) > passes)
     assert run.wait(LONG_SECONDS)
+    assert len(set(run.journal.batch_rows)) > 1
     with connect(training_warehouse, threads=1) as threads:
-        again = threads.train(ENDLESS, batch=BATCH_ROWS, max_steps=len(run.steps)).result()
+        again = threads.train(ENDLESS, batch="elastic", max_steps=len(run.steps)).result()
     assert (run.latest.coef_ == again.coef_).all()
 
 
@@ -173,6 +174,34 @@ def test_a_slot_policy_that_fails_is_named_and_training_goes_on(
         with pytest.warns(RuntimeWarning, match=r"slot policy 'failing' failed \(ZeroDivisionError"):
             model = db.train(JOB, batch=BATCH_ROWS).result(timeout=LONG_SECONDS)
         assert (model.coef_ == embedded).all()
+
+
+def test_a_gang_goes_on_from_its_checkpoint_also_without_a_cluster(
+    db: Session,
+    training_warehouse: Path,
+    embedded: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its state is kept at the end of each pass, since another gang and a single core begin there alike."""
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", 1e9)
+    paths = [tmp_path / "gang.run", tmp_path / "alone.run"]
+    run = db.train(JOB, batch=BATCH_ROWS, checkpoint=paths[0], checkpoint_seconds=1e-9)
+    eventually(lambda: len(run.steps) >= 2)
+    run.stop()
+    assert run.wait(LONG_SECONDS)
+    assert run.rescales, "a gang has made its passes"
+    made = len(run.steps)
+    shutil.copy(*paths)
+    with connect(training_warehouse, threads=1) as threads:
+        for session, path in zip((db, threads), paths, strict=True):
+            again = session.resume(path)
+            assert (again.result(timeout=LONG_SECONDS).coef_ == embedded).all()
+            assert again.losses[: made - 1] == run.losses[: made - 1]
+            assert len(again.steps) == 4
+            assert again.journal.ranks[0] == 2, "its first step was made by the gang"
+            assert again.steps[0] == run.steps[0], "its first pass took the seconds that the gang took"
+            assert (replay(again.journal, JOB, threads).coef_ == embedded).all()
 
 
 @pytest.mark.slow

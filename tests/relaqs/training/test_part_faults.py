@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from relaqs import Session, connect
+from relaqs import ClusterError, Session, connect
 from relaqs.training import ModelParts
+from relaqs.training.parted.parted_job import PartCarrier
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,
@@ -28,6 +29,7 @@ from tests.relaqs.executors.clusters import (
     workers_command,
 )
 from tests.relaqs.training.test_parts_on_dask import BATCH_ROWS, ENDLESS, as_in_one_piece, workers_of
+from tests.relaqs.training.test_turn_faults import free_all
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow  # each worker imports torch
@@ -84,6 +86,34 @@ def test_what_a_layer_raises_ends_the_run_and_no_other(db: Session) -> None:
             run.result(timeout=LONG_SECONDS)
         passes = len(other.steps)
         eventually(lambda: len(other.steps) > passes)
+
+
+def test_a_run_whose_driver_has_ended_between_two_turns_says_why(db: Session) -> None:
+    run = db.train(ENDLESS, batch=BATCH_ROWS, parts=2)
+    eventually(lambda: run.steps)
+    carrier = run.runner._executor
+    assert isinstance(carrier, PartCarrier)
+    run.pause()
+    eventually(lambda: carrier._wanted is None)
+    carrier.unreachable(ClusterError("out of reach between two turns"))
+    assert carrier.ends(LONG_SECONDS)
+    run.resume()
+    with pytest.raises(ClusterError, match="out of reach between two turns"):
+        run.result(timeout=LONG_SECONDS)
+
+
+def test_parts_that_were_freed_meanwhile_are_prepared_once_more(
+    db: Session, cluster: str, training_warehouse: Path
+) -> None:
+    """A worker frees those that had no turn for half a minute, as if their driver had died."""
+    with db.train(ENDLESS, batch=BATCH_ROWS, parts=2) as run:
+        eventually(lambda: run.steps)
+        with Client(cluster, set_as_default=False) as client:
+            client.run(free_all)
+        passes = len(run.steps)
+        eventually(lambda: len(run.steps) > passes + 1)
+    assert run.wait(LONG_SECONDS)
+    assert as_in_one_piece(run, training_warehouse)
 
 
 def test_a_worker_that_hangs_costs_no_bit(db: Session, cluster: str, training_warehouse: Path) -> None:

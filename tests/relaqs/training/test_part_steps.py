@@ -18,11 +18,10 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs.jobs.executor import core_wanted_by
 from relaqs.training import Rows, TorchModule
 from relaqs.training.elastic.course import FixedBatch, MiniBatch, Order, first_course
-from relaqs.training.elastic.exchange import Mail, met
-from relaqs.training.elastic.membership import RankAddress
+from relaqs.training.elastic.mesh import Mesh, RankAddress, meet
+from relaqs.training.elastic.torch_module import TorchStage, layer_sizes, split_state
 from relaqs.training.parted.part_host import LEAST_TURN_SECONDS, PartsHere, StepsHere, planned_steps, turn_end
 from relaqs.training.parted.placing import ModelCut, ModelParts, Part, cut_of
-from relaqs.training.parted.torch_stages import TorchStage, layer_sizes, split_state
 from relaqs.training.rows import profile_of
 
 torch = pytest.importorskip("torch")
@@ -75,10 +74,10 @@ def made(
     state, steps = planned()
     states = dict(enumerate(split_state(JOB, cut, state)))
 
-    def make(here: int, mail: Mail | None) -> StepsHere:
+    def make(here: int, mesh: Mesh | None) -> StepsHere:
         own = {part.stage for part, place in places.items() if place == here}
         stages = {each: TorchStage(JOB, cut.layers_of(each), is_last=each == cut.stages - 1) for each in own}
-        parts = PartsHere(JOB, cut, stages, places, here, MadeUpPictures(ORDER), mail)
+        parts = PartsHere(JOB, cut, stages, places, here, MadeUpPictures(ORDER), mesh)
         kept = {stage: states[stage] for stage in own}
         return parts.steps(kept, steps[:most], ends.get(here, lambda: False))
 
@@ -93,10 +92,10 @@ def made(
         threads = stack.enter_context(ThreadPoolExecutor(size))
 
         def meet_and_make(here: int) -> StepsHere:
-            mail = met(there, "token", here, listeners[here], None, LIMITS_SECONDS)
-            stack.callback(mail.free)
-            result = make(here, mail)
-            mail.flush()
+            mesh = meet(there, "token", here, listeners[here], None, LIMITS_SECONDS)
+            stack.callback(mesh.free)
+            result = make(here, mesh)
+            mesh.flush()
             return result
 
         return list(threads.map(meet_and_make, range(size)))

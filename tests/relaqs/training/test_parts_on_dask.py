@@ -19,7 +19,6 @@ from relaqs.executors.slot_desk import slot_name
 from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
 from relaqs.training.elastic.membership import RESIDENTS
-from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 from tests.relaqs.training.gangs import gang
 
@@ -203,7 +202,7 @@ def test_parts_that_wait_for_a_gang_say_so_and_can_be_moved(
 ) -> None:
     one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
     with closing(DaskExecutor(client)) as executor:
-        other = gang(executor, "keeps-a-slot", Wish((slot_name(one, 0),)))
+        other = gang(executor, "keeps-a-slot", (slot_name(one, 0),))
         other.start()
         eventually(lambda: other.step)
         placed = ModelParts(2, placed={(0, 0): one, (1, 0): two})
@@ -215,6 +214,6 @@ def test_parts_that_wait_for_a_gang_say_so_and_can_be_moved(
             assert workers_of(run) == [two, two]
             assert run.explain().splitlines()[0] == f"parameters: in 2 parts, on {two}"
         other.stop()
-        assert other.wait(LONG_SECONDS)
+        other.wait()
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)

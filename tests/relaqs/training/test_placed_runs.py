@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from relaqs_engine.errors import ClusterError
 from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates
 from relaqs_lab.simulation.placed.workload import ALGORITHMS, LearningCurve, PlacedJob, PlacedWorkload
 
+from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.parts import NodeResources, PlacedJobs, PlacedPlan, PlacedView
@@ -20,7 +21,6 @@ from relaqs.training.parted.parted_job import PartCarrier
 from relaqs.training.parted.placing import (
     ModelCut,
     Part,
-    PartedRunView,
     PartSizes,
     PlacedRuns,
     RunHistory,
@@ -34,10 +34,8 @@ ONE_PART = PartSizes(np.array([1.0]), np.empty(0), pieces=1)
 SLOTS = ("tcp://a:1/0", "tcp://a:1/1", "tcp://b:1/0")
 
 
-def placed_run(name: str, cut: ModelCut, sizes: PartSizes, present: dict[Part, str]) -> PartedRunView:
-    history = RunHistory(JobDescription(name, work_total=10), arrival_seconds=float(len(name)))
-    history.begin_turn((3, 10))
-    return PartedRunView(history.facts(), cut, sizes, present)
+def placed_run(name: str, cut: ModelCut, sizes: PartSizes, present: dict[Part, str]) -> RunInParts:
+    return replace(run_in_parts(name), cut=cut, sizes=sizes, present=present)
 
 
 @pytest.mark.parametrize("policy", [*PLACED_POLICIES])
@@ -101,7 +99,7 @@ def test_parts_of_a_worker_that_lost_its_first_slot_stay() -> None:
 
 def test_a_policy_sees_the_parts_of_all_runs() -> None:
     """Each of three runs gets a slot of its own, and a fourth one shares."""
-    cut, policy, found = ModelCut((0,), 4, replicas=1), make_placed_policy("mlf_h"), list[PartedRunView]()
+    cut, policy, found = ModelCut((0,), 4, replicas=1), make_placed_policy("mlf_h"), list[RunInParts]()
     for name in ("a", "bb", "ccc", "dddd"):
         own = placed_run(name, cut, ONE_PART, {})
         [placed, *others] = placed_by(policy, [own, *found], SLOTS, 100.0)
@@ -112,37 +110,56 @@ def test_a_policy_sees_the_parts_of_all_runs() -> None:
     assert used[3] in SLOTS
 
 
-def run_in_parts(name: str, moved: Callable[[Mapping[Part, str]], None]) -> RunInParts:
+def run_in_parts(name: str) -> RunInParts:
     history = RunHistory(JobDescription(name, work_total=10), arrival_seconds=float(len(name)))
     history.begin_turn((3, 10))
-    return RunInParts(make_placed_policy("mlf_h"), history, ModelCut((0,), 4, replicas=1), ONE_PART, moved)
+    return RunInParts(make_placed_policy("mlf_h"), history, ModelCut((0,), 4, replicas=1), ONE_PART)
+
+
+def on_one_slot(*names: str) -> tuple[PlacedRuns, list[RunInParts]]:
+    """Return runs of one part each, all on the first slot."""
+    runs, own = PlacedRuns(), [run_in_parts(name) for name in names]
+    for run in own:
+        assert runs.placed(run, SLOTS[:1], {}, has_new_slots=False) == {Part(0, 0): SLOTS[0]}
+    return runs, own
 
 
 def test_the_end_of_a_run_gives_others_its_room() -> None:
-    runs, moves = PlacedRuns(), list[Mapping[Part, str]]()
-    alone, one, two = (run_in_parts(name, moves.append) for name in ("a", "bb", "ccc"))
-    runs.stand(alone, {Part(0, 0): SLOTS[2]}, frozenset())
-    for run in (one, two):
-        runs.stand(run, {Part(0, 0): SLOTS[0]}, frozenset())
+    runs, (one, two) = on_one_slot("bb", "ccc")
+    alone = run_in_parts("a")
+    assert runs.placed(alone, SLOTS[2:], {}, has_new_slots=False) == {Part(0, 0): SLOTS[2]}
     runs.leave(alone)
     assert one.is_due
     assert two.is_due
     free = SLOTS[0], SLOTS[2]
-    placed = runs.placed(one, one.present, frozenset(), free)
+    placed = runs.placed(one, free, {}, has_new_slots=False)
     assert {*placed.values(), *two.present.values()} == {*free}
     assert not two.is_due
-    assert moves == ([dict(two.present)] if two.present[Part(0, 0)] != SLOTS[0] else [])
+    assert runs.placed(two, free, {}, has_new_slots=False) == two.present
+
+
+def test_of_two_runs_that_both_see_a_new_slot_one_moves() -> None:
+    """The second one plans with what the first has decided, even if it has not heard of it."""
+    runs, own = on_one_slot("bb", "ccc")
+    both = SLOTS[:2]
+    for run in own:
+        runs.placed(run, both, {}, has_new_slots=True)
+    assert {slot for run in own for slot in runs.placed(run, both, {}, False).values()} == {*both}
+
+
+def test_a_part_whose_slot_is_gone_is_placed_again_at_once() -> None:
+    runs, (one, two) = on_one_slot("bb", "ccc")
+    for run in (one, two):
+        assert runs.placed(run, SLOTS[1:2], {}, has_new_slots=False) == {Part(0, 0): SLOTS[1]}
 
 
 def test_what_the_user_placed_is_moved_by_no_plan() -> None:
-    runs, moves = PlacedRuns(), list[Mapping[Part, str]]()
-    fixed = [run_in_parts(name, moves.append) for name in ("a", "bb")]
+    runs, fixed = PlacedRuns(), [run_in_parts(name) for name in ("a", "bb")]
     for run in fixed:
-        runs.stand(run, {Part(0, 0): SLOTS[0]}, frozenset({Part(0, 0)}))
-    new = run_in_parts("ccc", moves.append)
-    assert runs.placed(new, {}, frozenset(), SLOTS).keys() == {Part(0, 0)}
+        assert runs.placed(run, SLOTS, {Part(0, 0): worker_of(SLOTS[0])}, False) == {Part(0, 0): SLOTS[0]}
+    new = run_in_parts("ccc")
+    assert runs.placed(new, SLOTS, {}, has_new_slots=True).keys() == {Part(0, 0)}
     assert [run.present for run in fixed] == [{Part(0, 0): SLOTS[0]}] * 2
-    assert not moves
 
 
 def test_what_a_policy_is_told_of_a_run() -> None:
@@ -155,7 +172,7 @@ def test_what_a_policy_is_told_of_a_run() -> None:
         history.reported(StepReport(0, loss, None, 1.0, False, accuracy=so_far))
     history.begin_turn((3, 30))
     no_hurry = RunHistory(JobDescription("b", work_total=20), 1010.0)
-    jobs = placed_jobs([history.facts(), no_hurry.facts()], 1020.0)
+    jobs = placed_jobs([history, no_hurry], 1020.0)
     assert jobs.deadline_seconds.tolist() == [1060.0, 1020.0 + 24 * 3600]
     assert jobs.urgency.tolist() == [7.0, 1.0]
     assert (jobs.iterations_done[0], jobs.iterations_most[0], jobs.iteration_seconds[0]) == (3.0, 20.0, 1.0)
@@ -199,7 +216,7 @@ def test_a_policy_is_told_the_same_of_a_live_run_and_of_a_simulated_one(passes: 
     states.done[:] = passes
     states.device_seconds[:] = 2.0 * passes
     simulated = states.view(states.active(100.0), 100.0, 60.0).jobs
-    told = placed_jobs([live.facts()], 100.0)
+    told = placed_jobs([live], 100.0)
     for column in fields(PlacedJobs):
         one, other = getattr(told, column.name), getattr(simulated, column.name)
         assert np.array_equal(one, other, equal_nan=column.name not in ("ids", "may_stop")), column.name
@@ -219,7 +236,7 @@ class Leases:
 
 def test_slots_are_looked_at_again_and_a_scheduler_that_is_away_changes_nothing() -> None:
     leases = Leases()
-    carrier = PartCarrier(leases, leases, make_placed_policy("mlf_h"), {})  # type: ignore[arg-type]
+    carrier = PartCarrier("a", leases, make_placed_policy("mlf_h"), {})  # type: ignore[arg-type]
     for there, is_new in ((SLOTS[:2], False), (None, False), (SLOTS, True)):
         leases.there, carrier._looked_seconds = there, -math.inf
         assert carrier._there() == (there or SLOTS[:2])

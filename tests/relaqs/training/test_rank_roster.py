@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaqs.training.elastic.membership import PREPARE_SECONDS, RankAddress, RankRoster
+from relaqs.training.elastic.membership import PREPARE_SECONDS, RankRoster
+from relaqs.training.elastic.mesh import RankAddress
 
 
 def roster_of(*ready: str) -> RankRoster:
@@ -38,8 +39,10 @@ def test_the_time_in_which_nobody_could_be_heard_does_not_count() -> None:
 
 def test_nobody_waits_for_a_slot_that_was_silent_until_it_answers() -> None:
     roster = roster_of("a", "b")
+    assert [roster.name("a"), roster.name("b")] == ["gang-0", "gang-0"]
     roster.note_silent({"b"})
     roster.lose({"b"})
+    assert [roster.name("a"), roster.name("b")] == ["gang-0", "gang-1"]
     roster.try_all_again()
     assert roster.missing(["a", "b"]) == ["b"]
     roster.begin("b", now_seconds=1.0)

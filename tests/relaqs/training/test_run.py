@@ -21,7 +21,10 @@ from relaqs.training import (
     BoostedClassifier,
     Fold,
     KMeans,
+    LinearRegression,
     LogisticRegression,
+    MiniBatchLinear,
+    MiniBatchTraining,
     Profile,
     Rows,
     Sums,
@@ -112,6 +115,25 @@ def test_a_run_to_its_end(db: Session) -> None:
     assert all(step.core_seconds > 0 for step in run.steps)
     assert run.latest == "model 2 of 178 rows"
     assert job.closed == 1
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        LinearRegression("SELECT x0, y FROM wine", "y"),
+        KMeans("SELECT x0, x1 FROM wine", clusters=2),
+        MiniBatchLinear("SELECT x0, y FROM wine", "y"),
+    ],
+    ids=lambda job: type(job).__name__,
+)
+def test_a_model_that_is_not_cut_has_no_parts_to_move(
+    db: Session, job: TrainingJob | MiniBatchTraining
+) -> None:
+    run = ended(db.train(job, max_steps=1))
+    assert run.steps
+    assert (run.placement, run.subtask_seconds) == ((), None)
+    with pytest.raises(ArgumentError, match="stage is 3, but the model is not cut; train it with parts="):
+        run.move(3, 0, "tcp://10.0.0.7:4711")
 
 
 def test_a_target_loss_stops_it(db: Session) -> None:

@@ -33,7 +33,7 @@ from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.jobs.job import Work
 from relaqs.training import SoftmaxRegression, TrainingRun
-from relaqs.training.sharded.holder import FetchWork, ShardHolder
+from relaqs.training.sharded.holder import AskWork, ShardHolder
 from relaqs.training.sharded.shard_job import ShardJob
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -117,8 +117,8 @@ def in_files_and_soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def holder_of(dask_worker: Worker) -> ShardHolder | None:
     agent = dask_worker.plugins.get(PeerAgent.name)
-    services = agent.services if isinstance(agent, PeerAgent) else ()
-    return next((each for each in services if isinstance(each, ShardHolder)), None)
+    service = agent.service if isinstance(agent, PeerAgent) else None
+    return service if isinstance(service, ShardHolder) else None
 
 
 def left_of(dask_worker: Worker) -> list[str]:
@@ -239,7 +239,9 @@ def test_a_worker_that_is_killed_before_the_last_model_is_fetched_changes_no_bit
 
     def kill_and_fetch(job: ShardJob) -> list[Work]:
         works = works_of(job)
-        if isinstance(works[0], FetchWork) and works[0].version == PASSES - 1 and not killed:
+        first = works[0]
+        is_fetch = isinstance(first, AskWork) and first.ask == ShardHolder.fetch
+        if is_fetch and first.arguments[1] == PASSES - 1 and not killed:
             killed.append(one_worker(client, random.Random(0))[1])
             os.kill(killed[0], signal.SIGKILL)
         return works

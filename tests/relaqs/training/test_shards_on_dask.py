@@ -79,15 +79,13 @@ def runs_of(dask_worker: Worker) -> tuple[str, ...]:
     """Return the runs of which a worker has shards."""
     agent = dask_worker.plugins.get(PeerAgent.name)
     assert isinstance(agent, PeerAgent)
-    services = [each for each in agent.services if isinstance(each, ShardHolder)]
-    return services[0].runs if services else ()
+    return agent.service.runs if isinstance(agent.service, ShardHolder) else ()
 
 
 def kept_of(dask_worker: Worker) -> tuple[int, int]:
     """Return the bytes that a worker keeps of parameters, in memory and in files."""
     agent: Any = dask_worker.plugins.get(PeerAgent.name)
-    services = [each for each in agent.services if isinstance(each, ShardHolder)]
-    return services[0].kept.memory_bytes, services[0].kept.disk_bytes
+    return agent.service.kept.memory_bytes, agent.service.kept.disk_bytes
 
 
 def kept_of_after_collection(dask_worker: Worker) -> tuple[int, int]:
@@ -189,16 +187,16 @@ def hold_pulls(dask_worker: Worker) -> None:
     import asyncio
 
     agent: Any = dask_worker.plugins[PeerAgent.name]
-    send = agent.send
+    ask = agent.ask
     agent.may_pull, agent.held_pulls = asyncio.Event(), 0
 
-    async def send_later(address: str, of: Any, letter: Any, *rest: Any) -> Any:
+    async def ask_later(address: str, letter: Any, *rest: Any) -> Any:
         if letter.subject == "values" and letter.said[2] == HELD_VERSION:
             agent.held_pulls += 1
             await agent.may_pull.wait()
-        return await send(address, of, letter, *rest)
+        return await ask(address, letter, *rest)
 
-    agent.send = send_later
+    agent.ask = ask_later
 
 
 def waits_for_pull(dask_worker: Worker) -> bool:
@@ -210,7 +208,7 @@ def waits_for_pull(dask_worker: Worker) -> bool:
 def let_pulls_go(dask_worker: Worker) -> None:
     agent: Any = dask_worker.plugins[PeerAgent.name]
     dask_worker.loop.add_callback(agent.may_pull.set)
-    del agent.send
+    del agent.ask
 
 
 @pytest.mark.slow
@@ -394,18 +392,18 @@ def delay_letters(dask_worker: Worker) -> None:
 
     agent: Any = dask_worker.plugins[PeerAgent.name]
     draws = random.Random(dask_worker.address)
-    send = agent.send
+    ask = agent.ask
 
-    async def send_late(*letter: Any) -> Any:
+    async def ask_late(*letter: Any) -> Any:
         await asyncio.sleep(draws.uniform(0, 0.01))
-        return await send(*letter)
+        return await ask(*letter)
 
-    agent.send = send_late
+    agent.ask = ask_late
 
 
 def deliver_at_once(dask_worker: Worker) -> None:
     agent: Any = dask_worker.plugins[PeerAgent.name]
-    del agent.send
+    del agent.ask
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import TaskKey, TaskResult
 from relaqs.training.elastic.membership import RESIDENTS, Membership
 from relaqs.training.elastic.rank import TurnResult
-from relaqs.training.elastic.turn_job import TurnJob, Wish
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,
@@ -35,7 +34,7 @@ from tests.relaqs.executors.clusters import (
     started,
     workers_command,
 )
-from tests.relaqs.training.gangs import gang, gang_of, same_bits
+from tests.relaqs.training.gangs import GROWING, LoneGang, gang, same_bits
 from tests.relaqs.training.lessons import MadeUpRecipe
 
 REPEATS = int(os.environ.get("RELAQS_FAULT_REPEATS", "1"))
@@ -74,13 +73,12 @@ def processes(executor: DaskExecutor) -> dict[str, int]:
     return {slot: found[worker_of(slot)] for slot in executor.slots()}
 
 
-def goes_on(job: TurnJob, ranks: int, steps: int = 10) -> bool:
-    """Wait until a gang of so many ranks has made steps, end it, and return whether it has the right bits."""
+def goes_on(job: LoneGang, ranks: int, steps: int = 10) -> bool:
+    """Wait until a gang of these ranks has made steps, end it, and return whether it has the right bits."""
     eventually(lambda: job.rescales and job.rescales[-1].ranks == ranks)
     since = job.step
     eventually(lambda: job.step >= since + steps)
-    job.end_at(job.step)
-    assert job.wait(LONG_SECONDS)
+    job.finish()
     return same_bits(job)
 
 
@@ -90,7 +88,7 @@ def wake(process: int) -> None:
         os.kill(process, signal.SIGCONT)
 
 
-def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
+def before_prepared(job: LoneGang, slot: str, act: Callable[[], None]) -> None:
     """Act when a rank is ready, before its driver knows it."""
     note = job._note_prepared
 
@@ -109,15 +107,15 @@ def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
 ) -> None:
     monkeypatch.setattr("relaqs.training.elastic.membership.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
-    job = gang(executor, f"preparing-{ends}-{again}", Wish(slots[:1]))
+    job = gang(executor, f"preparing-{ends}-{again}", slots[:1])
     job.start()
     eventually(lambda: job.step)
     os.kill(process[slots[1]], ends)
-    job.resize(Wish(slots[:2], 64))
+    job.offered(slots[:2])
     try:
-        eventually(lambda: len(job.rescales) == 2)
+        eventually(lambda: not job._roster.is_preparing and job._roster.missing(slots[:2]) == [])
         assert goes_on(job, ranks=1)
-        assert [each.batch_rows for each in job.rescales] == [32, 64]
+        assert len(job.rescales) == 1
     finally:
         wake(process[slots[1]])
 
@@ -128,11 +126,11 @@ def test_a_rank_that_is_lost_at_the_meeting_costs_no_step(
     executor: DaskExecutor, ends: signal.Signals, again: int
 ) -> None:
     slots, process = executor.slots(), processes(executor)
-    job = gang(executor, f"meeting-{ends}-{again}", Wish(slots[:1]))
+    job = gang(executor, f"meeting-{ends}-{again}", slots[:1])
     job.start()
     eventually(lambda: job.step)
     before_prepared(job, slots[1], lambda: os.kill(process[slots[1]], ends))
-    job.resize(Wish(slots[:2], 64))
+    job.offered(slots[:2])
     try:
         eventually(lambda: len(job.rescales) == 2)
         assert goes_on(job, ranks=1)
@@ -147,7 +145,7 @@ def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
     executor: DaskExecutor, ends: signal.Signals, place: int, again: int
 ) -> None:
     slots, process = executor.slots(), processes(executor)
-    job = gang(executor, f"stepping-{ends}-{place}-{again}", Wish(slots[:2], 64))
+    job = gang(executor, f"stepping-{ends}-{place}-{again}", slots[:2])
     job.start()
     eventually(lambda: job.step > 5)
     os.kill(process[slots[place]], ends)
@@ -159,7 +157,7 @@ def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
         wake(process[slots[place]])
 
 
-def late_by_a_turn(job: TurnJob, late: int) -> None:
+def late_by_a_turn(job: LoneGang, late: int) -> None:
     """Let the driver hear of one turn of two ranks only once it has heard of the next."""
     note, held, heard = job._note_turn, list[tuple[str, TaskResult]](), Counter[int]()
 
@@ -179,7 +177,7 @@ def late_by_a_turn(job: TurnJob, late: int) -> None:
 @pytest.mark.usefixtures("patient")
 def test_results_may_come_in_another_order_than_their_turns(executor: DaskExecutor) -> None:
     slots = executor.slots()
-    job = gang(executor, "late", Wish(slots[:2], 64))
+    job = gang(executor, "late", slots[:2])
     late_by_a_turn(job, late=1)
     job.start()
     assert goes_on(job, ranks=2, steps=60)
@@ -188,24 +186,25 @@ def test_results_may_come_in_another_order_than_their_turns(executor: DaskExecut
 @pytest.mark.parametrize("again", TIMES)
 def test_it_begins_where_its_driver_has_it_where_all_ranks_died(executor: DaskExecutor, again: int) -> None:
     slots, process = executor.slots(), processes(executor)
-    job = gang(executor, f"all-{again}", Wish(slots[:2], 64))
+    job = gang(executor, f"all-{again}", slots[:2], GROWING)
     job.start()
-    eventually(lambda: job.step > 60)  # the driver has the state of the end of a pass, after 25 steps
-    job.resize(Wish(slots[:2], 128))
-    eventually(lambda: len(job.rescales) == 2)
+    eventually(lambda: (job.batch_rows or 0) >= 64)  # the driver has the state of the end of a pass before
+    assert job._made.kept_step
+    made = len(job.rescales)
     for slot in slots[:2]:
         os.kill(process[slot], signal.SIGKILL)
-    eventually(lambda: len(job.rescales) == 3)
+    eventually(lambda: len(job.rescales) > made)
+    eventually(lambda: job.batch_rows == 256)
     assert goes_on(job, job.rescales[-1].ranks)
+    assert set(job.journal.batch_rows) == {32, 64, 128, 256}
 
 
 CLIENT = """
 import sys, time
 from relaqs.executors.dask import DaskExecutor
-from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.training.gangs import gang
 executor = DaskExecutor(sys.argv[1])
-job = gang(executor, "orphan", Wish(executor.slots()[:2], 64))
+job = gang(executor, "orphan", executor.slots()[:2])
 job.start()
 while not job.step:
     time.sleep(0.01)
@@ -220,7 +219,7 @@ def test_the_slots_of_a_driver_that_died_are_free(executor: DaskExecutor, cluste
     with subprocess.Popen([sys.executable, "-c", CLIENT, cluster], stdout=subprocess.PIPE) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == b"trains\n"
-        job = gang(executor, f"heir-{again}", Wish(slots[:2], 64))
+        job = gang(executor, f"heir-{again}", slots[:2])
         job.start()
         time.sleep(0.3)
         assert not job.step  # it waits for the slots
@@ -231,7 +230,7 @@ def test_the_slots_of_a_driver_that_died_are_free(executor: DaskExecutor, cluste
 @pytest.mark.usefixtures("patient")
 def test_gangs_that_want_the_same_slots_take_them_one_after_another(executor: DaskExecutor) -> None:
     slots = executor.slots()
-    first, second = (gang(executor, name, Wish(slots[:2], 64)) for name in ("first", "second"))
+    first, second = (gang(executor, name, slots[:2]) for name in ("first", "second"))
     first.start()
     eventually(lambda: first.step)
     second.start()
@@ -239,7 +238,7 @@ def test_gangs_that_want_the_same_slots_take_them_one_after_another(executor: Da
     eventually(lambda: first.step > since + 20)
     assert second.step == 0
     first.stop()
-    assert first.wait(LONG_SECONDS)
+    first.wait()
     assert goes_on(second, ranks=2)
 
 
@@ -249,7 +248,7 @@ def test_a_rank_that_hangs_with_its_results_holds_up_no_other(executor: DaskExec
     """The results of a turn, or of all in flight, are there. One worker stops before they are fetched."""
     slots, process = executor.slots(), processes(executor)
     at_results_of(executor, turns, lambda: os.kill(process[slots[0]], signal.SIGSTOP))
-    job = gang(executor, f"unfetched-{turns.stop}", Wish(slots[:2], 64))
+    job = gang(executor, f"unfetched-{turns.stop}", slots[:2])
     job.start()
     try:
         assert goes_on(job, ranks=1)
@@ -284,7 +283,7 @@ def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes
     monkeypatch.setattr("relaqs.training.elastic.membership.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
     os.kill(process[slots[1]], signal.SIGSTOP)
-    job = gang(executor, "without-one", Wish(slots[:2], 64))
+    job = gang(executor, "without-one", slots[:2])
     job.start()
     try:
         eventually(lambda: job.step)
@@ -297,7 +296,7 @@ def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes
 @pytest.mark.usefixtures("patient")
 def test_ranks_that_were_freed_meanwhile_are_prepared_once_more(executor: DaskExecutor) -> None:
     """A worker frees those that had no turn for half a minute, as if their driver had died."""
-    job = gang(executor, "freed", Wish(executor.slots()[:2], 64))
+    job = gang(executor, "freed", executor.slots()[:2])
     job.start()
     eventually(lambda: job.step > 60)
     made = len(job.rescales)
@@ -309,7 +308,7 @@ def test_ranks_that_were_freed_meanwhile_are_prepared_once_more(executor: DaskEx
 def test_a_rank_that_is_prepared_once_more_knows_nothing(executor: DaskExecutor) -> None:
     """Although the last turn of the one before it counts only after that."""
     first, second, *_ = executor.slots()
-    job = gang(executor, "late-and-freed", Wish((first, second), 64))
+    job = gang(executor, "late-and-freed", (first, second))
     send, note_turn, note_prepared = job._send_turn, job._note_turn, job._note_prepared
     held = list[tuple[str, TaskResult]]()
     is_freed = is_back = False
@@ -349,11 +348,10 @@ def free_all() -> None:
 
 
 def test_a_gang_whose_ranks_can_never_begin_says_why(executor: DaskExecutor) -> None:
-    recipe = MadeUpRecipe(fails=FileNotFoundError)
-    job = gang_of(recipe, executor, "never", Wish(executor.slots()[:2], 64))
+    job = LoneGang(MadeUpRecipe(fails=FileNotFoundError), executor, "never", executor.slots()[:2])
     job.start()
     with pytest.raises(ClusterError, match=r"lost 10 times in a row at step 0, .* FileNotFoundError: this"):
-        job.wait(LONG_SECONDS)
+        job.wait()
 
 
 @pytest.mark.slow
@@ -368,7 +366,7 @@ def test_a_scheduler_that_does_not_come_back_ends_the_gang(waits: bool, tmp_path
         executor = DaskExecutor(address, connect_seconds=LONG_SECONDS, reconnect_seconds=1.0)
         stack.enter_context(closing(executor))
         eventually(lambda: len(executor.slots()) == 2)
-        job = gang(executor, "bereft", Wish(executor.slots(), 64))
+        job = gang(executor, "bereft", executor.slots())
         job.start()
         eventually(lambda: job.step)
         if waits:
@@ -376,21 +374,23 @@ def test_a_scheduler_that_does_not_come_back_ends_the_gang(waits: bool, tmp_path
             eventually(lambda: not job._turns)
         scheduler.kill()
         with pytest.raises(ClusterError, match="Dask scheduler at"):
-            job.wait(LONG_SECONDS)
+            job.wait()
 
 
 def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> None:
-    job = gang(executor, "leaves", Wish(executor.slots()[:2], 64), steps=5)
+    job = gang(executor, "leaves", executor.slots()[:2])
     job.start()
-    assert job.wait(LONG_SECONDS)
+    eventually(lambda: job.step)
+    job.stop()
+    job.wait()
     assert set(executor._client.run(ranks_here, job.id).values()) == {0}
 
 
 def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
-    job = gang_of(MadeUpRecipe(fails=ZeroDivisionError), executor, "raises", Wish(executor.slots()[:2], 64))
+    job = LoneGang(MadeUpRecipe(fails=ZeroDivisionError), executor, "raises", executor.slots()[:2])
     job.start()
     with pytest.raises(ZeroDivisionError, match="this recipe fails"):
-        job.wait(LONG_SECONDS)
+        job.wait()
 
 
 @pytest.mark.slow
@@ -405,7 +405,7 @@ def test_the_scheduler_is_started_again(tmp_path: Path, again: int, rests: bool)
         stack.enter_context(started(*workers_command(address)))
         executor = stack.enter_context(closing(DaskExecutor(address, connect_seconds=LONG_SECONDS)))
         eventually(lambda: len(executor.slots()) == 2)
-        job = gang(executor, "outlives", Wish(executor.slots(), 64))
+        job = gang(executor, "outlives", executor.slots())
         job.start()
         eventually(lambda: job.step > 60)
         if rests:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 
-from relaqs.training.elastic.membership import Membership, RankAddress
+from relaqs.training.elastic.gang_carrier import TurnsInFlight
+from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.mesh import RankAddress
 from relaqs.training.elastic.rank import TurnResult
-from relaqs.training.elastic.turn_job import TurnsInFlight
 
-TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), 64, "secret")
+TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), "secret")
 
 
 def answered(turns: TurnsInFlight, number: int, *slots: str) -> list[int]:
     """Let slots answer a turn, and return the turns that are over then."""
     turn = turns.get(number)
     assert turn is not None
-    turn.results |= {slot: TurnResult(slot, 0, number) for slot in slots}
+    turn.results |= {slot: TurnResult(slot, number) for slot in slots}
     return [turn.number for turn in turns.take_whole()]
 
 

@@ -8,41 +8,59 @@ end, the next turn carries the new membership, and the ranks meet anew.
     slots a    generation 0: turn 0 | turn 1 | turn 2 │ generation 1: turn 3 | turn 4
     slots b          prepare: import, build, read ... │                turn 3 | turn 4
 
-All that happens arrives in one mailbox and is handled by one thread, so a gang needs no lock.
+All that happens arrives in one mailbox and is handled by one thread. A lock has only what is said to the
+runner of the job, which asks for passes:
+
+    runner ── a pass ──► GangCarrier ── turns, leases ──► cluster
+           ◄── course ──
+
+For the cluster all of it is one job: the runner has entered it, and the gang has its turns in it. The gang
+is one pass ahead: it goes on while the runner looks at held-out rows after the pass before. What it makes
+after the last pass is dropped.
 
 `TurnsInFlight` has what the ranks have said of each turn, and `TurnsMade` what was reached by those that
-are over: the steps, and the state that the driver keeps.
+are over: the steps, and the state that the driver keeps. `GangFacts` is what a slot policy hears of it.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from statistics import fmean
 
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.slot_desk import worker_of
-from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND, Done, background_thread, is_set_in_time
-from relaqs.jobs.job import JobDescription, StepReport, Task, TaskKey, TaskResult, Work
-from relaqs.training.elastic.course import Journal, Rescale, StepLog, StepsMade, TrainingCourse
-from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
-from relaqs.training.elastic.membership import DismissWork, Membership, RankAddress, RankRoster, most_ranks
-from relaqs.training.elastic.rank import (
-    MEETING_SECONDS,
-    EndOfPass,
-    PrepareWork,
-    RankFreedError,
-    Recipe,
-    Restart,
-    TurnResult,
-    TurnWork,
+from relaqs.jobs.executor import LEAST_BYTES_PER_SECOND
+from relaqs.jobs.job import TaskResult, Work
+from relaqs.prediction.throughput import Measured, fit_speed
+from relaqs.sharing.gangs import Gang
+from relaqs.training.elastic.course import (
+    Journal,
+    Order,
+    Rescale,
+    StepLog,
+    StepsMade,
+    TrainingCourse,
+    pieces_of_step,
 )
+from relaqs.training.elastic.driver import Driver, GangExecutor
+from relaqs.training.elastic.membership import (
+    DismissWork,
+    Membership,
+    PrepareWork,
+    RankRoster,
+    Recipe,
+    StateLostError,
+    most_ranks,
+)
+from relaqs.training.elastic.mesh import RankAddress
+from relaqs.training.elastic.rank import MEETING_SECONDS, EndOfPass, RankTurn, TurnResult
 
 
 @dataclass(slots=True)
@@ -82,7 +100,7 @@ class Turn:
         return self.missing if now_seconds > min(self.over_seconds, self.due_seconds) else set()
 
     def postpone(self, seconds: float) -> None:
-        """Let all have so much longer: the driver itself was away."""
+        """Give all of them these seconds more: the driver itself was away."""
         self.over_seconds += seconds
         self.due_seconds += seconds
 
@@ -154,30 +172,29 @@ class TurnsMade:
 
     Args:
         start: where the first turn begins, where that is not at the beginning.
-        by_passes: whether the state after each pass is kept for somebody who asks for it.
 
     Attributes:
         steps: all that were made.
         rescales: the changes that were carried out.
-        reached: the steps that the ranks of the present gang have done; 0 where these are lost.
         passes: how many are over.
+        changed_passes: how many were when the ranks changed last.
+        is_new: whether the last turn was the first of its generation.
         kept: the last course that the driver has, pickled. None: the first one.
         kept_step, kept_passes: how many steps and passes were done before it.
         kept_seconds: when it came, on the monotonic clock.
         passed: passes that are over, with the pickled course after each, and not told of yet.
     """
 
-    def __init__(self, start: TrainingCourse | None, *, by_passes: bool) -> None:
+    def __init__(self, start: TrainingCourse | None = None) -> None:
         first_step, passes = (0, 0) if start is None else (start.step, start.passes)
         self.steps = StepLog(first_step)
         self.rescales: list[Rescale] = []
-        self.reached = 0
         self.passes = self.kept_passes = passes
         self.kept: bytes | None = None
         self.kept_step = first_step
         self.kept_seconds = time.monotonic()
         self.passed: list[tuple[int, bytes]] = []
-        self._by_passes = by_passes
+        self.changed_passes, self.is_new = passes, False
         self._losses = 0  # of all ranks, since the last step
         self._noted_generation = -1
 
@@ -196,25 +213,15 @@ class TurnsMade:
         if made is not None:
             self._losses = 0 if made.end > self.step else self._losses
             self.steps.note(made, membership.size)
-        self.reached = max((each.step for each in results), default=self.reached)
         self.passes = max((self.passes, *(each.passes for each in results)))
         for each in results:
             for end in each.ends:
                 self._pass_over(end)
-            if each.kept is not None and self._follows(each.passes, ahead=0):
+            if each.kept is not None and each.passes == self.kept_passes:
                 self._keep(each.kept, each.step, each.passes)
         if made:
             self._note_rescale(membership, made, results)
         return results
-
-    def restart(self, *, knows: bool) -> Restart | None:
-        """Return where to begin, as long as no rank of the present gang has done what was done before.
-
-        knows: whether a rank has a state.
-        """
-        if knows and self.reached >= self.step:
-            return None
-        return Restart(None if knows else self.kept, self.kept_step, self.steps.rows_since(self.kept_step))
 
     def note_all_lost(self, why: BaseException) -> ClusterError | None:
         """Note that all ranks are lost. Return what to say where that happens again and again."""
@@ -230,105 +237,160 @@ class TurnsMade:
         return error
 
     def _pass_over(self, end: EndOfPass) -> None:
-        """Take in the end of a pass. Several ranks may tell of one."""
-        if end.passes <= self.kept_passes or not self._follows(end.passes, ahead=1):
-            return
-        if self._by_passes:
-            self.passed.append((end.passes, end.course))
-        self._keep(end.course, end.step, end.passes)
-
-    def _follows(self, passes: int, *, ahead: int) -> bool:
-        """Return whether a state may be kept: where each pass is told of, none is passed over.
+        """Take in the end of a pass. Several ranks may tell of one, and none is passed over.
 
         The end of one may be lost with the rank that told of it. The others then tell of it once more.
         """
-        return not self._by_passes or passes == self.kept_passes + ahead
+        if end.passes == self.kept_passes + 1:
+            self.passed.append((end.passes, end.course))
+            self._keep(end.course, end.step, end.passes)
 
     def _keep(self, course: bytes, step: int, passes: int) -> None:
         self.kept, self.kept_step, self.kept_seconds = course, step, time.monotonic()
         self.kept_passes = passes
 
     def _note_rescale(self, membership: Membership, made: StepsMade, results: Sequence[TurnResult]) -> None:
-        if self._noted_generation != membership.generation:
-            self._noted_generation = membership.generation
+        self.is_new = self._noted_generation != membership.generation
+        if self.is_new:
+            self._noted_generation, self.changed_passes = membership.generation, self.passes
             pauses = [each.pause_seconds for each in results if each.pause_seconds is not None]
             rows = int(made.batch_rows[0])
             self.rescales.append(Rescale(made.first_step, membership.size, rows, max(pauses, default=None)))
+
+
+class GangFacts:
+    """What is known of a gang, for whoever divides slots: how far it is, and how fast on how many slots.
+
+    Its rows a step are decided by the job's own rule. So a policy sees them as the only ones it may have,
+    and a slot gets one piece of a step at least.
+
+    Args:
+        id: of its job.
+        batch_rows: of the first step.
+    """
+
+    def __init__(self, id: str, order: Order, batch_rows: int) -> None:
+        self._id = id
+        self._order = order
+        self._first_rows = batch_rows
+        self._measured = Measured()
+        self._speed: tuple[float, ...] = ()
+        self._fitted = 0
+        self._losses: list[float] = []
+        self._accuracy = math.nan
+        self._noise_rows = math.nan
+
+    def turned(self, membership: Membership, results: Sequence[TurnResult], made: TurnsMade) -> None:
+        """Note a turn that was taken in. The first one of a generation is not measured: ranks met in it."""
+        if any(each.made for each in results):
+            self._noise_rows = results[0].noise_rows
+            if not made.is_new:
+                self._measure(membership, results, made)
+
+    def passed(self, loss: float, accuracy: float) -> None:
+        """Note what a pass gave."""
+        self._losses.append(loss)
+        self._accuracy = accuracy
+
+    def gang(self, made: TurnsMade) -> Gang:
+        """Return what is known now."""
+        batch_rows = made.steps.batch_rows or self._first_rows
+        rows, piece_rows = float(batch_rows), float(self._order.piece_rows)
+        if len(self._measured) > self._fitted:
+            self._fitted = len(self._measured)
+            self._speed = tuple(fit_speed(self._measured).tolist())
+        whole = made.passes * self._order.row_count
+        pauses = [each.pause_seconds for each in made.rescales if each.pause_seconds is not None]
+        return Gang(
+            self._id,
+            pass_rows=float(self._order.row_count),
+            start_rows=rows,
+            slot_rows_least=min(piece_rows, rows),
+            rows_most=rows,
+            rows_done=float(min(max(made.steps.row_count, whole), whole + self._order.row_count)),
+            steps_done=float(made.step),
+            passes_done=float(made.passes),
+            passes_since_change=float(made.passes - made.changed_passes),
+            first_loss=self._losses[0] if self._losses else math.nan,
+            loss=self._losses[-1] if self._losses else math.nan,
+            accuracy=self._accuracy,
+            batch_rows=rows,
+            noise_rows=self._noise_rows,
+            rescales=float(max(0, len(made.rescales) - 1)),
+            pause_seconds=fmean(pauses) if pauses else math.nan,
+            slots_asked=pieces_of_step(batch_rows, self._order.piece_rows),
+            rows_asked=rows,
+            speed=self._speed,
+        )
+
+    def _measure(self, membership: Membership, results: Sequence[TurnResult], made: TurnsMade) -> None:
+        compute = max(each.compute_seconds for each in results)
+        step = max(each.step_seconds for each in results)
+        if 0 < compute <= step:
+            machines = {worker_of(slot).rpartition(":")[0] for slot in membership.slots}
+            slot_rows = (made.steps.batch_rows or self._first_rows) / membership.size
+            self._measured.add(len(machines), membership.size, slot_rows, compute, step)
 
 
 TURN_SECONDS = 0.5  # the longest time for which other gangs wait for a slot of this one
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
 LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
 PASSES_AHEAD = 1  # that ranks begin before the driver has the state at the end of the one before
-PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
+AHEAD = 1  # passes that a gang makes before the runner asks for them
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
 FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
 KEEP_SECONDS = 10.0  # between two states that the driver keeps
 GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
 AWAY_SECONDS = 1.0  # between two looks: the process of the driver was stopped, and could hear no rank
-PLACED = -2  # the index of a gang's tasks; no other task of its job has one below COMMON_INDEX
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How a gang is to train from now on.
+class GangPass:
+    """What a task says that stands for one more pass by a gang, and gives the course after it.
 
     Attributes:
-        slots: those it may hold. A power of two of them is used. Without one it waits, and keeps its state.
-        batch_rows: rows of a mini-batch, over all ranks. None: the job's own rule says it.
+        recipe: begins at the course.
+        course: where the run stands.
+        passes: how many are over after it.
+        facts: what is known of the gang.
     """
 
-    slots: tuple[str, ...]
-    batch_rows: int | None = None
+    recipe: Recipe
+    course: TrainingCourse
+    passes: int
+    facts: GangFacts
+
+    def run(self, owner: str) -> object:
+        raise AssertionError("a pass by a gang is no task of a worker")
 
 
-class TurnJob:
-    """A gang in training. Its ranks are on slots that `resize` names.
+@dataclass(frozen=True, slots=True)
+class NoGangs:
+    """What a gang's pass gives where no gang can run. why: for people."""
 
-    Args:
-        job_id: unique in its session.
-        executor: where.
-        wish: how it begins.
-        end_step: after how many steps it ends. inf: when it is stopped.
-        description: what the scheduler knows of it. None: its id.
-        end_passes: after how many passes it waits for `go_on`. Where that is not inf, the driver has the
-            state at the end of each pass: each rank keeps it until then.
-        witness: is told how it gets on.
-        start: where the first course of the recipe stands, where that is not at the beginning.
-    """
+    why: str
 
-    def __init__(
-        self,
-        job_id: str,
-        recipe: Recipe,
-        executor: GangExecutor,
-        wish: Wish,
-        *,
-        end_step: float = math.inf,
-        description: JobDescription | None = None,
-        end_passes: float = math.inf,
-        witness: GangWitness | None = None,
-        start: TrainingCourse | None = None,
-    ) -> None:
-        self.id = job_id
-        self._recipe = recipe
-        self._executor = executor
-        self._end_step = end_step
-        self._end_passes = end_passes
-        self._witness = witness
-        self._description = description or JobDescription(job_id)
-        self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._thread = background_thread(self._run, f"relaqs-gang-{job_id}")
-        self._ended = threading.Event()
-        self._is_over = False
-        self.error: BaseException | None = None
-        self._made = TurnsMade(start, by_passes=not math.isinf(end_passes))
+
+class GangCarrier(Driver):
+    """The gang of one run, and the executor of that run. See `Driver`."""
+
+    carries = GangPass
+
+    def __init__(self, id: str, cluster: GangExecutor) -> None:
+        super().__init__(id, cluster)
+        self._recipe: Recipe | None = None
+        self._end_passes = 0.0  # after which it waits for more
+        self._made = TurnsMade()
+        # What the runner asks, and is told.
+        self._facts: GangFacts | None = None
+        self._core_seconds = 0.0  # of turns, since the last pass
+        self._ahead: dict[int, tuple[bytes, float]] = {}  # passes made: their courses and core-seconds
         # What is wanted, and what is there.
-        self._wish = wish
+        self._wanted_slots: tuple[str, ...] = ()  # without one it waits, and keeps its state
         self._leased: set[str] = set()
         self._asked_slots: tuple[str, ...] = ()
-        self._roster = RankRoster(f"{job_id}-{secrets.token_hex(4)}")
+        self._roster = RankRoster(f"{id}-{secrets.token_hex(4)}")
         self._looked_seconds = 0.0
         self._clock_seconds = math.inf  # of the last look at the clock
         self._pass_end_seconds = math.inf  # about when the present pass is over
@@ -336,46 +398,12 @@ class TurnJob:
         self._membership: Membership | None = None
         self._generation = -1
         self._turns = TurnsInFlight()
-        self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
         self._cluster_slots: tuple[str, ...] = ()
         self._may_turn = False
         self._asked_seconds = -math.inf
 
-    # From any thread.
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def resize(self, wish: Wish) -> None:
-        """Train on other slots, or with other rows a step, as soon as the ranks there are ready."""
-        self._post(lambda: self._take_wish(wish))
-
-    def end_at(self, step: int) -> None:
-        """Let it end after so many steps, or as soon as it can after that."""
-        self._post(lambda: self._take_end(step))
-
-    def go_on(self, end_passes: int) -> None:
-        """Train on until so many passes are over."""
-        self._post(lambda: self._take_passes(end_passes))
-
-    def stop(self) -> None:
-        self._post(self._end)
-
-    def end_by_plan(self) -> None:
-        self.stop()
-
-    def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the end. Return whether it came. Raises the error that the gang ended with."""
-        if not is_set_in_time(self._ended, timeout_seconds):
-            return False
-        if self.error is not None:
-            raise self.error
-        return True
-
-    def ends(self, timeout_seconds: float) -> bool:
-        """Wait for the end, however it comes. Return whether it came in time."""
-        return is_set_in_time(self._ended, timeout_seconds)
+    # What its job shows. From any thread.
 
     @property
     def step(self) -> int:
@@ -386,15 +414,6 @@ class TurnJob:
     def rescales(self) -> list[Rescale]:
         """The changes that were carried out."""
         return self._made.rescales
-
-    @property
-    def losses(self) -> Sequence[float]:
-        """The loss of each step, before it changed the model."""
-        return self._made.steps.losses
-
-    @property
-    def journal(self) -> Journal:
-        return self._made.steps.journal()
 
     def journal_since(self, step: int) -> Journal:
         return self._made.steps.journal(step)
@@ -409,68 +428,69 @@ class TurnJob:
         """How many ranks train now."""
         return 0 if (present := self._membership) is None else present.size
 
-    @property
-    def kept(self) -> bytes | None:
-        """The last course that the driver has, pickled. After `end_step` it is the last of all."""
-        return self._made.kept
-
     # What the cluster says, on its event loop: see `relaqs.executors.dask.slots.GangDriver`.
 
     def leased(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_leased(slots))
 
     def offered(self, slots: tuple[str, ...]) -> None:
-        self.resize(Wish(slots, self._wish.batch_rows))
-
-    def may_turn(self, number: int) -> None:
-        self._post(self._note_may_turn)
-
-    def slots_lost(self, slots: tuple[str, ...]) -> None:
-        self._post(lambda: self._note_gone({*slots}))
+        """Train on these slots as soon as ranks there are ready. A power of two of them is used."""
+        self._post(lambda: self._take_slots(slots))
 
     def refused(self, why: str) -> None:
-        self.unreachable(ClusterError(f"no gang can run on this cluster: {why}"))
+        """No gang can run here: whoever asked for the pass makes it by tasks."""
+        self._answer(NoGangs(why))
+        self.stop()
 
-    def unreachable(self, error: ClusterError) -> None:
-        self._post(lambda: self._fail(error))
+    # What the runner is told.
 
-    def _post(self, event: Callable[[], None]) -> None:
-        self._mailbox.put(event)
+    def _take_on(self, work: GangPass) -> None:
+        self._facts, end_passes = work.facts, work.passes + AHEAD
+        if self._thread is None:
+            self._recipe, self._made = work.recipe, TurnsMade(work.course)
+            self._end_passes = end_passes
+        else:
+            self._post(lambda: self._take_passes(end_passes))
+            self._answer_pass()
+        self._cluster.tell_gang(self.id, work.facts.gang(self._made))
+
+    def _answer_pass(self) -> None:
+        """Give the runner the pass that it waits for, if that is over."""
+        if isinstance(wanted := self._wanted_work, GangPass):
+            with self._lock:
+                made = self._ahead.pop(wanted.passes, None)
+            if made is not None:
+                self._answer(pickle.loads(made[0]), made[1])
+
+    def _tell(self, turn: Turn, results: Sequence[TurnResult]) -> None:
+        """Tell what a turn gave. results: what counts of it."""
+        self._core_seconds += turn.core_seconds
+        if self._facts is not None:
+            self._facts.turned(turn.membership, results, self._made)
+            if not self.has_stopped:
+                self._cluster.tell_gang(self.id, self._facts.gang(self._made))
+        for passes, course in self._made.passed:
+            with self._lock:
+                self._ahead[passes] = (course, self._core_seconds)
+                self._core_seconds = 0.0
+            self._answer_pass()
+        self._made.passed.clear()
 
     # On the gang's own thread.
 
-    def _run(self) -> None:
-        try:
-            self._executor.enter(self._description, self)
-            self._take_wish(self._wish)
-            while not self._is_over:
-                if self._made.kept_step >= self._end_step:
-                    break  # a turn that is still in flight has no part in what is kept
-                self._advance()
-                with suppress(Empty):
-                    self._mailbox.get(timeout=self._next_turn_in_seconds() or LOOK_SECONDS)()
-                if self._mailbox.empty():
-                    self._look_at_the_clock()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self._part()
-            if self._witness is not None:
-                self._witness.ended(self.error)
-            self._ended.set()
+    def _drive(self) -> None:
+        while not self._is_over:
+            self._advance()
+            self._hear(self._next_turn_in_seconds() or LOOK_SECONDS)
+            if self._mailbox.empty():
+                self._look_at_the_clock()
 
     def _part(self) -> None:
-        """Free the ranks, and leave the cluster. Whoever gets the slots may queue behind the last turn."""
-        told = threading.Semaphore(0)
-        slots = tuple(self._roster.ready)
+        """Free the ranks. Whoever gets the slots may queue behind the last turn."""
         with suppress(ClusterError):  # the session is closed: the ranks are freed after a while
-            for slot in slots:
-                self._send(slot, DismissWork(self._roster.name(slot), slot), lambda result: told.release())
+            wait = self._dismiss_all({slot: self._roster.name(slot) for slot in self._roster.ready})
             self._lease(())
-            over_seconds = time.monotonic() + PARTING_SECONDS
-            for _ in slots:
-                told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
-        self._executor.cancel(self.id)
+            wait()
 
     def _advance(self) -> None:
         """Do all that can be done now."""
@@ -478,7 +498,7 @@ class TurnJob:
         if self._roster.is_preparing and not self._may_turn:
             self._ask_turn()  # so that the first turn begins as soon as they are ready
         self._regroup()
-        if not self._wish.slots and (self._asked_slots or self._roster.ready) and self._is_at_rest():
+        if not self._wanted_slots and (self._asked_slots or self._roster.ready) and self._is_at_rest():
             self._rest()
         if self._membership is None or self._is_over:
             return
@@ -491,24 +511,21 @@ class TurnJob:
     def _ask_turn(self) -> None:
         if time.monotonic() - self._asked_seconds > ASK_SECONDS:
             self._asked_seconds = time.monotonic()
-            self._executor.ask_turn(self.id)
+            self._cluster.ask_turn(self.id)
 
     def _has_more(self) -> bool:
         """Return whether there are steps to make, or their state is to be fetched."""
-        if not self._wish.slots:
+        if not self._wanted_slots:
             return not self._turns
-        made = self._made
-        is_kept = made.kept_step >= self._end_step or made.kept_passes >= self._end_passes
+        is_kept = self._made.kept_passes >= self._end_passes
         return not self._is_made() or (not self._turns and not is_kept)
 
     def _is_made(self) -> bool:
         """Return whether there are no steps to make for now."""
-        return self.step >= self._end_step or self._made.passes >= self._pass_limit()
+        return self._made.passes >= self._pass_limit()
 
     def _pass_limit(self) -> float:
         """Return the passes after which ranks wait, as of now."""
-        if math.isinf(self._end_passes):
-            return math.inf
         return min(self._end_passes, self._made.kept_passes + 1 + PASSES_AHEAD)
 
     def _is_at_rest(self) -> bool:
@@ -520,7 +537,7 @@ class TurnJob:
         """Give up all slots. What the driver keeps is where it goes on."""
         self._dismiss(tuple(self._roster.ready))
         self._membership = None
-        self._had_ranks, self._made.reached = False, 0
+        self._had_ranks = False
         self._lease(())
 
     def _turns_most(self) -> int:
@@ -544,22 +561,19 @@ class TurnJob:
 
     # What is wanted.
 
-    def _take_wish(self, wish: Wish) -> None:
-        self._wish = wish
+    def _take_slots(self, slots: tuple[str, ...]) -> None:
+        self._wanted_slots = slots
         self._roster.try_all_again()
-        self._lease(tuple(dict.fromkeys((*wish.slots, *self._used_slots()))))
-        self._cluster_slots = self._executor.slots()  # the answer takes as long as the lease
+        self._lease(tuple(dict.fromkeys((*slots, *self._used_slots()))))
+        self._cluster_slots = self._cluster.slots()  # the answer takes as long as the lease
 
-    def _take_end(self, step: int) -> None:
-        self._end_step = max(step, self.step)
-
-    def _take_passes(self, end_passes: int) -> None:
+    def _take_passes(self, end_passes: float) -> None:
         self._end_passes = end_passes
 
     def _find_slots(self) -> None:
         """Go on elsewhere: all workers that the gang was to run on are gone."""
-        if found := self._executor.slots()[: len(self._wish.slots)]:
-            self._take_wish(Wish(found, self._wish.batch_rows))
+        if found := self._cluster.slots()[: len(self._wanted_slots)]:
+            self._take_slots(found)
 
     def _used_slots(self) -> tuple[str, ...]:
         current = () if self._membership is None else self._membership.slots
@@ -568,7 +582,7 @@ class TurnJob:
     def _lease(self, slots: tuple[str, ...]) -> None:
         if slots != self._asked_slots:
             self._asked_slots = slots
-            self._executor.lease(self.id, slots)
+            self._cluster.lease(self.id, slots)
 
     def _note_leased(self, slots: tuple[str, ...]) -> None:
         self._leased = {*slots}
@@ -577,9 +591,10 @@ class TurnJob:
         """Start to prepare ranks on slots that are wanted and held."""
         if self._roster.is_empty:  # nothing is left, so try again what did not answer
             self._roster.try_again()
-            self._lease(tuple(slot for slot in self._wish.slots if slot not in self._roster.gone))
-        for slot in self._roster.missing(self._wish.slots):
+            self._lease(tuple(slot for slot in self._wanted_slots if slot not in self._roster.gone))
+        for slot in self._roster.missing(self._wanted_slots):
             if slot in self._leased:
+                assert self._recipe is not None
                 self._roster.begin(slot, time.monotonic())
                 self._submit(
                     slot, PrepareWork(self._roster.name(slot), slot, self._recipe), self._note_prepared
@@ -603,22 +618,19 @@ class TurnJob:
             return  # ranks that are still there will say so
         if self._is_waiting_for_slots() and (self._membership is not None or not self._had_ranks):
             return  # training goes on meanwhile
-        wanted = [slot for slot in self._wish.slots if slot in self._roster.ready]
+        wanted = [slot for slot in self._wanted_slots if slot in self._roster.ready]
         if not wanted:
             return
         chosen = self._roster.bridged(wanted[: most_ranks(len(wanted))])
         present = self._membership
-        if present is not None and (present.slots, present.batch_rows) == (chosen, self._wish.batch_rows):
+        if present is not None and present.slots == chosen:
             self._let_go()
             return
         self._had_ranks = True
         self._pass_end_seconds = math.inf
         self._generation += 1
         self._membership = Membership(
-            self._generation,
-            tuple(self._roster.ready[slot] for slot in chosen),
-            self._wish.batch_rows,
-            secrets.token_hex(16),
+            self._generation, tuple(self._roster.ready[slot] for slot in chosen), secrets.token_hex(16)
         )
 
     def _is_waiting_for_slots(self) -> bool:
@@ -628,7 +640,7 @@ class TurnJob:
         """Give slots back on which no turn runs any more."""
         if self._roster.is_preparing or not self._asked_slots:
             return
-        used = {*self._used_slots(), *self._wish.slots}
+        used = {*self._used_slots(), *self._wanted_slots}
         if unused := {*self._asked_slots} - used:
             self._dismiss(tuple(slot for slot in self._roster.ready if slot in unused))
             self._lease(tuple(slot for slot in self._asked_slots if slot in used))
@@ -652,7 +664,7 @@ class TurnJob:
     def _go_on_without(self, slots: set[str]) -> None:
         """Go on without the ranks on these slots. A turn in flight has no result of them."""
         if not self._roster.ready:
-            self._had_ranks, self._made.reached = False, 0
+            self._had_ranks = False
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
         self._turns.lose(slots, time.monotonic() + MEETING_SECONDS + GRACE_SECONDS)
@@ -666,15 +678,14 @@ class TurnJob:
         for slot in membership.slots:
             self._submit(slot, self._turn_work(turn, slot), self._note_turn)
 
-    def _turn_work(self, turn: Turn, slot: str) -> TurnWork:
-        return TurnWork(
+    def _turn_work(self, turn: Turn, slot: str) -> RankTurn:
+        return RankTurn(
             self._roster.name(slot),
             slot,
             turn.membership,
             turn.number,
             TURN_SECONDS,
-            self._end_step,
-            self._made.restart(knows=bool(self._roster.knowing)),
+            None if self._roster.knowing else self._made.kept,
             self._wants_state(),
             self._pass_limit(),
             self._made.kept_passes,
@@ -682,13 +693,13 @@ class TurnJob:
 
     def _wants_state(self) -> bool:
         is_old = time.monotonic() - self._made.kept_seconds >= KEEP_SECONDS
-        return self._is_made() or not self._wish.slots or is_old
+        return self._is_made() or not self._wanted_slots or is_old
 
-    def _note_may_turn(self) -> None:
+    def _note_may_turn(self, number: int) -> None:
         self._may_turn, self._asked_seconds = True, -math.inf
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:
-        if isinstance(result.error, RankFreedError):
+        if isinstance(result.error, StateLostError):
             self._roster.forget({slot})  # its worker is well, and prepares it once more
             self._go_on_without({slot})
             return
@@ -734,19 +745,7 @@ class TurnJob:
             for each in results
             if each.step and each.slot in self._roster.ready and each.slot not in turn.lost
         }
-        self._tell(turn)
-        if self._witness is not None:
-            self._witness.turned(turn.membership, results, turn.core_seconds)
-            for passes, course in self._made.passed:
-                self._witness.passed(passes, course)
-        self._made.passed.clear()
-
-    def _tell(self, turn: Turn) -> None:
-        """Report a turn to the scheduler."""
-        loss = self.losses[-1] if self.losses else math.inf
-        done = None if math.isinf(self._end_step) else self.step / self._end_step
-        is_final = self._made.kept_step >= self._end_step
-        self._executor.report(self.id, StepReport(turn.number, loss, done, turn.core_seconds, is_final))
+        self._tell(turn, results)
 
     def _look_at_the_clock(self) -> None:
         """Give up ranks that do not answer, and look for slots where none is left."""
@@ -756,8 +755,8 @@ class TurnJob:
                 turn.postpone(now - before)
             self._roster.postpone(now - before)
         if (
-            self._wish.slots
-            and self._roster.gone.issuperset(self._wish.slots)
+            self._wanted_slots
+            and self._roster.gone.issuperset(self._wanted_slots)
             and now - self._looked_seconds > FIND_SECONDS
         ):
             self._looked_seconds = now
@@ -780,19 +779,7 @@ class TurnJob:
 
         self._send(slot, work, take)
 
-    def _send(self, slot: str, work: Work, done: Done) -> None:
-        task = Task(TaskKey(self.id, self._keys, PLACED), work, place=worker_of(slot))
-        self._keys += 1
-        self._executor.submit([task], done)
-
     def _note_setback(self, why: BaseException) -> None:
         """Note that a rank was lost. Where all are, again and again, it is the job that ends its workers."""
         if self._roster.is_empty and (error := self._made.note_all_lost(why)) is not None:
             self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        self.error = self.error or error
-        self._end()
-
-    def _end(self) -> None:
-        self._is_over = True
