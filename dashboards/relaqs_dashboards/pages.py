@@ -11,7 +11,7 @@ import datetime as dt
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
@@ -117,6 +117,9 @@ BINS = 30
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|DOUBLE|FLOAT|REAL")
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 TIMES = re.compile(r"DATE|TIMESTAMP.*")
+_PART_OF_TIME = re.compile(
+    r"(?i)(^|_)(year|quarter|month|week|day|hour|minute|second|time)$"
+)  # means say little
 _UNITS = ((3 * 365, "month"), (120, "week"), (3, "day"))  # of a time line, by the days that it spans
 
 
@@ -143,13 +146,14 @@ def page_of_table(name: str, layout: Table, taken: Collection[str] = ()) -> Page
     """Return the page of one table. taken: names that other pages have."""
     panels = [
         PanelSettings(f"p{i}", title[:LONGEST_TITLE], sql, chart, size, TARGET, x=x, y=y)
-        for i, (title, sql, chart, size, x, y) in enumerate(_panels(name, layout), 1)
+        for i, (title, sql, chart, size, x, y) in enumerate(_filled(_panels(name, layout)), 1)
     ]
     title = mended(name)[:LONGEST_TITLE].strip() or "table"
     return PageSettings(_page_name(name, taken), title, tuple(panels))
 
 
 _Draft = tuple[str, str, str, str, str | None, str | None]  # title, sql, chart, size, x, y
+_COLUMNS = {"small": 4, "wide": 8, "full": 12}  # of twelve
 
 
 def _panels(name: str, layout: Table) -> Iterator[_Draft]:
@@ -157,8 +161,9 @@ def _panels(name: str, layout: Table) -> Iterator[_Draft]:
     if not _can_be_shown(name):
         return
     columns = [column for column in layout.columns if _can_be_shown(column.name)]
-    groups = [column for column in columns if _makes_groups(column)]
+    groups = sorted(filter(_makes_groups, columns), key=lambda each: bool(_WHOLE.fullmatch(each.type)))
     measures = [column for column in columns if _is_measure(column, layout) and column not in groups]
+    measures.sort(key=lambda each: bool(_PART_OF_TIME.search(each.name)))
     times = [column for column in columns if TIMES.fullmatch(column.type) and _days(column)]
     yield f"Rows of {name}", f"SELECT count(*) AS rows FROM {table}", "number", "small", None, "rows"
     for time in times[:1]:
@@ -178,6 +183,26 @@ def _panels(name: str, layout: Table) -> Iterator[_Draft]:
         yield f"Some rows of {name}", f"SELECT * FROM {table} LIMIT 20", "table", "full", None, None
 
 
+def _filled(drafts: Iterable[_Draft]) -> list[_Draft]:
+    """Return the panels with the last of each row as wide as its row has room; a number stays small.
+
+    >>> [size for *_, size, _, _ in _filled([("Rows", "", "bars", "wide", "k", "rows")])]
+    ['full']
+    """
+    rows: list[list[_Draft]] = []
+    for draft in drafts:
+        if not rows or sum(_COLUMNS[each[3]] for each in [*rows[-1], draft]) > _COLUMNS["full"]:
+            rows.append([])
+        rows[-1].append(draft)
+    sizes = {columns: size for size, columns in _COLUMNS.items()}
+    for row in rows:
+        title, sql, chart, _, x, y = row[-1]
+        room = sizes[_COLUMNS["full"] - sum(_COLUMNS[each[3]] for each in row[:-1])]
+        if chart != "number":
+            row[-1] = title, sql, chart, room, x, y
+    return [draft for row in rows for draft in row]
+
+
 def _counts(table: str, group: Column) -> _Draft:
     key = _quoted(group.name)
     sql = f"SELECT {key}, count(*) AS rows\nFROM {table}\nGROUP BY {key}\nORDER BY {key}"
@@ -186,8 +211,9 @@ def _counts(table: str, group: Column) -> _Draft:
 
 def _means(table: str, group: Column, measure: Column) -> _Draft:
     key, value = _quoted(group.name), _quoted(measure.name)
-    sql = f"SELECT {key}, avg({value}) AS mean\nFROM {table}\nGROUP BY {key}\nORDER BY {key}"
-    return f"Mean {measure.name} by {group.name}", sql, "bars", "small", group.name, "mean"
+    mean = f"mean of {measure.name}"
+    sql = f"SELECT {key}, avg({value}) AS {_quoted(mean)}\nFROM {table}\nGROUP BY {key}\nORDER BY {key}"
+    return f"Mean {measure.name} by {group.name}", sql, "bars", "small", group.name, mean
 
 
 def _over_time(table: str, time: Column) -> _Draft:
@@ -207,11 +233,12 @@ def _histogram(table: str, measure: Column) -> Iterator[_Draft]:
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)) or low >= high:
         return
     width, value = _round_width((high - low) / BINS), _quoted(measure.name)
+    name = measure.name if measure.name.lower() != "rows" else "bin"
     sql = (
-        f"SELECT floor({value} / {width:g}) * {width:g} AS bin, count(*) AS rows\n"
+        f"SELECT floor({value} / {width:g}) * {width:g} AS {_quoted(name)}, count(*) AS rows\n"
         f"FROM {table}\nWHERE {value} IS NOT NULL\nGROUP BY 1\nORDER BY 1"
     )
-    yield f"Distribution of {measure.name}", sql, "histogram", "small", "bin", "rows"
+    yield f"Distribution of {measure.name}", sql, "histogram", "small", name, "rows"
 
 
 def _scatter(table: str, group: Column, across: Column, up: Column) -> _Draft:
@@ -368,12 +395,12 @@ def _changed_ns(path: Path) -> int:
 
 
 def _made(tables: Mapping[str, Table]) -> list[PageSettings]:
-    """Return the built-in pages whose tables are all there, and a page for each table they do not read."""
+    """Return the built-in pages whose tables are all there, and one for each other, the largest first."""
     names = {name.lower() for name in tables}
     fitting = [name for name, (needed, _) in BUILT_IN.items() if needed <= names]
     pages = [_built_in(name) for name in fitting]
     covered = {table for name in fitting for each in BUILT_IN[name] for table in each}
-    for name, layout in tables.items():
+    for name, layout in sorted(tables.items(), key=lambda each: -each[1].row_count):
         if name.lower() not in covered:
             pages.append(page_of_table(name, layout, {page.name for page in pages}))
     return pages

@@ -12,11 +12,12 @@ import unicodedata
 _NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
 _COLUMN = rf"{_NAME}(?:\.{_NAME})*"
 _OPERAND = rf"(?:{_COLUMN}|[\d.]+|'(?:[^']|'')*')"
+_TEXT = r"""(?:"[^"]*"|'[^']*')"""  # a name or a text in quotes
 _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
 _OF_OTHER_FORM = " if it is not written as 2024-01-31"  # where a cast gives NULL, and DuckDB reads no time
-_OF_DECIMAL_COMMAS = ", or replace(replace(x, '.', ''), ',', '.')::DOUBLE if x is written as 1.234,56"
+_DECIMAL_COMMAS = "TRY_CAST(replace(replace({0}, '.', ''), ',', '.') AS DOUBLE) if it is written as 1.234,56"
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
 _NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
 _IN_TIME = {  # what is never equal to a number, and how one is written
@@ -104,7 +105,7 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         return f"{_plain_types(found[0])}{_common_type(_plain_types(found[1]), _plain_types(found[2]))}"
     if (found := _NO_FUNCTION.search(message)) is None:
         return None
-    types = _plain_types(found[2]).split(", ")
+    types = _parts(_plain_types(found[2]))
     values = _values(found[1], len(types), sql, place)
     pairs = list(zip(values, types, strict=False))
     named = [f"{value} ({type_text})" for value, type_text in pairs] or types
@@ -116,6 +117,13 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
         "[" in type_text for type_text in types
     ):
         return f"{found[1]} takes a list, and not {named[0]}"
+    if struct := next((each for each in named if re.search(r"(^| \()STRUCT\(", each)), None):
+        row, _, fields = struct.partition("STRUCT(")
+        names = ", ".join(
+            [each for part in _parts(fields) for each in re.findall(rf"^({_NAME}) ", part)][:20]
+        )
+        row = row.strip(" (") and f", and {row.strip(' (')} is one"
+        return f"{found[1]} takes no whole row{row}; name one of its columns: {names}"
     unfit = (pair for pair in pairs if pair[1] != target and re.fullmatch(_COLUMN, pair[0]))
     column, _ = min(
         unfit, key=lambda pair: _NUMBER.match(pair[1]) is not None, default=("…", "")
@@ -123,8 +131,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     attempt = f"a cast, as in TRY_CAST({column} AS {target})"
     if target == "TIMESTAMP" and "VARCHAR" in types:
         attempt += f", or strptime({column}, '%d.%m.%Y'){_OF_OTHER_FORM}"
-    if target == "DOUBLE" and (column, "VARCHAR") in pairs:
-        attempt += _OF_DECIMAL_COMMAS
+    if target == "DOUBLE" and "VARCHAR" in types:
+        attempt += f", or {_DECIMAL_COMMAS.format(column)}"
     if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"
@@ -271,11 +279,21 @@ def _values(function: str, count: int, sql: str, place: tuple[int, int] | None) 
         return []
     at = _offset(sql, place)
     if re.fullmatch(r"\w+", function):
-        call = re.match(rf"{function}\s*\(([^()]*)\)", sql[at:], re.IGNORECASE)
-        found = [value.strip() for value in call[1].split(",")] if call else []
+        call = re.match(rf"{function}\s*\(((?:{_TEXT}|[^()\"'])*)\)", sql[at:], re.IGNORECASE)
+        found = _parts(call[1]) if call else []
     else:
         found = _operands(sql, at)[-count:]
     return found if len(found) == count else []
+
+
+def _parts(text: str) -> list[str]:
+    """Return what stands between the commas that are neither in quotes nor in brackets.
+
+    >>> _parts('"a, b", STRUCT(c DECIMAL(9, 2), d DATE)')
+    ['"a, b"', 'STRUCT(c DECIMAL(9, 2), d DATE)']
+    """
+    brackets = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+    return [each.strip() for each in re.findall(rf"(?:{_TEXT}|{brackets}|[^,\"'(])+", text)]
 
 
 def _operands(sql: str, at: int) -> list[str]:

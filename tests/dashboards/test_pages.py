@@ -166,3 +166,29 @@ def test_unsaved_changes_go_when_the_page_is_saved_or_its_file_is_edited(tmp_pat
     assert pages.as_left("mine", "you").title == "Saved"
     pages.save(PageSettings("mine", "Saved again", ()))
     assert not draft.exists()
+
+
+def test_the_page_of_a_file_is_filled_and_begins_with_what_says_something(tmp_path: Path) -> None:
+    """Means of days say nothing beside those of delays, and no row of panels has a hole."""
+    rows = 500
+    flights = {
+        "day": [1 + i % 31 for i in range(rows)],
+        "delay": [0.25 * (i % 177) for i in range(rows)],
+        "month": [1 + i % 12 for i in range(rows)],
+        "carrier": [f"c{i % 5}" for i in range(rows)],
+    }
+    pq.write_table(pa.table(flights), tmp_path / "flights.parquet")
+    pq.write_table(
+        pa.table({"Kunde": ["a", "b"] * 9, "Umsatz (€)": ["1,5"] * 18}), tmp_path / "a_texts.parquet"
+    )
+    with relaqs.connect(tmp_path, cache_directory=tmp_path / "c") as session:
+        pages = Dashboard(session, tmp_path / "state", data="own").pages.pages("you")
+        assert [page.title for page in pages] == ["flights", "a_texts"]  # the largest first
+        for page in pages:
+            for panel in page.panels:
+                assert session.online_sql(panel.sql).result().is_exact
+    titles = [panel.title for panel in pages[0].panels]
+    assert titles[1:4] == ["Rows by carrier", "Mean delay by carrier", "Rows by month"]
+    assert [(panel.chart, panel.size) for panel in pages[1].panels] == [("number", "small"), ("bars", "wide")]
+    (distribution,) = (panel for panel in pages[0].panels if panel.title == "Distribution of delay")
+    assert distribution.x == "delay"

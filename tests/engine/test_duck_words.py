@@ -12,28 +12,40 @@ import pytest
 from relaqs_engine.duck import open_for_reading, syntax_error
 from relaqs_engine.errors import DataError, ExpressionError, SqlError, Underlined
 
-COMMAS = ", or replace(replace(x, '.', ''), ',', '.')::DOUBLE if x is written as 1.234,56"
+
+def as_number(column: str) -> str:
+    """Return what makes a text a number, however its decimals are written."""
+    commas = f"TRY_CAST(replace(replace({column}, '.', ''), ',', '.') AS DOUBLE) if it is written as 1.234,56"
+    return f"TRY_CAST({column} AS DOUBLE), or {commas}"
+
+
 TRIPS = pa.table(
-    {"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2], "d": pa.array([1, 2], pa.decimal128(9, 2))}
+    {
+        "name": ["a", "b"],
+        "a b": ["c", "d"],
+        "x (€), y": ["1,5", "2"],
+        "n": [1, 2],
+        "d": pa.array([1, 2], pa.decimal128(9, 2)),
+    }
 )
 
 
 @pytest.mark.parametrize(
     ("expression", "values", "cast"),
     [
-        ("name+1", "+ does not take name (VARCHAR) with 1 (INTEGER)", f"TRY_CAST(name AS DOUBLE){COMMAS}"),
+        ("name+1", "+ does not take name (VARCHAR) with 1 (INTEGER)", as_number("name")),
         (
             "d + name",
             "+ does not take d (DECIMAL(9,2)) with name (VARCHAR)",
-            f"TRY_CAST(name AS DOUBLE){COMMAS}",
+            as_number("name"),
         ),
-        ("-name", "- does not take name (VARCHAR)", f"TRY_CAST(name AS DOUBLE){COMMAS}"),
+        ("-name", "- does not take name (VARCHAR)", as_number("name")),
         (
             'max(t."a b" * 2)',
             '* does not take t."a b" (VARCHAR) with 2 (INTEGER)',
-            f'TRY_CAST(t."a b" AS DOUBLE){COMMAS}',
+            as_number('t."a b"'),
         ),
-        ("avg(t.name)", "avg does not take t.name (VARCHAR)", f"TRY_CAST(t.name AS DOUBLE){COMMAS}"),
+        ("avg(t.name)", "avg does not take t.name (VARCHAR)", as_number("t.name")),
         ("upper(n)", "upper does not take n (BIGINT)", "TRY_CAST(n AS VARCHAR)"),
         (
             "year(name)",
@@ -41,7 +53,8 @@ TRIPS = pa.table(
             "TRY_CAST(name AS TIMESTAMP), or strptime(name, '%d.%m.%Y') if it is not written as 2024-01-31",
         ),
         ("n LIKE 'a'", "LIKE does not take n (BIGINT) with 'a' (VARCHAR)", "TRY_CAST(n AS VARCHAR)"),
-        ("lower(name) + 1", "+ does not take VARCHAR with INTEGER", "TRY_CAST(… AS DOUBLE)"),
+        ("lower(name) + 1", "+ does not take VARCHAR with INTEGER", as_number("…")),
+        ('avg(t."x (€), y")', 'avg does not take t."x (€), y" (VARCHAR)', as_number('t."x (€), y"')),
     ],
 )
 def test_an_expression_of_the_wrong_type(expression: str, values: str, cast: str) -> None:
@@ -50,6 +63,23 @@ def test_an_expression_of_the_wrong_type(expression: str, values: str, cast: str
         cursor.describe(f"SELECT {expression} FROM trips AS t")
     assert error.value.message == f"{values}; try a cast, as in {cast}"
     assert error.value.candidates == ()
+    cursor.close()
+
+
+@pytest.mark.parametrize(
+    ("expression", "row"),
+    [
+        ("avg(t)", "avg takes no whole row, and t is one"),
+        ("abs(struct_pack(a := n, b := d))", "abs takes no whole row"),
+    ],
+)
+def test_a_table_in_the_place_of_a_column(expression: str, row: str) -> None:
+    """DuckDB lists its types, and one of its own functions after another."""
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError) as error:
+        cursor.describe(f"SELECT {expression} FROM trips AS t")
+    names = "a, b" if "pack" in expression else '"name", "a b", "x (€), y", n, d'
+    assert error.value.message == f"{row}; name one of its columns: {names}"
     cursor.close()
 
 

@@ -301,7 +301,7 @@ def test_errors_survive_pickling() -> None:
         ),
         (
             "FROM 'x/*.csv'",
-            "relaqs.connect(tables={'data': 'x/*.csv'}), or by --data x/*.csv, and write FROM data",
+            "relaqs.connect(tables={'data': 'x/*.csv'}), or by --data 'x/*.csv', and write FROM data",
         ),
         (
             "SELECT * FROM read_parquet('my trips.parquet')",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellOf } from "../src/answer/cells";
 import type { ColumnType, WireCell } from "../src/protocol";
-import { showColumn, showInterval } from "../src/text/rounding";
+import { aligned, showColumn, showInterval } from "../src/text/rounding";
 
 /** Return the cells as the table of a page writes them, with plain spaces. */
 function texts(...cells: WireCell[]): string[] {
@@ -124,4 +124,16 @@ test("numbers and moments as text are written as such, and other texts as they a
   ]);
   assert.deepEqual(textsAs("text", ["b", "a", "c", true]), ["b in a … c"]);
   assert.deepEqual(textsAs("text", ["12345", "12345", null, true]), ["≥ 12345"]);
+});
+
+test("exact numbers below each other have as many decimals as the largest of them shows", () => {
+  assert.deepEqual(aligned(["67.1229", "67.136", "67.1"]), ["67.1229", "67.1360", "67.1000"]);
+  assert.deepEqual(aligned(["11.3001", "−0.547111", "0"]), ["11.3001", "−0.5471", "0.0000"]);
+  assert.deepEqual(aligned(["1,353.16", "1,359.5", "9.87654"]), ["1,353.16", "1,359.50", "9.88"]);
+});
+
+test("numbers without decimals, small ones and other texts stay as they are", () => {
+  assert.deepEqual(aligned(["1,353", "12"]), ["1,353", "12"]);
+  assert.deepEqual(aligned(["120,034.51", "0.00012345"]), ["120,034.51", "0.00012345"]);
+  assert.deepEqual(aligned(["1.5", "NULL", "1.25e7", "inf"]), ["1.5", "NULL", "1.25e7", "inf"]);
 });

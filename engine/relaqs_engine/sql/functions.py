@@ -116,7 +116,10 @@ def of_a_file(path: str, tables: Collection[str] = (), call: str = "") -> str:
     named = {each.lower(): each for each in tables}
     if name in named:
         return f"a query reads tables, not files; write FROM {named[name]} in the place of {path!r}"
-    given, data = (repr(call), repr(call)) if call else (repr(path), path)
+    given = repr(call or path)
+    data = (
+        path if re.fullmatch(r"[\w./:+-]+", call or path) else given
+    )  # a shell reads * and spaces otherwise
     return (
         f"a query reads tables, not files; open it by relaqs.connect(tables={{{name!r}: {given}}}), or by "
         f"--data {data}, and write FROM {name}"

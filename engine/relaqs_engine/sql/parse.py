@@ -682,7 +682,7 @@ def _listed(tables: list[str]) -> str:
     """Return the tables' names, and how files are read as one table where these may be parts of one.
 
     >>> _listed(["part_1", "part_2"])
-    'part_1, part_2; to read files as one table, give a pattern, as in data/*.parquet'
+    "part_1, part_2; to read files as one table, give a pattern, as in 'data/*.parquet'"
     >>> _listed(["trips", "zones"])
     'trips, zones'
     """
@@ -691,7 +691,7 @@ def _listed(tables: list[str]) -> str:
         known += f" and {len(tables) - _MOST_NAMED} more"
     elif len({_DIGITS.sub("", name) for name in tables}) == len(tables):
         return known
-    return f"{known}; to read files as one table, give a pattern, as in data/*.parquet"
+    return f"{known}; to read files as one table, give a pattern, as in 'data/*.parquet'"
 
 
 def _position(identifier: exp.Expr) -> tuple[int, int] | None:

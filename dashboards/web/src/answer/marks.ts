@@ -1,7 +1,7 @@
 /** The rows of an answer as the marks of a chart: who it is, where it stands, how sure that is. */
 
 import type { Answer, Column, Scalar } from "../protocol";
-import { type Shown, showColumn } from "../text/rounding";
+import { aligned, type Shown, showColumn } from "../text/rounding";
 import { showValue } from "../text/plain";
 import { type Cell, cellOf, type Span, spanOf } from "./cells";
 import type { Roles } from "./roles";
@@ -43,7 +43,10 @@ function textsOf(column: Column, cells: readonly (readonly Cell[])[], at: number
   if (column.kind === "key" || column.kind === "opaque") {
     return own.map((cell) => ({ value: showValue(cell.value, column.type), margin: "", doubtful: false }));
   }
-  return showColumn(own, column.type);
+  const texts = showColumn(own, column.type);
+  if (column.type !== "number" || own.some((cell) => cell.knowledge !== "exact")) return texts;
+  const values = aligned(texts.map((text) => text.value));
+  return texts.map((text, at) => ({ ...text, value: values[at] ?? text.value }));
 }
 
 function markOf(

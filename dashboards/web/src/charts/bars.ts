@@ -167,6 +167,9 @@ function groupBands(groups: readonly Group[], left: number, right: number): Scal
     .paddingOuter(0.15);
 }
 
+const LEAN = Math.cos((32 * Math.PI) / 180); // of a slanted label, how much of it lies to the left of its end
+const EDGE = 8; // pixels that it may reach beyond the drawing
+
 interface Labels {
   readonly texts: readonly string[];
   readonly slanted: boolean;
@@ -195,11 +198,11 @@ function drawLabels(
   bottom: number,
   right: number,
 ): void {
-  const ticks = groups.map((group, at): Tick => ({
-    key: group.label,
-    at: (bands(group.label) ?? 0) + bands.bandwidth() / 2,
-    text: labels.texts[at] ?? "",
-  }));
+  const ticks = groups.map((group, index): Tick => {
+    const at = (bands(group.label) ?? 0) + bands.bandwidth() / 2;
+    const text = labels.texts[index] ?? "";
+    return { key: group.label, at, text: labels.slanted ? fitted(text, (at + EDGE) / LEAN) : text };
+  });
   drawBottomTicks(
     frame,
     labels.slanted ? ticks : apart(ticks, 0, right + 20, 6),

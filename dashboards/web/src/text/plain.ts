@@ -18,7 +18,7 @@ export function showValue(value: Scalar, type: ColumnType = "text", groupFrom = 
   return visible(String(value));
 }
 
-const DIGITS_OF_A_MEASURE = 6;
+export const DIGITS_OF_A_MEASURE = 6;
 
 /** Return an exact number that was computed: six digits, but all before the point. Exports have all digits. */
 export function showMeasured(value: Scalar, type: ColumnType): string {

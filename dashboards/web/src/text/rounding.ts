@@ -9,7 +9,7 @@
 import { type Cell, isDoubtful } from "../answer/cells";
 import type { ColumnType, Scalar } from "../protocol";
 import { showMoment } from "./moments";
-import { exponentOf, grouped, showMeasured, showValue } from "./plain";
+import { DIGITS_OF_A_MEASURE, exponentOf, grouped, showMeasured, showValue } from "./plain";
 
 export const UNKNOWN = "±?";
 const SPACE = "\u00a0";
@@ -44,6 +44,34 @@ export const ONES: Unit = { exponent: 0, text: "" };
 export function showColumn(cells: readonly Cell[], type: ColumnType): Shown[] {
   const unit = commonUnit(cells.filter((cell) => isSpread(cell, type)));
   return cells.map((cell) => ({ ...show(cell, type, unit), doubtful: isDoubtful(cell) }));
+}
+
+/** Return exact numbers below each other with one count of decimals, which the largest of them sets. */
+export function aligned(texts: readonly string[]): string[] {
+  const numbers = texts.filter((text) => PLAIN_NUMBER.test(text));
+  const whole = Math.max(
+    1,
+    ...numbers.map((text) => /^−?([\d,]+)/.exec(text)?.[1]?.replace(/,/g, "").length ?? 1),
+  );
+  const most = Math.max(0, ...numbers.map(decimalsOf));
+  const decimals = Math.min(most, Math.max(2, DIGITS_OF_A_MEASURE - whole));
+  return texts.map((text) => (PLAIN_NUMBER.test(text) ? withDecimals(text, decimals) : text));
+}
+
+const PLAIN_NUMBER = /^−?[\d,]+(\.\d+)?$/;
+
+function decimalsOf(text: string): number {
+  return text.split(".")[1]?.length ?? 0;
+}
+
+/** Return the number with so many decimals; one that would have less than three digits left stays as it is. */
+function withDecimals(text: string, decimals: number): string {
+  const own = decimalsOf(text);
+  if (own <= decimals)
+    return decimals === 0 ? text : `${text}${own === 0 ? "." : ""}${"0".repeat(decimals - own)}`;
+  const number = Number(text.replace(/,/g, "").replace("−", "-"));
+  if (Math.abs(number) < 10 ** (2 - decimals)) return text;
+  return showValue(number.toFixed(decimals), "number", 1_000);
 }
 
 export function fullText(shown: Shown): string {
