@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from linecache import getline
@@ -122,12 +123,18 @@ class SqlError(RelaqsError):
         return type(self), (self.message, self.position, self.candidates)
 
     def __str__(self) -> str:
-        parts = [self.message]
+        parts = [self.message.removesuffix("!")]
         if self.position is not None:
             parts.append(f"at line {self.position[0]}, column {self.position[1]}")
-        if self.candidates:
-            parts.append("did you mean " + " or ".join(repr(name) for name in self.candidates) + "?")
-        return "; ".join(parts)
+        return "; ".join([*parts, self.hint] if self.candidates else parts)
+
+    @property
+    def hint(self) -> str:
+        """The question whether a candidate was meant: a name that needs quotes is as a SELECT has it."""
+        quoted = ('"' + each.replace('"', '""') + '"' for each in self.candidates)
+        names = zip(self.candidates, quoted, strict=True)
+        meant = " or ".join(repr(each) if re.fullmatch(r"[\w.]+", each) else text for each, text in names)
+        return f"did you mean {meant}?"
 
 
 class UnsupportedError(RelaqsError):

@@ -97,7 +97,7 @@ MARK = "."
 OF_PSQL = {"\\d": ".schema", "\\dt": ".tables", "\\h": ".help", "\\?": ".help", "\\help": ".help"}
 """Commands of psql, and those that do the same here."""
 
-LEAVE = ("quit", "exit", "\\q")
+LEAVE = ("quit", "exit", ".exit", "\\q")
 """What leaves other prompts leaves this one, too. No SELECT is one of them."""
 
 

@@ -127,7 +127,7 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
     if (own := _in_words_of_postgres(fields["C"], fields["M"])) is not None:
         fields |= {"M": own, "D": fields["M"]}
     if isinstance(error, SqlError) and error.candidates:
-        fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
+        fields["H"] = error.hint
     if isinstance(error, SqlError | ExpressionError) and (place := error.position) is not None:
         offset = offset_of(sql, place)
         fields |= {} if offset is None else {"P": str(offset + 1)}  # Postgres counts characters from 1

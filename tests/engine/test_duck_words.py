@@ -316,3 +316,14 @@ def test_bits_without_bounds_say_how_to_give_them() -> None:
         SqlError, match=r"give the least and the greatest one, as in bitstring_agg\(x, 0, 100\)"
     ):
         cursor.rows("SELECT bitstring_agg(x) FROM range(5) AS t(x)")
+
+
+def test_a_name_that_was_meant_is_written_as_a_select_has_it() -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError) as error:
+        cursor.describe('SELECT "a bb" FROM trips')
+    assert "a b" in error.value.candidates
+    assert 'did you mean "a b"' in str(error.value)
+    assert "!" not in str(error.value)
+    assert SqlError("no", None, ("fare", 'my "x"')).hint == 'did you mean \'fare\' or "my ""x"""?'
+    cursor.close()

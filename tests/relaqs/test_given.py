@@ -226,7 +226,7 @@ def test_a_folder_of_many_files_is_opened_by_their_footers(
         db = connect(folder)
     assert 0 < len(ran) <= 2 * 25
     assert answer(db, "SELECT count(*) AS n FROM part_07") == [(10,)]
-    with pytest.raises(relaqs.SqlError, match="to read files as one table, give a pattern, as in data/"):
+    with pytest.raises(relaqs.SqlError, match="to read files as one table, give a pattern, as in 'data/"):
         db.online_sql("SELECT count(*) AS n FROM trips")
     assert answer(connect(folder / "*.parquet"), "SELECT count(*) AS n FROM trips") == [(250,)]
 

@@ -118,7 +118,7 @@ def test_the_commands_of_psql_do_the_same_here(
     assert "there is no command \\timing; .help lists them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["quit", "EXIT;", "\\q"])
+@pytest.mark.parametrize("word", ["quit", "EXIT;", ".exit", "\\q"])
 def test_the_words_that_leave_other_prompts_leave_this_one(session: relaqs.Session, word: str) -> None:
     assert "Exact" not in typed(session, word, ENTER, "SELECT 7 AS n;", ENTER, CTRL_C, CTRL_D)
 

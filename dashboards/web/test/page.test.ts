@@ -271,6 +271,9 @@ test("a mistake is pointed at in its line", () => {
 test("a suggestion replaces the whole word", () => {
   assert.equal(replaceWord("FROM lineitms l", 5, "lineitem"), "FROM lineitem l");
   assert.equal(replaceWord("FROM lineitms", 8, "lineitem"), "FROM lineitem");
+  assert.equal(replaceWord("SELECT latency", 7, "latency ms"), 'SELECT "latency ms"');
+  assert.equal(replaceWord('SELECT "latncy ms" + 1', 7, "latency ms"), 'SELECT "latency ms" + 1');
+  assert.equal(replaceWord("SELECT a", 7, 'the "a"'), 'SELECT "the ""a"""');
 });
 
 test("a panel becomes a program, whatever its SQL holds", () => {

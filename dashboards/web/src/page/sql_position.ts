@@ -21,8 +21,11 @@ export function pointAt(sql: string, position: number): Pointer {
   return { line: before.length, text: lead + text, caret: `${" ".repeat(lead.length + column - from)}^` };
 }
 
-/** Return the query with the word at a position replaced. */
-export function replaceWord(sql: string, position: number, word: string): string {
+/** Return the query with the word at a position replaced. A name with other signs is written in quotes. */
+export function replaceWord(sql: string, position: number, name: string): string {
+  const word = /^[\w$.]+$/.test(name) ? name : `"${name.replace(/"/g, '""')}"`;
+  const quoted = /^"(?:[^"]|"")*"/.exec(sql.slice(position))?.[0];
+  if (quoted !== undefined) return sql.slice(0, position) + word + sql.slice(position + quoted.length);
   const before = /[\w$]*$/.exec(sql.slice(0, position))?.[0].length ?? 0;
   const after = /^[\w$]*/.exec(sql.slice(position))?.[0].length ?? 0;
   return sql.slice(0, position - before) + word + sql.slice(position + after);
