@@ -46,6 +46,32 @@ def words_of_code() -> frozenset[str]:
     return frozenset(word for each in words for word in each) | {path.stem for path in files} | {"py"}
 
 
+def test_a_guide_has_a_picture_or_a_drawing() -> None:
+    """`python -m benchmarks.guide_pictures docs/pictures` takes them anew. These have none yet."""
+    none_yet = {
+        "agents",
+        "coming-from",
+        "costly-functions",
+        "dask-clients",
+        "elastic-training",
+        "object-stores",
+    }
+    drawn = {"cluster", "serve", "training-on-a-cluster"}  # in text
+    guides = {page.stem: page.read_text(encoding="utf-8") for page in (DOCS / "guide").glob("*.md")}
+    without = {name for name, text in guides.items() if "![" not in text}
+    assert without - drawn == none_yet | {"operation"}
+
+
+def test_every_picture_can_be_seen_and_none_fetches_anything() -> None:
+    for picture in (DOCS / "pictures").iterdir():
+        assert picture.suffix in (".svg", ".png")
+        assert picture.stat().st_size < 200_000, picture.name
+        if picture.suffix == ".svg":
+            text = picture.read_text(encoding="utf-8")
+            assert not re.findall(r"@import|<script|(?:href|src)=[\"']https?:", text), picture.name
+            assert "/tmp/" not in text, picture.name
+
+
 def test_no_decision_is_missing() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 

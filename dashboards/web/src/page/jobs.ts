@@ -44,11 +44,7 @@ class JobCard {
   private readonly title: HTMLElement;
   private readonly pill = element("span", { class: "pill" });
   private readonly facts = element("p", { class: "facts" });
-  private readonly none = element(
-    "p",
-    { class: "placeholder" },
-    "No intermediate results: this query returns one exact result.",
-  );
+  private readonly none = element("p", { class: "placeholder" });
   private readonly chart = new CurvesChart();
   private size = { width: 0, height: 0 };
 
@@ -72,6 +68,7 @@ class JobCard {
     setRichText(this.facts, factsOf(job, isTraining).join("\u2003"));
     const hasCurve = job.history.length > 0 || job.predicted.length > 0;
     setHidden(this.none, hasCurve);
+    setText(this.none, isTraining ? "No loss yet." : NO_ESTIMATES);
     setHidden(this.chart.root, !hasCurve);
     if (!hasCurve || this.size.width === 0) return;
     const { history, predicted } = job;
@@ -85,6 +82,8 @@ class JobCard {
     this.chart.draw(picture, this.size);
   }
 }
+
+const NO_ESTIMATES = "No intermediate results: this query returns one exact result.";
 
 function factsOf(job: Job, isTraining: boolean): string[] {
   const work =
