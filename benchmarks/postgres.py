@@ -570,7 +570,18 @@ class Statements:
                 "GROUP BY f ORDER BY f",
                 f"SELECT json_agg(a ORDER BY id) FILTER (WHERE {self._truth()}) FROM t WHERE id < 60",
                 "SELECT json_object_agg(name, k) FROM u",
-                "SELECT json_array_elements_text('[1, 2, 3]'::json)",
+                "SELECT json_array_elements_text('[1, 2.50, 3]'::json)",
+                "SELECT id, e ->> 'n', e.value FROM t, "
+                "json_array_elements(json_build_array(json_build_object('n', n, 'ts', ts))) AS e "
+                "WHERE id < 9 ORDER BY id",
+                "SELECT u.a, value FROM u CROSS JOIN LATERAL jsonb_each_text(jsonb_build_object('k', k, "
+                "'n', name)) AS e ORDER BY u.a, key",
+                f"SELECT id FROM t WHERE json_build_object('a', a, 's', s)::jsonb @> '{{\"a\": "
+                f"{self._random.randint(-9, 9)}}}' ORDER BY id",
+                "SELECT id, jsonb_build_object('a', a) || jsonb_build_object('s', s, 'tz', tz) FROM t "
+                "WHERE id < 20 ORDER BY id",
+                "SELECT json_agg(tz ORDER BY id), json_agg(ts ORDER BY id) FROM t WHERE id < 20",
+                "SELECT row_to_json(q) FROM (SELECT id, ts, tz, d FROM t ORDER BY id LIMIT 9) q",
             )
         )
 
@@ -702,6 +713,10 @@ class Statements:
                 f"SELECT u.name, count(*), sum(t.a) / sum(u.k) FROM t {kind} u ON u.a = t.a "
                 f"GROUP BY u.name ORDER BY {self._order('1')}",
                 f"SELECT t.id, u.k / 2, t.a / u.k FROM t {kind} u USING (a) WHERE u.k > 0 ORDER BY t.id",
+                f"SELECT * FROM {self._pick('t JOIN u', 'u JOIN t', 't LEFT JOIN u')} USING (a) "
+                "WHERE a > 3 ORDER BY a, id",
+                f"SELECT t.id AS a, u.k FROM t {kind} u ON u.a = t.a ORDER BY t.a + 1, t.id",
+                f"SELECT t.id AS a, u.name FROM t NATURAL {kind} u ORDER BY k - 1, id",
                 f"SELECT t.id, u.name FROM t {kind} u ON u.a = t.a "
                 f"ORDER BY {self._order('u.name')}, t.id LIMIT 30",
             )

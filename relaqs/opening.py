@@ -17,7 +17,8 @@ from relaqs_engine.duck import CivilTime, ReadingDatabase
 from relaqs_engine.errors import naming
 from relaqs_engine.layouts.cache import Cache, CacheUse, Opening
 from relaqs_engine.layouts.sources import TableSource, found_tables, is_warehouse
-from relaqs_engine.sql.parse import check_views
+from relaqs_engine.sql.parse import check_views, with_tables_of_paths
+from relaqs_engine.sql.read import Effort, WrittenSql
 from relaqs_engine.sql.statements import with_tables_shown
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds, check_zone
@@ -126,10 +127,11 @@ def connect(
         )
         undo.callback(executor.close)
         catalog = _open_catalog(sources, use, None if cluster is None else executor, civil_time)
-        check_views(with_tables_shown(views or {}, catalog.tables), catalog.tables, catalog.left_out)
+        views = _with_own_names(views or {}, use.named_paths())
+        check_views(with_tables_shown(views, catalog.tables), catalog.tables, catalog.left_out)
         session = Session(
             catalog,
-            views or {},
+            views,
             executor,
             memory_limit_bytes=limit,
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
@@ -145,6 +147,17 @@ def connect(
 
         session.witnesses.append(Spans())
     return session
+
+
+def _with_own_names(
+    views: Mapping[str, str], paths: Mapping[str | tuple[str, ...], str]
+) -> Mapping[str, str]:
+    """Return the views with their tables' names here, where they name schemas of DuckDB files."""
+    if not any(isinstance(each, tuple) for each in paths):
+        return views
+    return {
+        name: with_tables_of_paths(WrittenSql(sql), paths.get, Effort()).sql for name, sql in views.items()
+    }
 
 
 def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> OnlineQuery:

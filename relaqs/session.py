@@ -214,7 +214,7 @@ class Session(RunsOwnCode):
         """
         with naming("laying the table out"):
             self._planner.check_open()
-            return self._open_tables.lay_out(table)
+            return self._open_tables.lay_out(self._paths.get(tuple(str(table).lower().split(".")), table))
 
     def refresh(self, table: str) -> Table:
         """Return a table as its files are now. Later queries of this session are about these rows.
@@ -235,7 +235,7 @@ class Session(RunsOwnCode):
         """
         with naming("reading the table anew"):
             self._planner.check_open()
-            return self._open_tables.refresh(table)
+            return self._open_tables.refresh(self._paths.get(tuple(str(table).lower().split(".")), table))
 
     def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
         """Add rows to a table that was laid out, and return its layout. Later queries read them, too.

@@ -19,10 +19,10 @@ from relaqs_engine.errors import ExpressionError, MemoryLimitError, RelaqsError,
 from relaqs_engine.layouts.manifest import Table
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
-from relaqs_engine.postgres.kinds import Kind, kind_of_value, parameter_types
-from relaqs_engine.postgres.meaning import Meaning, in_words_of_duckdb, meaning_of
+from relaqs_engine.postgres.kinds import kind_of_value, parameter_types
+from relaqs_engine.postgres.meaning import Meaning, meaning_of
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
-from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema, words_of
+from relaqs_engine.postgres.wording import may_ask_metadata, without_schema, words_of
 from relaqs_engine.sql.binder import parameter_count, with_values
 from relaqs_engine.sql.read import WrittenSql, check_text
 
@@ -133,7 +133,7 @@ class Answering:
         self._planning = planning
         self._encoding = encoding
         self._column_types = _column_types(session)
-        self._meant = lru_cache(maxsize=_TEXTS_KEPT)(self._meaning_of)
+        self._meant = lru_cache(maxsize=_TEXTS_KEPT)(partial(meaning_of, columns=self._column_types))
         self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
         self._plans: dict[_PlanKey, _KeptPlan] = {}  # the oldest first
 
@@ -333,10 +333,9 @@ class Answering:
         """Return the SQL for a question about the server itself, None for one about tables."""
         if not may_ask_metadata(select.sql):
             return None
-        written = in_words_of_duckdb(select.sql) if asker.settings.is_postgres else select.sql
         cursor: Cursor = self._metadata.cursor(asker.settings.timezone)
         try:
-            sql = with_values(WrittenSql(written), list(values) or None, cursor.typed_text).sql
+            sql = with_values(WrittenSql(select.sql), list(values) or None, cursor.typed_text).sql
         finally:
             cursor.close()
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
@@ -430,20 +429,13 @@ class Answering:
     def _meaning(self, select: Select, values: Sequence[Any], asker: Asker) -> Meaning:
         sql = without_schema(self._session.with_own_names(select.sql), self._session.tables)
         if not asker.settings.is_postgres:
-            return Meaning(with_moments(sql))
+            return Meaning(sql)
         kinds = tuple(map(kind_of_value, values))
-        is_matched = "~" in sql or "regexp" in sql.lower()
+        is_matched = "~" in sql or "@" in sql or "regexp" in sql.lower()
         texts = tuple(each if is_matched and isinstance(each, str) else None for each in values)
         is_kept = len(sql) <= SHORT_CHARACTERS and not any(texts)
-        return (self._meant if is_kept else self._meant.__wrapped__)(
-            sql, kinds, texts, not asker.settings.is_exact
-        )
-
-    def _meaning_of(
-        self, sql: str, kinds: tuple[Kind | None, ...], texts: tuple[str | None, ...], is_estimated: bool
-    ) -> Meaning:
-        meaning = meaning_of(sql, self._column_types, kinds, texts, is_estimated=is_estimated)
-        return replace(meaning, sql=with_moments(meaning.sql))
+        meant = self._meant if is_kept else self._meant.__wrapped__
+        return meant(sql, parameters=kinds, values=texts, is_estimated=not asker.settings.is_exact)
 
 
 def _explained_column(explained: Explain) -> ReplyColumn:
@@ -489,17 +481,15 @@ def _column_types(session: Session) -> dict[str, dict[str, str]]:
 
 
 def _constant(function: str, argument: str, asker: Asker) -> str | None:
-    match function:
-        case "version":
-            return f"PostgreSQL {SERVER_VERSION} (ReLAQS)"
-        case "current_database":
-            return DATABASE
-        case "current_schema":
-            return "public"
-        case "current_user":
-            return asker.name
-        case "pg_backend_pid":
-            return str(asker.process_id)
+    known = {
+        "version": f"PostgreSQL {SERVER_VERSION} (ReLAQS)",
+        "current_database": DATABASE,
+        "current_schema": "public",
+        "current_user": asker.name,
+        "pg_backend_pid": str(asker.process_id),
+    }
+    if function in known:
+        return known[function]
     try:
         return asker.settings.show(argument)
     except RefusedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _ANY_SIZE = -1
@@ -20,6 +20,7 @@ class ColumnType:
         size_bytes: of a binary value, -1 where values have different sizes.
         modifier: of a numeric its digits, -1 for all else.
         element: the type of the elements of an array, None for all else.
+        array_oid: of arrays of it, 0 for none.
     """
 
     oid: int
@@ -28,30 +29,31 @@ class ColumnType:
     size_bytes: int = _ANY_SIZE
     modifier: int = -1
     element: ColumnType | None = None
+    array_oid: int = 0
 
 
-BOOL = ColumnType(16, "bool", "boolean", 1)
-BYTEA = ColumnType(17, "bytea", "bytea")
-NAME = ColumnType(19, "name", "name", 64)
-INT8 = ColumnType(20, "int8", "bigint", 8)
-INT2 = ColumnType(21, "int2", "smallint", 2)
-INT4 = ColumnType(23, "int4", "integer", 4)
-TEXT = ColumnType(25, "text", "text")
-OID = ColumnType(26, "oid", "oid", 4)
-JSON = ColumnType(114, "json", "json")
-FLOAT4 = ColumnType(700, "float4", "real", 4)
-FLOAT8 = ColumnType(701, "float8", "double precision", 8)
+BOOL = ColumnType(16, "bool", "boolean", 1, array_oid=1000)
+BYTEA = ColumnType(17, "bytea", "bytea", array_oid=1001)
+NAME = ColumnType(19, "name", "name", 64, array_oid=1003)
+INT8 = ColumnType(20, "int8", "bigint", 8, array_oid=1016)
+INT2 = ColumnType(21, "int2", "smallint", 2, array_oid=1005)
+INT4 = ColumnType(23, "int4", "integer", 4, array_oid=1007)
+TEXT = ColumnType(25, "text", "text", array_oid=1009)
+OID = ColumnType(26, "oid", "oid", 4, array_oid=1028)
+JSON = ColumnType(114, "json", "json", array_oid=199)
+FLOAT4 = ColumnType(700, "float4", "real", 4, array_oid=1021)
+FLOAT8 = ColumnType(701, "float8", "double precision", 8, array_oid=1022)
 UNKNOWN = ColumnType(705, "unknown", "unknown", -2)
-BPCHAR = ColumnType(1042, "bpchar", "character")
-VARCHAR = ColumnType(1043, "varchar", "character varying")
-DATE = ColumnType(1082, "date", "date", 4)
-TIME = ColumnType(1083, "time", "time without time zone", 8)
-TIMESTAMP = ColumnType(1114, "timestamp", "timestamp without time zone", 8)
-TIMESTAMPTZ = ColumnType(1184, "timestamptz", "timestamp with time zone", 8)
-INTERVAL = ColumnType(1186, "interval", "interval", 16)
-NUMERIC = ColumnType(1700, "numeric", "numeric")
+BPCHAR = ColumnType(1042, "bpchar", "character", array_oid=1014)
+VARCHAR = ColumnType(1043, "varchar", "character varying", array_oid=1015)
+DATE = ColumnType(1082, "date", "date", 4, array_oid=1182)
+TIME = ColumnType(1083, "time", "time without time zone", 8, array_oid=1183)
+TIMESTAMP = ColumnType(1114, "timestamp", "timestamp without time zone", 8, array_oid=1115)
+TIMESTAMPTZ = ColumnType(1184, "timestamptz", "timestamp with time zone", 8, array_oid=1185)
+INTERVAL = ColumnType(1186, "interval", "interval", 16, array_oid=1187)
+NUMERIC = ColumnType(1700, "numeric", "numeric", array_oid=1231)
 VOID = ColumnType(2278, "void", "void", 4)
-UUID = ColumnType(2950, "uuid", "uuid", 16)
+UUID = ColumnType(2950, "uuid", "uuid", 16, array_oid=2951)
 
 TYPES = (
     *(BOOL, BYTEA, NAME, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8, UNKNOWN, BPCHAR, VARCHAR),
@@ -60,78 +62,36 @@ TYPES = (
 
 OIDS = ColumnType(1028, "_oid", "ARRAY", element=OID)
 
-# The OIDs of arrays, with the types of their elements.
-ARRAYS = {
-    199: JSON,
-    1000: BOOL,
-    1001: BYTEA,
-    1003: NAME,
-    1005: INT2,
-    1007: INT4,
-    1009: TEXT,
-    1014: BPCHAR,
-    1015: VARCHAR,
-    1016: INT8,
-    1021: FLOAT4,
-    1022: FLOAT8,
-    1028: OID,
-    1115: TIMESTAMP,
-    1182: DATE,
-    1183: TIME,
-    1185: TIMESTAMPTZ,
-    1187: INTERVAL,
-    1231: NUMERIC,
-    2951: UUID,
-}
-_ARRAY_OIDS = {kind.oid: oid for oid, kind in ARRAYS.items()}
+ARRAYS = {each.array_oid: each for each in TYPES if each.array_oid}
+"""Types of elements by the OIDs of their arrays."""
 _OF_LISTS = re.compile(r"(.*?)(?:\[\d*\])+", re.DOTALL)
 
 # Postgres has no unsigned integers and none of 128 bits: the next type that holds all values stands for them.
 _OF_DUCKDB = {
     "BOOLEAN": BOOL,
-    "TINYINT": INT2,
-    "SMALLINT": INT2,
-    "INTEGER": INT4,
-    "BIGINT": INT8,
-    "HUGEINT": NUMERIC,
-    "UTINYINT": INT2,
-    "USMALLINT": INT4,
-    "UINTEGER": INT8,
-    "UBIGINT": NUMERIC,
-    "UHUGEINT": NUMERIC,
-    "FLOAT": FLOAT4,
+    **dict.fromkeys(("TINYINT", "SMALLINT", "UTINYINT"), INT2),
+    **dict.fromkeys(("INTEGER", "INT", "USMALLINT"), INT4),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), INT8),
+    **dict.fromkeys(("HUGEINT", "UBIGINT", "UHUGEINT", "DECIMAL"), NUMERIC),
+    **dict.fromkeys(("FLOAT", "REAL"), FLOAT4),
     "DOUBLE": FLOAT8,
-    "VARCHAR": TEXT,
+    **dict.fromkeys(("VARCHAR", "TEXT"), TEXT),
     "BLOB": BYTEA,
-    "DATE": DATE,
-    "TIME": TIME,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_S": TIMESTAMP,
-    "TIMESTAMP_MS": TIMESTAMP,
-    "TIMESTAMP_NS": TIMESTAMP,
-    "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ,
-    "INTERVAL": INTERVAL,
-    "UUID": UUID,
-    "JSON": JSON,
-    # Further names that a cast in the SQL may have.
-    "INT": INT4,
-    "OID": OID,
-    "REAL": FLOAT4,
-    "TEXT": TEXT,
-    "DECIMAL": NUMERIC,
-    "TIMESTAMPTZ": TIMESTAMPTZ,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), TIMESTAMP),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"), TIMESTAMPTZ),
+    **{each.name.upper(): each for each in (DATE, TIME, INTERVAL, UUID, JSON, OID)},
 }
 
 
 _OF_WORDS = {
-    **dict.fromkeys(("int", "serial"), INT4.oid),
-    **dict.fromkeys(("float", "double"), FLOAT8.oid),
-    **dict.fromkeys(("decimal", "dec"), NUMERIC.oid),
-    **dict.fromkeys(("char", "nchar"), BPCHAR.oid),
-    **dict.fromkeys(("string", "citext"), TEXT.oid),
-    "timestamp": TIMESTAMP.oid,
-    "time": TIME.oid,
-    "jsonb": JSON.oid,
+    **dict.fromkeys(("int", "serial"), INT4),
+    **dict.fromkeys(("float", "double"), FLOAT8),
+    **dict.fromkeys(("decimal", "dec"), NUMERIC),
+    **dict.fromkeys(("char", "nchar"), BPCHAR),
+    **dict.fromkeys(("string", "citext"), TEXT),
+    "timestamp": TIMESTAMP,
+    "time": TIME,
+    "jsonb": JSON,
 }
 
 
@@ -147,14 +107,13 @@ def column_type(duckdb_type: str) -> ColumnType:
         return known
     if (decimal := _DECIMAL.fullmatch(duckdb_type)) is not None:
         digits, scale = map(int, decimal.groups())
-        return ColumnType(NUMERIC.oid, NUMERIC.name, NUMERIC.sql_name, modifier=(digits << 16 | scale) + 4)
+        return replace(NUMERIC, modifier=(digits << 16 | scale) + 4)
     if duckdb_type.startswith(("STRUCT", "TUPLE", "MAP(", "UNION(")):
         return JSON
     if (listed := _OF_LISTS.fullmatch(duckdb_type)) is not None:
         element = column_type(listed[1])
-        return ColumnType(
-            _ARRAY_OIDS[element.oid], f"_{element.name}", "ARRAY", modifier=element.modifier, element=element
-        )
+        name, modifier = f"_{element.name}", element.modifier
+        return ColumnType(element.array_oid, name, "ARRAY", modifier=modifier, element=element)
     return TEXT
 
 
@@ -168,8 +127,7 @@ def parameter_oid(duckdb_type: str | None) -> int:
         return TEXT.oid
     duckdb_type = duckdb_type.upper()  # a type that DuckDB does not have, as oid, is as it was written
     if duckdb_type.endswith("[]"):
-        element = column_type(duckdb_type.removesuffix("[]"))
-        return _ARRAY_OIDS.get(element.oid, TEXT.oid)
+        return column_type(duckdb_type.removesuffix("[]")).array_oid or TEXT.oid
     return column_type(duckdb_type).oid
 
 
@@ -181,11 +139,10 @@ def type_oid(written: str) -> int:
     """
     name = re.sub(r"\s+", " ", re.sub(r"\([^)]*\)", "", written)).strip().lower()
     element = name.removesuffix("[]").strip()
-    found = next((each.oid for each in TYPES if element in (each.name, each.sql_name)), None)
-    oid = found or _OF_WORDS.get(element, 0)
-    if not name.endswith("[]"):
-        return oid
-    return _ARRAY_OIDS.get(oid, 0)
+    found = next((each for each in TYPES if element in (each.name, each.sql_name)), _OF_WORDS.get(element))
+    if found is None:
+        return 0
+    return found.array_oid if name.endswith("[]") else found.oid
 
 
 def is_number(kind: ColumnType) -> bool:

@@ -18,11 +18,12 @@ import pyarrow as pa
 from pygwire import TransactionStatus
 from pygwire import messages as wire
 from relaqs_engine.errors import ExpressionError, SqlError
+from relaqs_engine.sql.binder import NullOf
 
 from relaqs.serve import failures
 from relaqs.serve import statements as asked
 from relaqs.serve.answering import OPEN_TYPES, SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
-from relaqs.serve.column_types import BOOL, FLOAT8, INT4, NUMERIC, TEXT, VOID, type_oid
+from relaqs.serve.column_types import BOOL, FLOAT8, INT4, TEXT, VOID, type_oid
 from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import RefusedError, error_fields, notice_fields
@@ -36,7 +37,7 @@ from relaqs.serve.named import (
     formats_of,
     row_description,
 )
-from relaqs.serve.parameters import parameter_value, written_value
+from relaqs.serve.parameters import null_of, parameter_value, written_value
 from relaqs.serve.quotas import STATEMENTS, VALUES
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.stream import ClientGoneError, Stream
@@ -46,7 +47,6 @@ _MOST_PREPARED = 1000
 _TEXT_COPIES = 2  # of the text of a prepared statement: itself, and its place for errors
 _MOST_VALUE_BYTES = 1 << 20  # of one statement: written out, they have to be no longer than a statement
 _NO_VALUES: tuple[Any, ...] = ()
-_STANDING_FOR = {INT4.oid: 1, NUMERIC.oid: Decimal("0.5")}  # while described: NULL has another type
 
 
 class Conversation:
@@ -312,7 +312,8 @@ class Conversation:
         if message.kind == "S":
             prepared = self._statement(message.name)
             self._stream.send(wire.ParameterDescription(list(prepared.type_oids)))
-            portal = Portal(prepared, tuple(map(_STANDING_FOR.get, prepared.type_oids)), ())
+            standing = (1 if oid == INT4.oid else null_of(oid) for oid in prepared.type_oids)
+            portal = Portal(prepared, tuple(standing), ())  # 1: of digits, as in round(x, $1), is no NULL
         elif message.name in self._cursors:
             self._stream.send(row_description(self._cursors.reply(message.name).columns, ()))
             return
@@ -550,7 +551,7 @@ class Conversation:
 
 def _seconds(value: Any) -> float:
     """Return for how long pg_sleep sleeps: not at all for what is no number, and for ever for infinity."""
-    if value is None:
+    if value is None or isinstance(value, NullOf):
         return 0.0
     if not isinstance(value, int | float | Decimal | str) or isinstance(value, bool):
         raise RefusedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from functools import partial
 
 from relaqs_engine.errors import (
     ClusterError,
@@ -104,11 +105,7 @@ class RefusedError(RelaqsError):
         self.is_fatal = is_fatal
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _refusal, (self.code, str(self), self.is_fatal)
-
-
-def _refusal(code: str, message: str, is_fatal: bool) -> RefusedError:
-    return RefusedError(code, message, is_fatal=is_fatal)
+        return partial(RefusedError, self.code, str(self), is_fatal=self.is_fatal), ()
 
 
 def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from relaqs_engine.duck import LocalMoment
+from relaqs_engine.postgres.arrays import array_items
+from relaqs_engine.sql.binder import NullOf
 
 from relaqs.arguments import ArgumentError
 from relaqs.serve import column_types as types
@@ -22,12 +25,13 @@ Decode: TypeAlias = Callable[[bytes], Any]
 
 _EPOCH = datetime(2000, 1, 1)
 _DATE_AND_MORE = re.compile(r"(\d{4}-\d\d-\d\d)[ T+Z-]")
-_ESCAPED = re.compile(r"\\(.)", re.S)
 _WRITTEN = re.compile(
     r"(?:[a-z]\w*(?:\s[a-z]\w*)*\s*)?'((?:[^']|'')*)'(?:::.*)?|([+-]?[\d.]+(?:e[+-]?\d+)?|true|false|null)(?:::.*)?",
     re.I | re.S,
 )
-_NAMES = {each.oid: each.name for each in types.TYPES}
+_OF_OIDS = {each.oid: each for each in types.TYPES}
+_OPEN = {each.oid for each in (types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME, types.UNKNOWN)}
+_NAMES = {oid: each.name for oid, each in _OF_OIDS.items()}
 _TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
 
 
@@ -47,7 +51,7 @@ def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
     (12, 12)
     """
     if raw is None:
-        return None
+        return null_of(oid)
     try:
         if oid in ARRAYS:
             read_array = _binary_array if format_ == BINARY else _text_array
@@ -59,6 +63,15 @@ def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
             BAD_BYTES if format_ == BINARY else BAD_TEXT,
             f"a parameter is {shown!r}, which is no value of the type {_NAMES.get(oid, oid)}",
         ) from error
+
+
+def null_of(oid: int) -> NullOf | None:
+    """Return NULL as a value of a type. One of a text is open, as a text that is written out."""
+    kind = ARRAYS.get(oid) or _OF_OIDS.get(oid)
+    if kind is None or (kind.oid == oid and oid in _OPEN):
+        return None
+    name = "VARCHAR" if kind.oid in _OPEN else "DECIMAL(2, 1)" if kind is types.NUMERIC else kind.name
+    return NullOf(f"{name}[]" if oid in ARRAYS else name)
 
 
 def written_value(text: str, oid: int) -> Any:
@@ -174,45 +187,29 @@ def _binary_array(raw: bytes, element: ColumnType) -> list[Any]:
     dimensions, _, oid = struct.unpack_from("!iiI", raw)
     if dimensions == 0:
         return []
-    if dimensions != 1:
-        raise ValueError("an array of more than one dimension")
-    (count,) = struct.unpack_from("!i", raw, 12)
+    lengths = struct.unpack_from("!" + "ii" * dimensions, raw, 12)[::2]
     values: list[Any] = []
-    offset = 20
-    for _ in range(count):
+    offset = 12 + 8 * dimensions
+    for _ in range(math.prod(lengths)):
         (size,) = struct.unpack_from("!i", raw, offset)
         offset += 4
-        values.append(parameter_value(None if size < 0 else raw[offset : offset + size], oid, BINARY))
+        value = raw[offset : offset + size]
+        values.append(None if size < 0 else parameter_value(value, oid, BINARY))
         offset += max(0, size)
+    for length in lengths[:0:-1]:
+        values = [values[at : at + length] for at in range(0, len(values), length)]
     return values
 
 
 def _text_array(raw: bytes, element: ColumnType) -> list[Any]:
-    text = raw.decode().strip()
-    if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError("an array is written as {1,2}")
     decode = _TEXT.get(element.oid, bytes.decode)
-    return [None if each is None else decode(each.encode()) for each in _elements(text[1:-1])]
 
+    def decoded(each: Any) -> Any:
+        if isinstance(each, list):
+            return list(map(decoded, each))
+        return None if each is None else decode(each.encode())
 
-def _elements(text: str) -> Sequence[str | None]:
-    """Return the texts between the commas, without their quotes. NULL without quotes is None."""
-    found: list[str | None] = []
-    i = 0
-    while i < len(text):
-        if text[i] == '"':
-            end = i + 1
-            while text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            found.append(_ESCAPED.sub(r"\1", text[i + 1 : end]))
-            i = end + 2
-        else:
-            end = text.find(",", i)
-            end = len(text) if end < 0 else end
-            word = text[i:end]
-            found.append(None if word.upper() == "NULL" else word)
-            i = end + 1
-    return found
+    return [decoded(each) for each in array_items(raw.decode())]
 
 
 _TEXT: dict[int, Decode] = {

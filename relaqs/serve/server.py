@@ -19,7 +19,7 @@ from pygwire.messages import CancelRequest, ErrorResponse
 from relaqs_engine.postgres.metadata import Metadata, ShownColumn, ShownTable, ShownType
 
 from relaqs.serve.answering import Answering, Asker
-from relaqs.serve.column_types import ARRAYS, TYPES, column_type
+from relaqs.serve.column_types import TYPES, column_type
 from relaqs.serve.conversation import Conversation
 from relaqs.serve.entry import Door, Guest, Key, enter, welcome
 from relaqs.serve.failures import SHUTTING_DOWN, TOO_MANY, WRONG_PASSWORD, RefusedError, error_fields
@@ -291,11 +291,7 @@ def _keep_alive(writer: asyncio.StreamWriter) -> None:
 
 
 def _metadata(session: Session, users: Iterable[str]) -> Metadata:
-    arrays = {kind.oid: oid for oid, kind in ARRAYS.items()}
-    types = [
-        ShownType(kind.oid, kind.name, kind.sql_name, kind.size_bytes, arrays.get(kind.oid, 0))
-        for kind in TYPES
-    ]
+    types = [ShownType(kind.oid, kind.name, kind.sql_name, kind.size_bytes, kind.array_oid) for kind in TYPES]
     tables = []
     for name, layout in session.tables.items():
         kinds = [(column.name, column_type(column.type)) for column in layout.columns]

@@ -54,24 +54,12 @@ class _Setting:
     check: Callable[[str], str]
 
 
-def _any(text: str) -> str:
-    return text
-
-
-def _either(*values: str) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if text.lower() not in values:
-            raise ValueError(f"it must be {' or '.join(values)}")
-        return text.lower()
-
-    return check
-
-
-def _one_of(*values: str) -> Callable[[str], str]:
+def _either(*values: str, shown: str = "") -> Callable[[str], str]:
     def check(text: str) -> str:
         if text.lower() not in map(str.lower, values):
-            raise ValueError(f"this server has {' or '.join(values)} only")
-        return values[0]
+            said = f"{'this server has' if shown else 'it must be'} {' or '.join(values)}"
+            raise ValueError(f"{said} only" if shown else said)
+        return shown or text.lower()
 
     return check
 
@@ -175,37 +163,27 @@ _FIXED = {
 }
 
 _OF_POSTGRES = {
-    "client_encoding": _Setting("UTF8", _one_of("UTF8", "UTF-8", "UNICODE")),
-    "datestyle": _Setting("ISO, MDY", _one_of("ISO, MDY", "ISO", "ISO,MDY", "ISO, DMY", "ISO, YMD")),
-    "intervalstyle": _Setting("postgres", _one_of("postgres")),
-    "standard_conforming_strings": _Setting("on", _one_of("on", "true", "1")),
-    "bytea_output": _Setting("hex", _one_of("hex")),
+    "client_encoding": _Setting("UTF8", _either("UTF8", "UTF-8", "UNICODE", shown="UTF8")),
+    "datestyle": _Setting(
+        "ISO, MDY", _either("ISO, MDY", "ISO", "ISO,MDY", "ISO, DMY", "ISO, YMD", shown="ISO, MDY")
+    ),
+    "intervalstyle": _Setting("postgres", _either("postgres", shown="postgres")),
+    "standard_conforming_strings": _Setting("on", _either("on", "true", "1", shown="on")),
+    "bytea_output": _Setting("hex", _either("hex", shown="hex")),
     "default_transaction_read_only": _Setting("on", _switch),
     "statement_timeout": _Setting("0", _milliseconds),
     "timezone": _Setting("UTC", _zone),
     **{
-        name: _Setting(default, _any)
+        name: _Setting(default, str)
         for name, default in (
-            ("application_name", ""),
-            ("search_path", '"$user", public'),
-            ("extra_float_digits", "1"),
-            ("client_min_messages", "notice"),
-            ("transaction_isolation", "read committed"),
-            ("default_transaction_isolation", "read committed"),
-            ("idle_in_transaction_session_timeout", "0"),
-            ("lock_timeout", "0"),
-            ("row_security", "on"),
-            ("jit", "off"),
-            ("synchronize_seqscans", "on"),
-            ("default_tablespace", ""),
-            ("default_table_access_method", "heap"),
-            ("session_authorization", ""),
-            ("role", "none"),
-            ("xmloption", "content"),
-            ("check_function_bodies", "on"),
-            ("geqo", "on"),
-            ("enable_seqscan", "on"),
-            ("work_mem", "4MB"),
+            *(("application_name", ""), ("search_path", '"$user", public'), ("extra_float_digits", "1")),
+            *(("client_min_messages", "notice"), ("default_tablespace", ""), ("session_authorization", "")),
+            *((f"{which}transaction_isolation", "read committed") for which in ("", "default_")),
+            *((f"{which}_timeout", "0") for which in ("idle_in_transaction_session", "lock")),
+            *((name, "on") for name in ("row_security", "synchronize_seqscans", "check_function_bodies")),
+            *((name, "on") for name in ("geqo", "enable_seqscan")),
+            *(("jit", "off"), ("default_table_access_method", "heap"), ("role", "none")),
+            *(("xmloption", "content"), ("work_mem", "4MB")),
         )
     },
 }
@@ -213,21 +191,19 @@ _OF_POSTGRES = {
 _CHANGEABLE = {**_OWN, **_OF_POSTGRES}
 
 # What clients are told at the beginning, and again when it changes.
-REPORTED = {
-    "server_version": "server_version",
-    "server_encoding": "server_encoding",
-    "client_encoding": "client_encoding",
-    "application_name": "application_name",
-    "datestyle": "DateStyle",
-    "intervalstyle": "IntervalStyle",
-    "timezone": "TimeZone",
-    "integer_datetimes": "integer_datetimes",
-    "standard_conforming_strings": "standard_conforming_strings",
-    "is_superuser": "is_superuser",
-    "default_transaction_read_only": "default_transaction_read_only",
-    "in_hot_standby": "in_hot_standby",
-    "session_authorization": "session_authorization",
-}
+_REPORTED = (
+    *(
+        "server_version",
+        "server_encoding",
+        "client_encoding",
+        "application_name",
+        "DateStyle",
+        "IntervalStyle",
+    ),
+    *("TimeZone", "integer_datetimes", "standard_conforming_strings", "is_superuser", "in_hot_standby"),
+    *("default_transaction_read_only", "session_authorization"),
+)
+REPORTED = {name.lower(): name for name in _REPORTED}
 
 
 @dataclass(frozen=True, slots=True)

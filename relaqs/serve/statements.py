@@ -362,14 +362,14 @@ def _set(sql: str, statement: Statement) -> Request:
     if _SET_TRANSACTION.match(sql):
         return Nothing("SET")
     if (zone := _SET_ZONE.fullmatch(sql)) is not None:
-        return Set("timezone", _value(zone[2]), is_local=_is_local(zone[1]))
+        return Set("timezone", _value(zone[2]), is_local=(zone[1] or "").lower() == "local")
     if (role := _SET_ROLE.fullmatch(sql)) is not None and not re.match(r"to\b|=", role[2], re.I):
         return _set_role("role" if role[1].lower() == "role" else "session_authorization", role[2])
     if (names := _SET_NAMES.fullmatch(sql)) is not None:
         return Set("client_encoding", _value(names[1]))
     if (found := _SET.fullmatch(sql)) is None:
         raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
-    return Set(found[2].strip('"'), _value(found[3]), is_local=_is_local(found[1]))
+    return Set(found[2].strip('"'), _value(found[3]), is_local=(found[1] or "").lower() == "local")
 
 
 def _set_role(name: str, role: str) -> Request:
@@ -377,10 +377,6 @@ def _set_role(name: str, role: str) -> Request:
     if (value := _value(role)) is not None and (name, value.lower()) != ("role", "none"):
         raise RefusedError("42501", f"nobody can become {value} here; connect as {value}")
     return Set(name, None)
-
-
-def _is_local(scope: str | None) -> bool:
-    return scope is not None and scope.lower() == "local"
 
 
 def _value(text: str) -> str | None:
@@ -408,11 +404,6 @@ def _show(sql: str, statement: Statement) -> Request:
     return Show(names.get(name, name))
 
 
-def _begin(sql: str, statement: Statement) -> Request:
-    # Drivers say READ WRITE of every transaction. What would write is refused by itself.
-    return Transaction("BEGIN")
-
-
 def _rollback(sql: str, statement: Statement) -> Request:
     return _savepoint(sql, statement) if re.search(r"\bto\b", sql, re.I) else Transaction("ROLLBACK")
 
@@ -435,8 +426,8 @@ def _discard(sql: str, statement: Statement) -> Request:
     )
 
 
-def _tagged(tag: str) -> _Read:
-    return lambda sql, statement: Nothing(tag)
+def _always(request: Request) -> _Read:
+    return lambda sql, statement: request
 
 
 def _lock(sql: str, statement: Statement) -> Request:
@@ -448,10 +439,6 @@ def _lock(sql: str, statement: Statement) -> Request:
     return Nothing("LOCK TABLE")
 
 
-def _commit(sql: str, statement: Statement) -> Request:
-    return Transaction("COMMIT")
-
-
 _READERS: dict[str, _Read] = {
     "copy": _copy,
     "lock": _lock,
@@ -459,23 +446,19 @@ _READERS: dict[str, _Read] = {
     "set": _set,
     "reset": _reset,
     "show": _show,
-    "begin": _begin,
-    "start": _begin,
-    "commit": _commit,
-    "end": _commit,
-    "rollback": _rollback,
-    "abort": _rollback,
-    "savepoint": _savepoint,
-    "release": _savepoint,
+    # Drivers say READ WRITE of every transaction. What would write is refused by itself.
+    **dict.fromkeys(("begin", "start"), _always(Transaction("BEGIN"))),
+    **dict.fromkeys(("commit", "end"), _always(Transaction("COMMIT"))),
+    **dict.fromkeys(("rollback", "abort"), _rollback),
+    **dict.fromkeys(("savepoint", "release"), _savepoint),
     "prepare": _prepare,
     "execute": _perform,
     "deallocate": _deallocate,
     "discard": _discard,
-    "unlisten": _tagged("UNLISTEN"),
+    "unlisten": _always(Nothing("UNLISTEN")),
     "close": _close_cursor,
     "declare": _declare,
-    "fetch": _fetch,
-    "move": _fetch,
+    **dict.fromkeys(("fetch", "move"), _fetch),
     "select": _select_or_stop,
 }
 

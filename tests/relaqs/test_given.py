@@ -306,6 +306,16 @@ def test_tables_of_schemas_are_called_as_in_duckdb(connect: Connect, branches: P
         assert db.sql(sql).fetchall() == connection.sql(sql.replace("firm.kinds.i", "kinds.i")).fetchall()
 
 
+def test_views_and_layouts_name_tables_of_schemas(connect: Connect, branches: Path) -> None:
+    db = connect(
+        branches,
+        views={"joined": "SELECT n.c + s.c AS c FROM north.sales AS n JOIN south.sales AS s USING (i)"},
+    )
+    assert answer(db, "SELECT max(c), count(*) FROM joined") == [(8, 3)]
+    assert db.lay_out("south.sales").row_count == db.refresh("SOUTH.sales").row_count == 5
+    assert answer(db, "SELECT count(*) FROM south.sales, north.sales") == [(15,)]
+
+
 @pytest.mark.parametrize(
     ("sql", "said"),
     [

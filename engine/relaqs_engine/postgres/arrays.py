@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from relaqs_engine.duck import quote_text
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
-from relaqs_engine.postgres.kinds import FLOATS, INTEGERS, NUMBERS, Kind, Kinds, is_array, name_of
+from relaqs_engine.postgres.kinds import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Kind,
+    Kinds,
+    arguments_of,
+    is_array,
+    name_of,
+)
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -38,20 +50,7 @@ _NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.GT: exp.LTE,
     exp.GTE: exp.LT,
 }
-_TYPES_OF_KINDS = {
-    "int4": "INTEGER",
-    "int8": "BIGINT",
-    "numeric": "DOUBLE",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "text": "VARCHAR",
-    "bool": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamptz": "TIMESTAMPTZ",
-}
-_ARRAY_BEGIN = re.compile(r"\s*\{")
-_ARRAY_ITEM = re.compile(r'\s*+(?:"((?:[^"\\]|\\.)*+)"\s*+|([^{},"\\]*+))([,}])', re.DOTALL)
+_ARRAY_PART = re.compile(r'\s*+(?:([{},])|"((?:[^"\\]|\\.)*+)"|([^{},"\\\s][^{},"\\]*+))\s*+', re.DOTALL)
 _LONGEST = 1 << 30  # no array is as long
 # The parts of an interval: months, days, microseconds.
 _MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
@@ -152,7 +151,7 @@ def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
     text = _BOOL_TEXT
     if element != "bool":
         text = (as_text(each, element) or exp.cast(each, "VARCHAR")).sql(DIALECT)
-    if element not in NUMBERS | {"bool", "date"}:
+    if element not in NUMBERS | {"bool", "date"} and not is_array(element):
         text = (
             f"CASE WHEN regexp_matches({text}, '[\\s{{}}\",\\\\]') OR {text} = '' OR upper({text}) = 'NULL' "
             f"THEN '\"' || replace(replace({text}, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE {text} END"
@@ -163,47 +162,93 @@ def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
     )
 
 
+def array_items(text: str) -> list[Any]:
+    """Return the texts of an array that is written out, None for NULL, and lists of these for its arrays.
+
+    Raises:
+        ValueError: it is no such array.
+
+    >>> array_items('{1,NULL,"a b"}'), array_items("{{1},{2}}")
+    (['1', None, 'a b'], [['1'], ['2']])
+    """
+    opened: list[list[Any]] = [[]]
+    place, is_next = 0, True  # is_next: an element may come, and no comma
+    while (found := _ARRAY_PART.match(text, place)) is not None and not (place and len(opened) == 1):
+        sign, quoted, plain = found.groups()
+        place = found.end()
+        if (sign in ("{", None)) is not is_next and not (sign == "}" and not opened[-1]):
+            break
+        if sign == "{":
+            opened[-1].append(inner := list[Any]())
+            opened.append(inner)
+        elif sign == "}":
+            opened.pop()
+        elif len(opened) == 1:
+            break
+        elif quoted is not None:
+            opened[-1].append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        elif plain is not None:
+            opened[-1].append(None if (word := plain.strip()).upper() == "NULL" else word)
+        is_next = sign in ("{", ",")
+    if len(opened) != 1 or not opened[0] or not isinstance(opened[0][0], list) or text[place:]:
+        raise ValueError("an array is written as {1,2}")
+    return opened[0][0]
+
+
 def array_of(text: str) -> exp.Expr:
-    """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}.
+    """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}, or {{1,2},{3,4}}.
 
     Raises:
         ExpressionError: it is no such array.
     """
-    items: list[exp.Expr] = []
-    at = _ARRAY_BEGIN.match(text)
-    place = at.end() if at is not None else -1
-    while at is not None and place < len(text):
-        found = _ARRAY_ITEM.match(text, place)
-        if found is None:
-            at = None
-            break
-        quoted, plain, end = found.groups()
-        if quoted is not None:
-            items.append(exp.Literal.string(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)))
-        elif plain.strip():
-            word = plain.strip()
-            items.append(exp.null() if word.upper() == "NULL" else exp.Literal.string(word))
-        elif items or end == ",":
-            at = None
-        place = found.end()
-        if end == "}":
-            break
-    if at is None or text[place:].strip() or not text.rstrip().endswith("}"):
-        if "{" in text[1:]:
-            raise UnsupportedError(f"{text[:60]!r} is an array of arrays; write ARRAY[[1,2],[3,4]]")
-        raise ExpressionError(f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'")
-    return exp.Array(expressions=items, bracket_notation=True)
+    try:
+        return _array(array_items(text))
+    except ValueError:
+        raise ExpressionError(
+            f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'"
+        ) from None
+
+
+def _array(items: list[Any]) -> exp.Expr:
+    found = [
+        _array(each) if isinstance(each, list) else exp.null() if each is None else exp.Literal.string(each)
+        for each in items
+    ]
+    return exp.Array(expressions=found, bracket_notation=True)
+
+
+def cast_array(text: str, to: exp.DataType) -> exp.Expr:
+    """Return an array that is written out as one of a type, with as many dimensions as are written."""
+    dimensions = (re.match(r"[\s{]*", text) or [""])[0].count("{")
+    while isinstance(inner := to.expressions[0] if to.expressions else None, exp.DataType):
+        to = inner
+    for _ in range(max(dimensions, 1)):
+        to = exp.DataType(this=exp.DType.ARRAY, expressions=[to.copy()], nested=True)
+    return exp.Cast(this=array_of(text), to=to.copy())
+
+
+def _flat(array: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """Return the elements of an array, also those of arrays inside of it, as one array."""
+    for _ in range((kinds.of(array) or "").count("[]") - 1):
+        array = called("flatten", array.copy())
+    return array
+
+
+def _unnested(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    for each in arguments_of(node)[:1]:
+        each.replace(_flat(each, kinds).copy())
+    return None
 
 
 def _typed(array: exp.Expr, element: Kind | None) -> exp.Expr:
     """Return an array; one that is a text with the type of what it is compared with."""
     if not (isinstance(array, exp.Literal) and array.is_string):
         return exp.paren(array.copy(), copy=False)
-    if (type_ := _TYPES_OF_KINDS.get(element or "")) is None:
+    if (type_ := {"numeric": "DOUBLE"}.get(element or "", element)) in (None, "other", "interval", "json"):
         raise UnsupportedError(
             f"the type of {array.sql(DIALECT)} is not known; cast it, as in '{{1,2}}'::int[]"
         )
-    return exp.paren(exp.cast(array_of(array.name), f"{type_}[]"), copy=False)
+    return exp.paren(cast_array(array.name, exp.DataType.build(f"{type_}[]", dialect=DIALECT)), copy=False)
 
 
 def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -217,6 +262,9 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         return called("list_append", *sides)
     if is_right and left is not None:
         return called("list_prepend", *sides)
+    if "json" in (left, right) and {left, right} <= {"json", None}:
+        values = [exp.cast(each, "JSON") for each in sides]
+        return exp.paren(filled(_JOINED, dict(zip("lr", values, strict=True))), copy=False)
     for place, kind in enumerate((left, right)):
         if kind in FLOATS and not (is_left or is_right):
             sides[place] = as_text(sides[place], str(kind)) or sides[place]
@@ -228,6 +276,8 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
     of = node.expression
+    if isinstance(node, exp.EQ | exp.NEQ) and "json" in (kinds.of(node.this), kinds.of(of)):
+        _check_equal_json(node, kinds)
     if isinstance(of, exp.Any):
         if isinstance(given := of.this.unnest(), exp.Literal):
             of.this.replace(_typed(given, kinds.of(node.this)))
@@ -243,19 +293,85 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return exp.not_(exp.paren(opposite, copy=False))
 
 
+def _check_equal_json(node: exp.Expr, kinds: Kinds) -> None:
+    """Refuse to compare what may have its keys and spaces otherwise. A text without any of these is one."""
+    for each in (node.this, node.expression):
+        text = written_text(bare := _uncast(each), kinds)
+        if isinstance(bare, exp.Null) or (text is not None and not re.search(r"[{\[]", text)):
+            return
+    raise UnsupportedError(
+        "JSON is not compared by = here, where keys may come in another order; compare a part of it, as "
+        "j ->> 'a' = 'x', or write j::text"
+    )
+
+
+def _uncast(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    return node
+
+
 def _contains(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """NULL is in no array."""
     whole, part = node.this, node.expression
-    if "json" in (kinds.of(whole), kinds.of(part)):
-        raise UnsupportedError(
-            "@> and <@ of JSON are not here; write j ->> 'a' = 'x' for a value, j ? 'a' for a key"
-        )
-    if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
-        return None
     if isinstance(node, exp.ArrayContainedBy):
         whole, part = part, whole
+    if "json" in (kinds.of(whole), kinds.of(part)):
+        return _json_contains(whole, part, kinds)
+    if not any(kind is not None and is_array(kind) for kind in (kinds.of(whole), kinds.of(part))):
+        return None
     text = "CASE WHEN len(r) > list_count(r) THEN false ELSE list_has_all(l, r) END"
     return exp.paren(filled(text, {"l": whole, "r": part}), copy=False)
+
+
+def _json_contains(whole: exp.Expr, part: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """j @> '{"a": [1]}': what is written out becomes conditions on what may have it."""
+    bare = _uncast(part)
+    if (text := written_text(bare, kinds)) is None:
+        raise UnsupportedError(
+            "@> and <@ of JSON take a part that is written out here, as j @> '{\"a\": 1}'; write "
+            "j ->> 'a' = 'x' for a value, j ? 'a' for a key"
+        )
+    try:
+        wanted = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        raise ExpressionError(f"Malformed JSON: {text[:60]!r}") from None
+    condition = _holding("l", wanted)
+    if not isinstance(wanted, dict | list):  # a list has the scalars that are its elements
+        condition += f" OR {_holding('l', [wanted])}"
+    text = f"CASE WHEN {'p IS NOT NULL AND ' if kinds.value_of(bare) is not None else ''}l IS NOT NULL THEN "
+    values = {"l": exp.cast(whole.copy(), "JSON"), "p": bare}
+    return exp.paren(filled(f"{text}coalesce({condition}, false) END", values), copy=False)
+
+
+def _holding(whole: str, wanted: Any, depth: int = 0) -> str:
+    """Return whether the JSON of an expression holds a value, as SQL; NULL stands for no too."""
+    kind, text = f"json_type({whole})", f"json_extract_string({whole}, '$')"
+    match wanted:
+        case dict():
+            inner = [
+                _holding(f"json_extract({whole}, {quote_text(_pointer(key))})", value, depth)
+                for key, value in wanted.items()
+            ]
+            return " AND ".join([f"({kind} = 'OBJECT'", *inner]) + ")"
+        case list():
+            each = f"relaqs_each{depth}"
+            items = f"list_filter(json_extract({whole}, '$[*]'), lambda {each} : "
+            inner = [f"len({items}{_holding(each, value, depth + 1)})) > 0" for value in wanted]
+            return " AND ".join([f"({kind} = 'ARRAY'", *inner]) + ")"
+        case str():
+            return f"({kind} = 'VARCHAR' AND {text} = {quote_text(wanted)})"
+        case bool():
+            return f"({kind} = 'BOOLEAN' AND {text} = '{str(wanted).lower()}')"
+        case None:
+            return f"({kind} = 'NULL')"
+    is_same = f"{kind} = 'DOUBLE' AND TRY_CAST({text} AS DOUBLE) = CAST('{wanted}' AS DOUBLE)"
+    is_number = f"{kind} NOT IN ('VARCHAR', 'OBJECT', 'ARRAY', 'BOOLEAN', 'NULL')"
+    return f"({is_number} AND ({text} = '{wanted}' OR {is_same}))"
+
+
+def _pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")
 
 
 def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -282,12 +398,61 @@ def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     path = node.expression
     if not (isinstance(path, exp.Literal) and path.is_string):
         raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
-    steps = [each.name.replace("~", "~0").replace("/", "~1") for each in array_of(path.name).expressions]
-    name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
-    return called(name, node.this.copy(), exp.Literal.string("".join(f"/{step}" for step in steps)))
+    steps = exp.Literal.string("".join(_pointer(each.name) for each in array_of(path.name).expressions))
+    if isinstance(node, exp.JSONBExtractScalar):
+        values = {"l": node.this, "p": steps, "m": _with_texts(node.this)}
+        return exp.paren(filled(_TEXT_AT.format("p", "m"), values), copy=False)
+    return called("json_extract", node.this.copy(), steps)
 
 
-_KEYED = "json_extract(l, '/' || replace(replace(key, '~', '~0'), '/', '~1'))"
+def _json_text(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """j ->> 'a' has the digits of a number as they were written: 1.50."""
+    values = {"l": node.this, "p": node.expression, "m": _with_texts(node.this)}
+    return exp.paren(filled(_TEXT_AT.format("p", "m"), values), copy=False)
+
+
+def _with_texts(value: exp.Expr) -> exp.Expr:
+    """Return JSON, also what is inside of JSON, with texts in the place of numbers with fractions."""
+    inner = value.unnest()
+    if not isinstance(inner, exp.JSONExtract):
+        return filled(_NUMBERS_AS_TEXTS, {"l": value})
+    found = inner.copy()
+    found.set("this", _with_texts(inner.this))
+    return found
+
+
+# Numbers become texts, with their digits. No JSON has the signs 1 and 2 as they are.
+_MARKED = (
+    "replace(replace(replace(regexp_replace(CAST(l AS VARCHAR), "
+    "'(\"(?:[^\"\\\\]|\\\\.)*\")|(-?[0-9][0-9.eE+-]*)', '\\1' || chr(1) || '\\2' || chr(2), 'g'), "
+    "chr(1) || chr(2), ''), chr(1), '\"{0}'), chr(2), '\"')"
+)
+_NUMBERS_AS_TEXTS = _MARKED.format("")
+_NUMBERS_KEPT = (  # what is inside of JSON, with the digits of its numbers
+    "CAST(regexp_replace(CAST({0} AS VARCHAR), '\"\\\\u0001([^\"]*)\"', '\\1', 'g') AS JSON)"
+)
+_TO_KEEP = _MARKED.format("\\u0001")
+_ELEMENTS_KEPT = (
+    f"list_transform(json_extract({_TO_KEEP}, '$[*]'), "
+    f"lambda relaqs_each : {_NUMBERS_KEPT.format('relaqs_each')})"
+)
+_TEXT_AT = (
+    "CASE WHEN json_type(json_extract(l, {0})) = 'DOUBLE' "
+    "THEN json_extract_string({1}, {0}) ELSE json_extract_string(l, {0}) END"
+)
+_AT_KEY = "'/' || replace(replace(key, '~', '~0'), '/', '~1')"
+_KEYED = _NUMBERS_KEPT.format(f"json_extract({_TO_KEEP}, {_AT_KEY})")
+_ITEMS = "CASE json_type({0}) WHEN 'ARRAY' THEN json_extract({0}, '$[*]') ELSE [{0}] END"
+_JOINED = (
+    "CASE WHEN json_type(l) = 'OBJECT' AND json_type(r) = 'OBJECT' THEN to_json(map_concat("
+    "TRY_CAST(l AS MAP(VARCHAR, JSON)), TRY_CAST(r AS MAP(VARCHAR, JSON)))) "
+    "WHEN l IS NOT NULL AND r IS NOT NULL "
+    f"THEN to_json(list_concat({_ITEMS.format('l')}, {_ITEMS.format('r')})) END"
+)
+_SORTED_KEYS = (  # of jsonb, shorter ones first
+    "list_transform(list_sort(list_transform(list_distinct(json_keys(l)), "
+    "lambda relaqs_k : {'n': strlen(relaqs_k), 'k': relaqs_k})), lambda relaqs_k : relaqs_k.k)"
+)
 _KEYS = (  # a text that is no list fails there
     "unnest(CASE WHEN json_type(l) <> 'OBJECT' "
     "THEN CAST('json_each takes an object, and no array or scalar' AS VARCHAR[]) "
@@ -297,7 +462,7 @@ _KEYS = (  # a text that is no list fails there
 )
 _PAIRS = {
     **dict.fromkeys(("json_each", "jsonb_each"), _KEYED),
-    **dict.fromkeys(("json_each_text", "jsonb_each_text"), _KEYED.replace("extract", "extract_string")),
+    **dict.fromkeys(("json_each_text", "jsonb_each_text"), _TEXT_AT.format(_AT_KEY, _NUMBERS_AS_TEXTS)),
 }
 
 
@@ -310,11 +475,33 @@ def json_pairs(table: exp.Expr) -> exp.Expr | None:
         return None
     given = {"l": function.expressions[0]}
     key, value = names[0] if names else "key", names[1] if len(names) > 1 else "value"
-    keys = exp.select(exp.alias_(filled(_KEYS, given), "key")).subquery("relaqs_keys")
+    listed = _KEYS.replace("ELSE json_keys(l)", f"ELSE {_SORTED_KEYS}") if name[4] == "b" else _KEYS
+    keys = exp.select(exp.alias_(filled(listed, given), "key")).subquery("relaqs_keys")
     items = exp.alias_(exp.column("key"), key), exp.alias_(filled(_PAIRS[name], given), value)
     return _in_place_of(table, exp.select(*items).from_(keys), table.alias or name)
 
 
+def json_rows(tree: exp.Expr) -> None:
+    """Give json_array_elements(j) behind FROM its column, which its alias stands for too. In place."""
+    for table in list(tree.find_all(exp.Table, exp.Lateral)):
+        name = name_of(table.this) if isinstance(table.this, exp.Func) else ""
+        if not _JSON_ROWS.fullmatch(name) or table.args.get("ordinality"):
+            continue
+        alias, select = table.args.get("alias"), table.find_ancestor(exp.Select)
+        called_so = alias.this if alias is not None and alias.this else exp.to_identifier(name)
+        column = "value" if "elements" in name else called_so.name
+        if alias is not None and alias.columns:
+            column = alias.columns[0].name
+        elif select is not None:
+            for each in list(select.find_all(exp.Column)):
+                if not each.table and each.name == called_so.name and not isinstance(each.this, exp.Star):
+                    found = exp.column(column, called_so.copy())
+                    each.replace(exp.alias_(found, each.name) if each.parent is select else found)
+        item = exp.alias_(table.this.copy(), column, quoted=True)
+        table.replace(_in_place_of(table, exp.select(item), called_so))
+
+
+_JSON_ROWS = re.compile(r"jsonb?_(?:array_elements(?:_text)?|object_keys)")
 _ELEMENTS = "json_extract(l, '$[*]')"
 _HAS_KEY = (
     "CASE json_type(l) WHEN 'OBJECT' THEN list_contains(json_keys(l), v) WHEN 'ARRAY' THEN list_contains("
@@ -328,10 +515,7 @@ def _has_key(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """j ? 'a': whether an object has a key, an array an element that is this text, or it is this text."""
     if isinstance(node.parent, exp.JSONExtract | exp.JSONExtractScalar) and node.arg_key == "expression":
         raise UnsupportedError("-> and ? are read from left to right; write (j -> 'a') ? 'b'")
-    bare = node.this
-    while isinstance(bare, exp.Cast | exp.Paren):
-        bare = bare.this
-    if isinstance(bare, exp.Null):
+    if isinstance(_uncast(node.this), exp.Null):
         return exp.cast(exp.null(), "BOOLEAN")
     whole, key = exp.cast(node.this.copy(), "JSON"), node.expression
     if isinstance(node, exp.JSONBContainsTopKey):
@@ -506,7 +690,7 @@ def json_of_lists(tree: exp.Expr) -> None:
     for call in list(tree.find_all(exp.Anonymous)):
         if name_of(call) in ("json_agg", "jsonb_agg"):
             call.set("this", "list")
-            call.meta["called"] = "list"
+            call.meta.update(called="list", is_json=True)
             outer: exp.Expr = call
             while (
                 isinstance(outer.parent, exp.Filter | exp.Window | exp.WithinGroup)
@@ -516,6 +700,35 @@ def json_of_lists(tree: exp.Expr) -> None:
             rows = outer.copy()
             text = filled("CASE WHEN l IS NOT NULL THEN to_json(l) END", {"l": rows})
             outer.replace(exp.paren(text, copy=False))
+
+
+_MOMENTS_IN_JSON = {
+    "timestamp": "replace(CAST(t AS VARCHAR), ' ', 'T')",
+    "timestamptz": "regexp_replace(replace(CAST(t AS VARCHAR), ' ', 'T'), '([+-]\\d\\d)$', '\\1:00')",
+}
+MAKES_JSON = re.compile(
+    r"(?:to|row_to|array_to)_jsonb?|jsonb?_(?:build_object|build_array|object_agg|object|array)"
+)
+
+
+def in_json(value: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """Return a value as it stands in JSON: a moment as 2024-01-31T10:00:00, also one of a row."""
+    if isinstance(value, exp.Order):
+        return exp.Order(
+            this=in_json(value.this, kinds), expressions=[each.copy() for each in value.expressions]
+        )
+    if (text := _MOMENTS_IN_JSON.get(kinds.of(value) or "")) is not None:
+        return filled(text, {"t": value})
+    row = kinds.row_of(value)
+    if not _MOMENTS_IN_JSON.keys() & set(row.values()):
+        return value.copy()
+    columns = {name: exp.column(name, value.name, quoted=True) for name in row}
+    texts = {name: _MOMENTS_IN_JSON.get(kind or "", "t") for name, kind in row.items()}
+    items = [
+        exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=filled(texts[name], {"t": each}))
+        for name, each in columns.items()
+    ]
+    return exp.Struct(expressions=items)
 
 
 def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -528,11 +741,7 @@ def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.
     """Return what writes a call by a text in which l is the first argument, v the second, w the third."""
 
     def write(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-        values = dict(zip("lvw", given, strict=False))
-        try:
-            return filled(text, values)
-        except KeyError:
-            raise SqlError(f"{name_of(node)} takes more arguments") from None
+        return filled(text, dict(zip("lvw", given, strict=False)))
 
     return write
 
@@ -540,7 +749,7 @@ def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.
 def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
     if len(given) not in (2, 3):
         raise SqlError("array_to_string takes an array, a separator, and what stands for NULL")
-    element = (kinds.of(given[0]) or "")[:-2]
+    element = (kinds.of(given[0]) or "").rstrip("[]")
     each = exp.column("relaqs_each")
     text = _BOOL_TEXT if element == "bool" else None
     if text is None:
@@ -549,7 +758,7 @@ def _array_to_string(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) ->
     return filled(
         f"coalesce(array_to_string(list_filter(list_transform(l, lambda relaqs_each : {other}), "
         "lambda relaqs_each : relaqs_each IS NOT NULL), v), if(l IS NULL OR v IS NULL, NULL, ''))",
-        dict(zip("lvw", given, strict=False)),
+        dict(zip("lvw", [_flat(given[0], kinds), *given[1:]], strict=False)),
     )
 
 
@@ -561,6 +770,12 @@ def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) ->
     if len(given) == 3:
         text = f"list_transform({text}, lambda relaqs_each : nullif(relaqs_each, w))"
     return filled(text, dict(zip("lvw", given, strict=False)))
+
+
+def _padded(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+    """A text is filled up with spaces where nothing else is said."""
+    values = [*(each.copy() for each in given), exp.Literal.string(" ")]
+    return called(name_of(node), *values) if len(given) == 2 else None
 
 
 def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
@@ -587,7 +802,9 @@ ARRAY_CALLS: dict[str, WriteCall] = {
     "regexp_match": _regexp_match,
     **dict.fromkeys(("regexp_replace", "regexp_split_to_array", "regexp_split_to_table"), _matched),
     "array_length": _array_length,
-    "cardinality": _of_array("CAST(len(l) AS INTEGER)"),
+    "cardinality": lambda node, given, kinds: filled(
+        "CAST(len(l) AS INTEGER)", {"l": _flat(given[0], kinds)} if given else {}
+    ),
     "array_upper": _array_length,
     "array_append": _of_array("list_append(l, v)"),
     "array_prepend": _of_array("list_prepend(l, v)"),
@@ -603,14 +820,18 @@ ARRAY_CALLS: dict[str, WriteCall] = {
         _OF_PARTS.format(m=f"({_MONTHS} + {_DAYS} // 30)", d=f"({_DAYS} % 30)", u=_MICROS)
     ),
     "justify_interval": _justified(_JUSTIFIED.format(m=_MONTHS, d=_DAYS, u=_MICROS)),
-    **dict.fromkeys(
-        ("json_array_elements", "jsonb_array_elements"), _of_array("unnest(json_extract(l, '$[*]'))")
-    ),
+    **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _of_array(f"unnest({_ELEMENTS_KEPT})")),
     **dict.fromkeys(
         ("json_array_elements_text", "jsonb_array_elements_text"),
-        _of_array("unnest(json_extract_string(l, '$[*]'))"),
+        _of_array(
+            f"unnest(list_transform({_ELEMENTS_KEPT}, lambda relaqs_t : "
+            "if(json_type(relaqs_t) IN ('VARCHAR', 'NULL'), relaqs_t ->> '$', relaqs_t::VARCHAR)))"
+        ),
     ),
-    **dict.fromkeys(("json_object_keys", "jsonb_object_keys"), _of_array("unnest(json_keys(l))")),
+    "json_object_keys": _of_array("unnest(json_keys(l))"),
+    "jsonb_object_keys": _of_array(f"unnest({_SORTED_KEYS})"),
+    "to_hex": _of_array("lower(to_hex(l))"),
+    **dict.fromkeys(("lpad", "rpad"), _padded),
     "justify_hours": _justified(
         _OF_PARTS.format(m=_MONTHS, d=f"({_DAYS} + {_MICROS} // 86400000000)", u=f"({_MICROS} % 86400000000)")
     ),
@@ -619,6 +840,7 @@ ARRAY_CALLS: dict[str, WriteCall] = {
 ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.DPipe: _joined,
     exp.Bracket: _element,
+    **dict.fromkeys((exp.Unnest, exp.Explode), _unnested),
     **dict.fromkeys(_NEGATED, _quantified),
     **dict.fromkeys((exp.ArrayContainsAll, exp.ArrayContainedBy), _contains),
     **dict.fromkeys(
@@ -631,4 +853,5 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     ),
     exp.JSONBExtract: _json_path,
     exp.JSONBExtractScalar: _json_path,
+    exp.JSONExtractScalar: _json_text,
 }

@@ -154,6 +154,7 @@ SELECT u.name AS grantor, u.name AS grantee, 'relaqs' AS table_catalog, 'public'
 FROM shown_table AS t, shown_user AS u;
 
 -- Functions. What asks for rights is answered with yes for reading and no for all else; comments are none.
+CREATE MACRO bpchar(x) AS x::VARCHAR;
 CREATE MACRO pg_get_userbyid(o) AS 'relaqs';
 CREATE MACRO format_type(o, m) AS (
     SELECT CASE WHEN t.name = 'numeric' AND m > 4
@@ -246,7 +247,11 @@ CREATE MACRO name_of_namespace(o) AS (SELECT max(nspname) FROM pg.pg_namespace W
 CREATE MACRO array_upper(l, d) AS nullif(len(l), 0);
 CREATE MACRO array_lower(l, d) AS CASE WHEN len(l) > 0 THEN 1 END;
 CREATE MACRO array_remove(l, v) AS list_filter(l, lambda each : each IS DISTINCT FROM v);
-CREATE MACRO pg_size_pretty(n) AS (n::VARCHAR) || ' bytes';
+CREATE MACRO pg_size_pretty(n) AS CASE WHEN abs(n) < 10240 THEN n::VARCHAR || ' bytes'
+    WHEN abs(n) < 10485248 THEN round(n / 1024)::BIGINT || ' kB'
+    WHEN abs(n) < 10736893952 THEN round(n / 1048576)::BIGINT || ' MB'
+    WHEN abs(n) < 10994579406848 THEN round(n / 1073741824)::BIGINT || ' GB'
+    ELSE round(n / 1099511627776)::BIGINT || ' TB' END;
 CREATE MACRO pg_get_partition_constraintdef(o) AS NULL::VARCHAR;
 CREATE MACRO pg_stat_get_numscans(o) AS 0;
 CREATE MACRO _pg_expandarray(a) AS struct_pack(x := NULL::BIGINT, n := NULL::BIGINT);

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.postgres.wording import without_postgres_words
-from relaqs_engine.sql.aggregates import Merge, call_of
+from relaqs_engine.sql.binder import NullOf
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -35,14 +35,15 @@ _WIDER = ("int4", "int8", "numeric", "float4", "float8")
 _MOST_SCOPES = 100  # that are looked through for one column
 
 _OF_DUCKDB = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "INT", "UTINYINT", "USMALLINT"), "int4"),
-    **dict.fromkeys(("BIGINT", "UINTEGER"), "int8"),
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "INTEGER", "INT", "UTINYINT", "USMALLINT", "INT2", "INT4"), "int4"
+    ),
+    **dict.fromkeys(("BIGINT", "UINTEGER", "INT8"), "int8"),
     **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL", "NUMERIC"), "numeric"),
     "FLOAT": "float4",
-    "REAL": "float4",
-    "DOUBLE": "float8",
-    "DOUBLE PRECISION": "float8",
-    "BOOLEAN": "bool",
+    **dict.fromkeys(("FLOAT4", "REAL"), "float4"),
+    **dict.fromkeys(("FLOAT8", "DOUBLE", "DOUBLE PRECISION"), "float8"),
+    **dict.fromkeys(("BOOL", "BOOLEAN"), "bool"),
     **dict.fromkeys(("VARCHAR", "TEXT", "CHAR", "NAME", "UUID", "BPCHAR", "STRING"), "text"),
     **dict.fromkeys(("JSON", "JSONB"), "json"),
     "DATE": "date",
@@ -58,65 +59,40 @@ _OF_PYTHON: tuple[tuple[type, Kind], ...] = (
 )
 
 
-def _each(kind: Kind, names: str) -> dict[str, Kind]:
-    return dict.fromkeys(names.split(), kind)
-
-
+_ARGUMENT = "the kind of its first argument"
 _RESULTS = {
-    **_each("int8", "count row_number rank dense_rank count_if count_star regr_count approx_count_distinct"),
-    **_each(
-        "int4", "length char_length character_length octet_length bit_length strlen strpos position instr"
-    ),
-    **_each("int4", "ascii array_length cardinality ntile grouping json_array_length array_position scale"),
-    **_each("float8", "percent_rank cume_dist percentile_cont corr covar_pop covar_samp regr_slope regr_r2"),
-    **_each("float8", "regr_intercept regr_avgx regr_avgy regr_sxx regr_syy regr_sxy date_part random pi"),
-    **_each("float8", "sin cos tan asin acos atan atan2 degrees radians cbrt median quantile_cont"),
-    **_each("float8", "approx_quantile epoch"),
-    **_each(
-        "text", "lower upper substring substr replace concat concat_ws trim ltrim rtrim btrim left right lpad"
-    ),
-    **_each(
-        "text", "rpad repeat reverse initcap translate split_part md5 to_char string_agg listagg chr format"
-    ),
-    **_each("text", "regexp_replace quote_literal overlay to_hex array_to_string dayname monthname strftime"),
-    **_each("text", "json_extract_string typeof version current_user"),
-    **_each("bool", "bool_and bool_or every starts_with regexp_matches isnan isfinite"),
-    **_each("date", "current_date make_date to_date last_day"),
-    **_each("timestamp", "make_timestamp strptime date_bin time_bucket localtimestamp"),
-    **_each("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
-    **_each("timestamptz", "transaction_timestamp"),
-    **_each("interval", "age make_interval justify_days justify_hours justify_interval"),
-    **_each("text[]", "string_to_array regexp_split_to_array string_split regexp_match"),
-    **_each(
-        "json", "to_json row_to_json json_agg jsonb_agg json_object json_array json_build_object to_jsonb"
-    ),
-    **_each("json", "jsonb_build_object json_build_array jsonb_build_array json_object_agg jsonb_object_agg"),
-    **_each("int4", "array_upper array_lower array_ndims num_nulls num_nonnulls"),
-    **_each("numeric", "extract div"),
-    **_each("other", "decode unhex from_base64 from_hex from_binary unbin"),  # bytes
-    **_each(
-        "int4", "year month day hour minute quarter week dayofweek dayofyear datediff date_diff width_bucket"
-    ),
-}
-_AS_ITS_ARGUMENT = frozenset(
-    (
-        *(
-            "min",
-            "max",
-            "any_value",
-            "first",
-            "last",
-            "lag",
-            "lead",
-            "first_value",
-            "last_value",
-            "nth_value",
-        ),
-        *("array_append", "array_cat", "array_remove", "array_replace", "list_concat", "list_append"),
-        *("abs", "nullif", "generate_series", "percentile_disc", "mode", "distinct", "arg_min"),
-        *("arg_max", "min_by", "max_by", "quantile_disc"),
+    name: kind
+    for kind, names in (
+        ("int8", "count row_number rank dense_rank count_if count_star regr_count approx_count_distinct"),
+        ("int4", "length char_length character_length octet_length bit_length strlen strpos position instr"),
+        ("int4", "ascii array_length cardinality ntile grouping json_array_length array_position scale"),
+        ("int4", "array_upper array_lower array_ndims num_nulls num_nonnulls year month day hour minute"),
+        ("int4", "quarter week dayofweek dayofyear datediff date_diff width_bucket"),
+        ("numeric", "extract div"),
+        ("float8", "percent_rank cume_dist percentile_cont corr covar_pop covar_samp regr_slope regr_r2"),
+        ("float8", "regr_intercept regr_avgx regr_avgy regr_sxx regr_syy regr_sxy date_part random pi"),
+        ("float8", "sin cos tan asin acos atan atan2 degrees radians cbrt median quantile_cont"),
+        ("float8", "approx_quantile epoch"),
+        ("text", "lower upper substring substr replace concat concat_ws trim ltrim rtrim btrim left right"),
+        ("text", "lpad rpad repeat reverse initcap translate split_part md5 to_char string_agg listagg chr"),
+        ("text", "format regexp_replace quote_literal overlay to_hex array_to_string dayname monthname"),
+        ("text", "strftime json_extract_string typeof version current_user"),
+        ("bool", "bool_and bool_or every starts_with regexp_matches isnan isfinite"),
+        ("date", "current_date make_date to_date last_day"),
+        ("timestamp", "make_timestamp strptime date_bin time_bucket localtimestamp"),
+        ("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
+        ("timestamptz", "transaction_timestamp"),
+        ("interval", "age make_interval justify_days justify_hours justify_interval"),
+        ("text[]", "string_to_array regexp_split_to_array string_split regexp_match"),
+        ("json", "to_json row_to_json json_agg jsonb_agg json_object json_array json_build_object to_jsonb"),
+        ("json", "jsonb_build_object json_build_array jsonb_build_array json_object_agg jsonb_object_agg"),
+        ("other", "decode unhex from_base64 from_hex from_binary unbin"),  # bytes
+        (_ARGUMENT, "min max any_value first last lag lead first_value last_value nth_value array_append"),
+        (_ARGUMENT, "array_cat array_remove array_replace list_concat list_append abs nullif mode distinct"),
+        (_ARGUMENT, "generate_series percentile_disc arg_min arg_max min_by max_by quantile_disc"),
     )
-)
+    for name in names.split()
+}
 _ARRAYS_OF = {"array_agg", "list"}
 _AS_ALL_ARGUMENTS = {"coalesce", "greatest", "least", "ifnull", "mod", "gcd", "lcm"}
 _AVERAGES = {"avg", "mean", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"}
@@ -167,7 +143,7 @@ def kind_of_type(duckdb_type: str) -> Kind:
     name = duckdb_type.upper()
     element = re.sub(r"(\[\d*\])+$", "", name)
     kind = _OF_DUCKDB.get(re.sub(r"\(.*\)$", "", element).strip(), "other")
-    return kind if element == name or kind == "other" else f"{kind}[]"
+    return kind if kind == "other" else kind + "[]" * name[len(element) :].count("[")
 
 
 def is_array(kind: Kind) -> bool:
@@ -176,6 +152,8 @@ def is_array(kind: Kind) -> bool:
 
 def kind_of_value(value: Any) -> Kind | None:
     """Return the kind of a parameter's value; None for a text, which has the type of what is beside it."""
+    if isinstance(value, NullOf):
+        return kind_of_type(value.type)
     if isinstance(value, int) and not isinstance(value, bool):
         return "int4" if abs(value) < 1 << 31 else "int8"
     return next((kind for type_, kind in _OF_PYTHON if isinstance(value, type_)), None)
@@ -263,6 +241,12 @@ class Kinds:
                     return _bare(item)
         return key
 
+    def row_of(self, node: exp.Expr) -> _Outputs:
+        """Return the columns of a row that an expression names, as q in row_to_json(q); none for all else."""
+        select = node.find_ancestor(exp.Select)
+        is_name = isinstance(node, exp.Column) and not node.table and self.of(node) is None
+        return self.sources(select).get(node.name.lower(), {}) if is_name and select is not None else {}
+
     def _kind(self, node: exp.Expr) -> Kind | None:
         match node:
             case exp.Column():
@@ -270,16 +254,16 @@ class Kinds:
             case exp.Literal():
                 return None if node.is_string else _of_number(node.name)
             case exp.Cast():
-                return kind_of_type(node.args["to"].sql(DIALECT))
+                kind = kind_of_type(node.args["to"].sql(DIALECT))
+                braces = re.match(r"[\s{]*", node.this.name) if is_array(kind) else None
+                return (
+                    kind.rstrip("[]") + "[]" * (braces[0].count("{") or kind.count("[")) if braces else kind
+                )
             case exp.Alias() | exp.Neg() | exp.Ordered() | exp.Distinct():
                 inner = node.this if node.this is not None else (node.expressions or [None])[0]
                 return self.of(inner) if isinstance(inner, exp.Expr) else None
-            case exp.Subquery():
-                return (
-                    next(iter(self.outputs(node.this).values()), None)
-                    if isinstance(node.this, exp.Query)
-                    else None
-                )
+            case exp.Subquery() if isinstance(node.this, exp.Query):
+                return next(iter(self.outputs(node.this).values()), None)
             case exp.Interval():
                 return "interval"
             case exp.Parameter() | exp.Placeholder():
@@ -290,21 +274,22 @@ class Kinds:
                 branches = [*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")]
                 return self._widest([each for each in branches if each is not None])
             case exp.If():
-                return self._widest(
-                    [each for each in (node.args.get("true"), node.args.get("false")) if each]
-                )
+                branches = [node.args.get("true"), node.args.get("false")]
+                return self._widest([each for each in branches if each is not None])
             case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv():
                 return self._arithmetic(node)
             case exp.Pow():
                 return "numeric" if "numeric" in (self.of(node.this), self.of(node.expression)) else "float8"
             case exp.DPipe():
                 sides = (self.of(node.this), self.of(node.expression))
+                if "json" in sides and set(sides) <= {"json", None}:
+                    return "json"
                 return next((side for side in sides if side is not None and is_array(side)), "text")
             case exp.AtTimeZone():
                 return "timestamp" if self.of(node.this) == "timestamptz" else "timestamptz"
             case exp.Array():
                 element = self._widest(node.expressions) if node.expressions else None
-                return element and (element if is_array(element) else f"{element}[]")
+                return element and f"{element}[]"
             case exp.Bracket():
                 return self._of_bracket(node)
             case exp.JSONExtract() | exp.JSONBExtract():
@@ -360,8 +345,8 @@ class Kinds:
 
     def _of_call(self, call: exp.Expr) -> Kind | None:
         name = name_of(call)
-        if name in _RESULTS:
-            return _RESULTS[name]
+        if (found := _RESULTS.get(name, _ARGUMENT)) != _ARGUMENT:
+            return found
         given = arguments_of(call)
         if name in _AS_ALL_ARGUMENTS:
             return self._widest(given)
@@ -378,12 +363,12 @@ class Kinds:
             is_written = isinstance(given[0].unnest(), exp.Literal)
             return "other" if first == "other" or is_written else "text" if first == "text" else None
         if name in _ARRAYS_OF:
-            return first and (first if is_array(first) else f"{first}[]")
+            return first and f"{first}[]"
         if name == "unnest":
-            return first[:-2] if first is not None and is_array(first) else None
+            return first.rstrip("[]") if first is not None and is_array(first) else None
         if name == "array_prepend":
             return self.of(given[-1])
-        if name in _AS_ITS_ARGUMENT:
+        if name in _RESULTS:
             return first
         if name == "sum":
             return {"int4": "int8", "int8": "numeric"}.get(first or "", first)
@@ -402,7 +387,7 @@ class Kinds:
         for _ in range(_MOST_SCOPES):
             if select is None:
                 return None
-            sources = self._sources(select)
+            sources = self.sources(select)
             for alias, outputs in sources.items():
                 if table in ("", alias) and name in outputs:
                     return outputs[name]
@@ -417,7 +402,7 @@ class Kinds:
             select = select.find_ancestor(exp.Select)
         return None
 
-    def _sources(self, select: exp.Expr) -> dict[str, _Outputs]:
+    def sources(self, select: exp.Expr) -> dict[str, _Outputs]:
         """Return the columns of what a SELECT reads, by names. Each SELECT is looked at once."""
         if id(select) in self._known_sources:
             return self._known_sources[id(select)]
@@ -498,7 +483,7 @@ class Kinds:
                 isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
             ):
                 table = item.text("table").lower()
-                for alias, outputs in self._sources(query).items():
+                for alias, outputs in self.sources(query).items():
                     if table in ("", alias):
                         found |= {name: kind for name, kind in outputs.items() if name not in found}
                 continue
@@ -630,22 +615,14 @@ def _type_of_value(node: exp.Expr, columns: _ColumnTypes) -> str | None:
             return node.to.sql(DIALECT)
         case exp.Literal():
             return "VARCHAR" if node.is_string else "BIGINT" if node.is_int else "DOUBLE"
-        case exp.AggFunc():
-            return _type_of_aggregate(node, columns)
+        case exp.Count() | exp.ApproxDistinct():
+            return "BIGINT"
+        case exp.Sum() | exp.Avg():
+            return "DOUBLE"
+        case exp.Min() | exp.Max():
+            return _type_of_value(node.this, columns)
         case exp.Lower() | exp.Upper() | exp.Substring() | exp.Concat():
             return "VARCHAR"
         case exp.Binary() if not isinstance(node, exp.Predicate):
             return _type_of_value(node.this, columns) or _type_of_value(node.expression, columns)
-    return None
-
-
-def _type_of_aggregate(node: exp.AggFunc, columns: _ColumnTypes) -> str | None:
-    call = call_of(node)
-    match None if call is None else call.law.merge:
-        case Merge.COUNT:
-            return "BIGINT"
-        case Merge.MIN | Merge.MAX:
-            return _type_of_value(node.this, columns)
-        case Merge.TOTAL | Merge.MEAN:
-            return "DOUBLE"
     return None

@@ -11,25 +11,29 @@ NUMERIC. `postgres/kinds.py` tells them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar, TypeAlias
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
 from relaqs_engine.postgres.arrays import (
     ARRAY_CALLS,
     ARRAY_RULES,
+    MAKES_JSON,
     MeaningRule,
     WriteCall,
-    array_of,
     as_text,
     called,
+    cast_array,
     filled,
+    in_json,
     json_of_lists,
     json_pairs,
+    json_rows,
     one_row,
     pattern_of,
     written_text,
@@ -47,7 +51,6 @@ from relaqs_engine.postgres.kinds import (
     kind_of_type,
     name_of,
 )
-from relaqs_engine.postgres.wording import TextEdit, edited, tokens_or_none, with_moments
 from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
 from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
 from relaqs_engine.sql.read import Effort, offset_of, position_of, read_statements
@@ -73,7 +76,8 @@ _OTHER_NAMES = {
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "transaction_timestamp"), "now"),
 }
 _SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
-_WITH_OTHER_WORDS = re.compile(r"\bdesc\b|\bbtrim\b|\bfor\b", re.IGNORECASE)
+_MOMENT_FORMATS = {"YYYY-MM-DD", *(f"YYYY-MM-DD HH24:MI:SS{part}" for part in ("", ".MS", ".US"))}
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 _BYTE = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?!\\|[0-3][0-7]{2})")
 _ESCAPED_SIGN = re.compile(r"\be'(?:[^'\\]|''|\\[^u])*\\u", re.IGNORECASE)
@@ -86,6 +90,8 @@ class RelaqsPostgresTokenizer(RelaqsTokenizer):
     KEYWORDS: ClassVar[dict[str, TokenType]] = {
         **{word: kind for word, kind in RelaqsTokenizer.KEYWORDS.items() if word != "DIV"},
         "FLOAT": TokenType.DOUBLE,
+        "VARCHAR": TokenType.VARCHAR,
+        **dict.fromkeys(("CHAR", "BPCHAR"), TokenType.CHAR),
         "?|": TokenType.QMARK_PIPE,
         "?&": TokenType.QMARK_AMP,
     }
@@ -183,6 +189,7 @@ def meaning_of(
     if tree.find(exp.ByteString) is not None and _ESCAPED_SIGN.search(sql):
         raise UnsupportedError("E'…' takes no \\u here; write the sign itself, or chr(233)")
     fold_names(tree)
+    json_rows(tree)
     names = _names(tree)
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # nobody writes here, so every row is locked
@@ -295,7 +302,7 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if name == "BLOB" and isinstance(value, exp.Literal) and re.search(r"[^\x00-\x7f]|\\", value.name):
         return _bytes_of(value.name)
     if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
-        return exp.Cast(this=array_of(literal.name), to=to.copy())
+        return cast_array(literal.name, to)
     if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
         return exp.Cast(this=exp.Round(this=value.copy()), to=to.copy())
     if (sized := _SIZED_TEXT.fullmatch(name)) is not None:
@@ -407,7 +414,7 @@ def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 
 
 def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """generate_series makes rows, and not a list."""
+    """generate_series makes rows, and not a list. Columns of USING come first behind a star."""
     for item in node.expressions:
         for call in list(item.find_all(exp.GenerateSeries)):
             if (
@@ -415,7 +422,41 @@ def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
                 and call.find_ancestor(exp.Select) is node
             ):
                 call.replace(exp.Unnest(expressions=[call.copy()]))
+    keys = _keys_of_joins(node, kinds)
+    for place, item in enumerate(node.expressions):
+        if keys and isinstance(item, exp.Star) and not any(item.args.values()):
+            rest = exp.Star(except_=[exp.to_identifier(key, quoted=True) for key in keys])
+            columns = [exp.column(key, quoted=True) for key in keys]
+            node.set(
+                "expressions", [*node.expressions[:place], *columns, rest, *node.expressions[place + 1 :]]
+            )
+            break
+    for each in node.args["order"].expressions if node.args.get("order") else ():
+        _of_what_is_read(each.this, node, kinds)
     return None
+
+
+def _keys_of_joins(select: exp.Expr, kinds: Kinds) -> list[str]:
+    """Return the columns that joins by USING and NATURAL JOIN make one of two, the last ones first."""
+    found = list[str]()
+    sources = list(kinds.sources(select).values())
+    for place, join in enumerate(select.args.get("joins") or (), 1):
+        keys = [each.name for each in join.args.get("using") or ()]
+        if join.args.get("method") == "NATURAL" and place < len(sources):
+            keys = [name for outputs in sources[:place] for name in outputs if name in sources[place]]
+        found = [*dict.fromkeys(keys), *(each for each in found if each not in keys)]
+    return found
+
+
+def _of_what_is_read(key: exp.Expr, select: exp.Expr, kinds: Kinds) -> None:
+    """In ORDER BY a + 1, a is the column that is read, and no output that is called so. In place."""
+    outputs = {item.alias for item in select.expressions if isinstance(item, exp.Alias)}
+    for column in [] if isinstance(key, exp.Column) else list(key.find_all(exp.Column)):
+        if column.table or column.name not in outputs or column.find_ancestor(exp.Select) is not select:
+            continue
+        for name, columns in kinds.sources(select).items():
+            if column.name in columns:
+                column.set("table", exp.to_identifier(name, quoted=True))
 
 
 def _table(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -448,6 +489,10 @@ def _order_by_outputs(select: exp.Expr) -> None:
 
 def _call(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     name, given = name_of(node), arguments_of(node)
+    if node.meta.get("is_json") or MAKES_JSON.fullmatch(name):
+        for each in given[: 1 if name == "list" else None]:
+            each.replace(in_json(each, kinds))
+        given = arguments_of(node)
     if (other := _OTHER_NAMES.get(name)) is not None and isinstance(node, exp.Anonymous):
         return called(other, *(each.copy() for each in given))
     if (write := _CALLS.get(name)) is not None:
@@ -531,8 +576,9 @@ def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     name = name_of(node)
     if name == "to_timestamp" and len(given) == 1:
         return None
-    if with_moments(written := node.sql(DIALECT)) != written:
-        return None  # it becomes a literal
+    if len(given) == 2 and given[1].name.upper() in _MOMENT_FORMATS and _MOMENT.fullmatch(given[0].name):
+        kind, size = ("DATE", 10) if name == "to_date" else ("TIMESTAMP", 26)
+        return exp.cast(exp.Literal.string(given[0].name[:size]), kind)
     if len(given) != 2 or not isinstance(given[1], exp.Literal):
         raise UnsupportedError(f"{name} takes a text and a format that is written out, as 'YYYY-MM-DD'")
     return exp.cast(read_moment(given[0], given[1].name), "DATE" if name == "to_date" else "TIMESTAMPTZ")
@@ -547,23 +593,22 @@ def _make_interval(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> e
     if len(given) != len(parts) or not parts.keys() <= _INTERVAL_PARTS.keys():
         raise SqlError(f"make_interval takes {', '.join(_INTERVAL_PARTS)}, in this order or as days => 3")
     added = [called(_INTERVAL_PARTS[each], value.copy()) for each, value in parts.items()]
-    total = added[0] if added else exp.cast(exp.Literal.string("0 days"), "INTERVAL")
-    for each in added[1:]:
-        total = exp.Add(this=total, expression=each)
+    nothing = exp.cast(exp.Literal.string("0 days"), "INTERVAL")
+    total = reduce(lambda left, right: exp.Add(this=left, expression=right), added or [nothing])
     return exp.paren(total, copy=False)
 
 
 def _count_nulls(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-    values = exp.Array(
-        expressions=[exp.Is(this=exp.paren(each.copy()), expression=exp.Null()) for each in given]
-    )
-    if name_of(node) == "num_nonnulls":
-        values = exp.Array(expressions=[exp.not_(each) for each in values.expressions])
+    test = "v IS NULL" if name_of(node) == "num_nulls" else "v IS NOT NULL"
+    values = exp.Array(expressions=[filled(test, {"v": each}) for each in given])
     return filled("CAST(len(list_filter(l, lambda x : x)) AS INTEGER)", {"l": values})
 
 
 def _date_trunc(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
-    """Of a DATE it is a TIMESTAMPTZ, because Postgres takes the date for one."""
+    """Of a DATE it is a TIMESTAMPTZ, because Postgres takes the date for one. A third argument is a zone."""
+    if len(given) == 3:
+        text = "timezone(z, date_trunc(p, timezone(z, CAST(t AS TIMESTAMPTZ))))"
+        return filled(text, dict(zip("ptz", given, strict=True)))
     if len(given) == 2 and kinds.of(given[1]) == "date" and not isinstance(node.parent, exp.Cast):
         return exp.cast(node.copy(), "TIMESTAMPTZ")
     return None
@@ -597,11 +642,11 @@ def _substring(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.E
     )
 
 
-def _refused(why: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
-    def refuse(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-        raise UnsupportedError(why)
-
-    return refuse
+def _regexp_matches(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    raise UnsupportedError(
+        "regexp_matches gives arrays in Postgres; write text ~ pattern for whether it matches, and "
+        "regexp_extract(text, pattern, 1) for what the first group has"
+    )
 
 
 def _encode(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -670,11 +715,7 @@ def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
 
 
 _INTERVAL_PARTS = {
-    "years": "to_years",
-    "months": "to_months",
-    "weeks": "to_weeks",
-    "days": "to_days",
-    "hours": "to_hours",
+    **{each: f"to_{each}" for each in ("years", "months", "weeks", "days", "hours")},
     "mins": "to_minutes",
     "secs": "to_seconds",
 }
@@ -698,13 +739,7 @@ _CALLS: dict[str, WriteCall] = {
     **dict.fromkeys(("encode", "decode"), _encode),
     "octet_length": _octet_length,
     "sha256": _sha256,
-    **dict.fromkeys(
-        ("regexp_matches",),
-        _refused(
-            "regexp_matches gives arrays in Postgres; write text ~ pattern for whether it "
-            "matches, and regexp_extract(text, pattern, 1) for what the first group has"
-        ),
-    ),
+    "regexp_matches": _regexp_matches,
 }
 
 _RULES: dict[type[exp.Expr], MeaningRule] = {
@@ -723,13 +758,10 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Table: _table,
     exp.Lateral: _table,
     exp.Values: _values,
-    exp.Anonymous: _call,
-    exp.Format: _call,
-    exp.Concat: _call,
-    exp.Substring: _call,
-    exp.Corr: _call,
-    exp.RegrSlope: _call,
-    exp.RegrIntercept: _call,
+    **dict.fromkeys(
+        (exp.Anonymous, exp.Format, exp.Concat, exp.Substring, exp.Corr, exp.RegrSlope, exp.RegrIntercept),
+        _call,
+    ),
     exp.RegrR2: _call,
 }
 
@@ -803,6 +835,8 @@ def _figured(item: exp.Expr) -> tuple[str | None, bool]:
             return None, False
         case exp.Exists():
             return "exists", True
+        case exp.Tuple():
+            return "row", True
         case exp.Array():
             return "array", True
         case exp.Interval():
@@ -818,20 +852,14 @@ def _figured(item: exp.Expr) -> tuple[str | None, bool]:
 
 
 _TYPE_NAMES = {
-    "INT": "int4",
-    "INTEGER": "int4",
+    **dict.fromkeys(("INT", "INTEGER"), "int4"),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DOUBLE PRECISION"), "float8"),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"), "timestamptz"),
     "BIGINT": "int8",
     "SMALLINT": "int2",
-    "DOUBLE": "float8",
-    "FLOAT": "float8",
-    "DOUBLE PRECISION": "float8",
     "REAL": "float4",
     "DECIMAL": "numeric",
     "BOOLEAN": "bool",
-    "VARCHAR": "varchar",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
-    "TIMESTAMPTZ": "timestamptz",
-    "CHAR": "bpchar",
     "BLOB": "bytea",
 }
 
@@ -858,39 +886,3 @@ def _name_inner_columns(tree: exp.Query) -> None:
                 name = column_name(item) if not _is_star(item) else None
                 if name is not None and name in asked and name not in own:
                     item.replace(exp.alias_(item.copy(), name))
-
-
-def in_words_of_duckdb(sql: str) -> str:
-    """Return a statement without words that DuckDB has not, or has with another meaning.
-
-    >>> in_words_of_duckdb("SELECT btrim(w) FROM t ORDER BY k DESC FOR UPDATE")
-    'SELECT trim(w) FROM t ORDER BY k DESC NULLS FIRST '
-    """
-    if _WITH_OTHER_WORDS.search(sql) is None:
-        return sql
-    return edited(sql, _word_edits(tokens_or_none(sql)))
-
-
-def _word_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield edits for words that DuckDB has not, or has with another meaning."""
-    for i, token in enumerate(tokens):
-        after = tokens[i + 1 : i + 4]
-        word = token.text.lower()
-        if token.token_type is TokenType.DESC and i and not _says(after, "nulls"):
-            if tokens[i - 1].token_type is not TokenType.ALIAS and not _says(after, ".", "("):
-                yield token.end + 1, token.end + 1, " NULLS FIRST"
-        elif word == "btrim" and _says(after, "("):
-            yield token.start, token.end + 1, "trim"
-        elif token.token_type is TokenType.FOR and _says(after, "update", "share", "no", "key"):
-            rest = tokens[i + 1 :]
-            if all(_is_of_a_lock(each) for each in rest):
-                yield token.start, (rest[-1] if rest else token).end + 1, ""
-                return
-
-
-def _says(tokens: Sequence[Token], *words: str) -> bool:
-    return bool(tokens) and tokens[0].text.lower() in words
-
-
-def _is_of_a_lock(token: Token) -> bool:
-    return token.token_type is not TokenType.R_PAREN and token.text != "("

@@ -22,7 +22,7 @@ from sqlglot import exp
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.arrays import one_row
-from relaqs_engine.postgres.meaning import column_name, fold_names
+from relaqs_engine.postgres.meaning import RelaqsPostgres, column_name, fold_names
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
 from relaqs_engine.sql.functions import allowed_functions, check_functions, guard_functions
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference
@@ -59,7 +59,7 @@ _LOOKED_UP = {
         ("regproc", "regprocedure", "regoper", "regoperator"), ("to_regproc", "name_of_function")
     ),
 }
-_RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array"}
+_RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array", "btrim": "trim"}
 _SAYS_NOTHING = re.compile(r"pg_(?:stat_)?get_\w+|pg_\w+_size|pg_tablespace_databases")
 """Functions about what is not here: relations without files, and objects that there are none of."""
 
@@ -161,10 +161,12 @@ class Metadata:
             SqlError: it does not parse, or names a table or function that is not there.
             UnsupportedError: it reads tables of both kinds.
         """
-        trees = read_statements(without_postgres_words(sql), Effort())
+        trees = read_statements(without_postgres_words(sql), Effort(), RelaqsPostgres)
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             return None
         tree = trees[0]
+        for select in tree.find_all(exp.Select):
+            select.set("locks", None)
         for table in list(tree.find_all(exp.Table)):
             _as_relation(table, self._relations, self._scalars)
         others = [table.name for table in _tables(tree) if not self._place(table)]

@@ -25,15 +25,6 @@ _METADATA = re.compile(
     re.IGNORECASE,
 )
 
-_MOMENT_FUNCTION = re.compile(r"\b(to_(date|timestamp)|date_trunc)\b", re.IGNORECASE)
-_TWO_TEXTS = (TokenType.L_PAREN, TokenType.STRING, TokenType.COMMA, TokenType.STRING, TokenType.R_PAREN)
-_DAY, _SECOND = r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-_MOMENT_FORMS = {
-    "YYYY-MM-DD": re.compile(_DAY),
-    "YYYY-MM-DD HH24:MI:SS": re.compile(_SECOND),
-    "YYYY-MM-DD HH24:MI:SS.MS": re.compile(rf"{_SECOND}(\.\d{{1,3}})?"),
-    "YYYY-MM-DD HH24:MI:SS.US": re.compile(rf"{_SECOND}(\.\d{{1,6}})?"),
-}
 _DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
     **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
@@ -66,49 +57,6 @@ def without_schema(sql: str, tables: Collection[str]) -> str:
     tokens = tokens_or_none(sql)
     names = {name.lower() for name in tables}
     return edited(sql, _schema_prefixes(tokens, names))
-
-
-def with_moments(sql: str) -> str:
-    """Return the SQL with what tools write of moments by Postgres's own functions as DuckDB has it.
-
-    Literals become plain ones. A date_trunc in a time zone truncates what the clocks there show.
-
-    >>> with_moments("SELECT 1 WHERE day > TO_DATE('2024-01-01', 'YYYY-MM-DD')")
-    "SELECT 1 WHERE day > DATE '2024-01-01'"
-    >>> with_moments("SELECT date_trunc('day', at, 'Asia/Tokyo')")
-    "SELECT timezone('Asia/Tokyo', date_trunc('day', timezone('Asia/Tokyo', CAST(at AS TIMESTAMPTZ))))"
-    """
-    if _MOMENT_FUNCTION.search(sql) is None:
-        return sql
-    tokens = tokens_or_none(sql)
-    return edited(sql, iter(sorted([*_moments(tokens), *_truncated_in_zones(sql, tokens)])))
-
-
-def _moments(tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    for i, token in enumerate(tokens[:-5]):
-        opened, text, comma, wanted, closed = tokens[i + 1 : i + 6]
-        kinds = tuple(each.token_type for each in (opened, text, comma, wanted, closed))
-        if kinds != _TWO_TEXTS or not _is_name(token, {"to_date", "to_timestamp"}):
-            continue
-        form = _MOMENT_FORMS.get(wanted.text.upper())
-        if form is not None and form.fullmatch(text.text):
-            kind, size = ("DATE", 10) if token.text.lower() == "to_date" else ("TIMESTAMP", 26)
-            yield token.start, closed.end + 1, f"{kind} '{text.text[:size]}'"
-
-
-def _truncated_in_zones(sql: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    for i, token in enumerate(tokens[:-1]):
-        opened = tokens[i + 1]
-        if not _is_name(token, {"date_trunc"}) or opened.token_type is not TokenType.L_PAREN:
-            continue
-        commas, end = _commas(tokens, i + 1)
-        if len(commas) == 2 and end is not None:
-            closed = tokens[end]
-            zone = sql[commas[1].end + 1 : closed.start].strip()
-            yield token.start, opened.end + 1, f"timezone({zone}, date_trunc("
-            after = commas[0].end + 1 + (sql[commas[0].end + 1] == " ")
-            yield after, after, f"timezone({zone}, CAST("
-            yield commas[1].start, closed.end + 1, " AS TIMESTAMPTZ))))"
 
 
 def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], int | None]:

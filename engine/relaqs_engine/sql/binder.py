@@ -288,6 +288,16 @@ def may_have_parameters(sql: str, parameters: Parameters | None) -> bool:
     return parameters is not None or "?" in sql or "$" in sql
 
 
+_UNTYPED = '"NULL"'
+
+
+@dataclass(frozen=True, slots=True)
+class NullOf:
+    """A parameter's value that is NULL, of a type of DuckDB."""
+
+    type: str
+
+
 def with_values(
     written: WrittenSql, parameters: Parameters | None, typed_text: Callable[[Any], TypedText]
 ) -> WrittenSql:
@@ -344,7 +354,7 @@ def _gap(after: str) -> str:
 
 def _typed(value: Any, place: _Place, sql: str, typed_text: Callable[[Any], TypedText]) -> TypedText:
     try:
-        return typed_text(value)
+        return (value.type, None) if isinstance(value, NullOf) else typed_text(value)
     except SqlError as error:
         raise SqlError(error.message, position_of(sql, place.begin)) from None
 
@@ -516,7 +526,7 @@ def _constant(value: TypedText) -> str:
     """Return SQL for a value of DuckDB."""
     type_, text = value
     if text is None:
-        return "NULL"
+        return "NULL" if type_ == _UNTYPED else f"CAST(NULL AS {type_})"
     if type_ == "VARCHAR":
         return quote_text(text)
     if _WRITTEN_AS_THEY_ARE.fullmatch(type_):

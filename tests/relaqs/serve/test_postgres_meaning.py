@@ -116,6 +116,71 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         [("array", "number")],
     ),
     ("SELECT jsonb_array_length('[1, 2]'::jsonb)", ("jsonb_array_length",), [(2,)]),
+    (
+        """SELECT j @> '{"a": [1]}', '[1, 2]'::jsonb @> '2', '{"b": "x"}' <@ j, j @> '{"a": 1}',
+        j @> '{"c": null}'
+        FROM (VALUES ('{"a": [2, 1.0], "b": "x"}'::jsonb)) v(j)""",
+        ("?column?",) * 5,
+        [(True, True, True, False, False)],
+    ),
+    (
+        """SELECT '{"a/b": 1, "~": 2}'::jsonb || '{"~": [3]}', '[1]'::jsonb || '{"a": 1}',
+        '1'::jsonb || '2'""",
+        ("?column?",) * 3,
+        [({"a/b": 1, "~": [3]}, [1, {"a": 1}], [1, 2])],
+    ),
+    (
+        """SELECT '{"a": {"b": 1.50}}'::json -> 'a' ->> 'b', '[-0.10]'::json ->> 0""",
+        ("?column?",) * 2,
+        [("1.50", "-0.10")],
+    ),
+    (
+        """SELECT e ->> 'a', e.value FROM json_array_elements('[{"a": 1.50, "b": "2.0"}]') AS e""",
+        ("?column?", "value"),
+        [("1.50", {"a": 1.5, "b": "2.0"})],
+    ),
+    (
+        "SELECT * FROM json_array_elements_text('[1.50, [2.10], null]')",
+        ("value",),
+        [("1.50",), ("[2.10]",), (None,)],
+    ),
+    ("""SELECT k FROM jsonb_object_keys('{"bb": 1, "a": 2}') AS k""", ("k",), [("a",), ("bb",)]),
+    ("""SELECT value FROM json_each_text('{"a": 1.50}')""", ("value",), [("1.50",)]),
+    (
+        "SELECT to_json(m), json_build_array(m), row_to_json(q), to_json(m AT TIME ZONE 'UTC') "
+        "FROM (SELECT timestamp '2024-01-31 10:00' AS m) q",
+        ("to_json", "json_build_array", "row_to_json", "to_json"),
+        [
+            (
+                "2024-01-31T10:00:00",
+                ["2024-01-31T10:00:00"],
+                {"m": "2024-01-31T10:00:00"},
+                "2024-01-31T10:00:00+00:00",
+            )
+        ],
+    ),
+    (
+        "SELECT * FROM (SELECT 1 AS b, 2 AS a) t JOIN (SELECT 2 AS a, 3 AS c) u USING (a)",
+        ("a", "b", "c"),
+        [(2, 1, 3)],
+    ),
+    (
+        "SELECT *, 4 AS d FROM (SELECT 1 AS b, 2 AS a) t NATURAL JOIN (SELECT 2 AS a, 3 AS c) u",
+        ("a", "b", "c", "d"),
+        [(2, 1, 3, 4)],
+    ),
+    ("SELECT id AS a FROM (VALUES (1, 5), (2, 4)) t(id, a) ORDER BY a + 1", ("a",), [(2,), (1,)]),
+    (
+        "SELECT to_hex(255), lpad('a', 3), 'a'::varchar, (1, 2) = (1, 2)",
+        ("to_hex", "lpad", "varchar", "?column?"),
+        [("ff", "  a", "a", True)],
+    ),
+    ("SELECT '{{1,2},{3,NULL}}'::int[], '{}'::text[]", ("int4", "text"), [([[1, 2], [3, None]], [])]),
+    (
+        "SELECT pg_size_pretty(20480), pg_size_pretty(10239)",
+        ("pg_size_pretty",) * 2,
+        [("20 kB", "10239 bytes")],
+    ),
     ("SELECT btrim(' a ') FOR UPDATE", ("btrim",), [("a",)]),
     (
         "SELECT make_interval(days => 3)::text, make_interval(1, 2, 3, 4, 5, 6, 7.5)::text, "
@@ -211,7 +276,10 @@ CODES = (
     ("SELECT regexp_replace(E'a\nb', 'a.b', 'x', 'n')", "0A000"),
     (f"SELECT regexp_match('a', '{'[^a]' * 40}|')", "0A000"),
     (f"SELECT 'a' ~ '{'[' * 9000}'", "22000"),
-    ("""SELECT '{"a": 1}'::jsonb @> '{"a": 1}'""", "0A000"),
+    ("""SELECT '{"a": 1}'::jsonb @> to_jsonb(zone) FROM trips""", "0A000"),
+    ("""SELECT '{"a": 1}'::jsonb @> '{"a": '""", "22P02"),
+    ("""SELECT '{"a": 1}'::jsonb = '{"a":1}'""", "0A000"),
+    ("SELECT '{1,}'::int[]", "22P02"),
     ("""SELECT '{"a": {"b": 1}}'::jsonb -> 'a' ? 'b'""", "0A000"),
     ("SELECT (1, 2) OVERLAPS (3, 4)", "0A000"),
     ("SELECT scale(avg(fare)) FROM trips", "0A000"),
@@ -272,6 +340,18 @@ def test_a_pattern_means_the_same_as_a_parameter(connection: psycopg.Connection[
     ]
     with pytest.raises(psycopg.errors.FeatureNotSupported):
         connection.execute("SELECT 'a' ~ %s", ("\\ba",))
+
+
+def test_a_null_has_the_type_of_its_parameter(connection: psycopg.Connection[Any]) -> None:
+    for type_oid in (16, 20, 701, 1007, 1082, 1114, 1184, 1700, 2950):
+        connection.pgconn.prepare(b"q", b"SELECT $1", [type_oid])
+        described, answered = (
+            connection.pgconn.describe_prepared(b"q"),
+            connection.pgconn.exec_prepared(b"q", [None]),
+        )
+        assert (described.ftype(0), answered.ftype(0), answered.get_value(0, 0)) == (type_oid, type_oid, None)
+        connection.execute("DEALLOCATE q")
+    assert connection.execute("SELECT %s", ([[1, 2], [3, 4]],)).fetchone() == ([[1, 2], [3, 4]],)
 
 
 def test_a_connection_can_ask_for_the_meaning_of_duckdb(connection: psycopg.Connection[Any]) -> None:
