@@ -237,11 +237,13 @@ import relaqs
 folder = Path(tempfile.mkdtemp())
 table = pa.table({"k": [i % 3 for i in range(9000)], "x": list(range(9000))})
 pyarrow.parquet.write_table(table, folder / "p.parquet")
-relaqs.shuffle(table, folder / "warehouse" / "t", partitions=9)
 files = set()
 def note(frame, event, argument):
-    if event == "call":
+    if event == "call" and walks:
         files.add(frame.f_code.co_filename)
+walks = False
+threading.setprofile(note)  # of threads that start from now on
+relaqs.shuffle(table, folder / "warehouse" / "t", partitions=9)
 def walk(db):
     if sys.argv[1] == "train":
         from relaqs.training import KMeans
@@ -253,18 +255,18 @@ def walk(db):
         next(db.online_sql("SELECT k, sum(x) FROM t GROUP BY k"))
 place = folder / "p.parquet" if sys.argv[1] == "plain" else folder / "warehouse"
 with relaqs.connect(place, threads=1) as db:
-    threading.setprofile(note)
     sys.setprofile(note)
+    walks = True
     walk(db)
+    walks = False
     sys.setprofile(None)
-    threading.setprofile(None)
 ours = [name for name in files if "/relaqs" in name and "site-packages" not in name]
 print(len(ours))
 """
 
 
 def walked_files(kind: str) -> Callable[[Tree], int]:
-    """Return what counts the files in which code runs, modules loaded on the way included.
+    """Return what counts the files in which code of any thread runs, modules loaded on the way included.
 
     kind: "query" from SQL to the first snapshot, "plain" from SQL over a plain file to its answer, or "train"
     from a training job to its model.

@@ -221,13 +221,14 @@ class IntactFiles:
             manifest = self._manifest(read.directory)
         except UnseenFileError:
             return None
+        manifest = self._with_retired(read, manifest)
         return manifest if manifest.files.keys() >= set(read.files) else None
 
     def _known(self, read: LaidOutRead) -> tuple[Layout, Mapping[str, StoredFile]]:
         """Return the layout that is read, and its files by name."""
         if isinstance(read, FirstRead):
             return read.part, {stored.file: stored for stored in read.part.files}
-        manifest = self._manifest_of(read)
+        manifest = self._with_retired(read, self._manifest_of(read))
         return manifest.layout, manifest.files
 
     def _manifest(self, directory: str) -> _Manifest:
@@ -239,11 +240,21 @@ class IntactFiles:
             layout = read_manifest(directory)
         except LayoutError as error:
             raise DataError(str(error)) from error
-        states = (*retired_states(Path(directory)), layout)
-        manifest = _Manifest(
-            stamp, layout, {stored.file: stored for each in states for stored in each.all_files}
-        )
+        manifest = _Manifest(stamp, layout, {stored.file: stored for stored in layout.all_files})
         self._manifests[directory] = manifest
+        return manifest
+
+    def _with_retired(self, read: TableRead, manifest: _Manifest) -> _Manifest:
+        """Return the manifest with the files of retired states, if something is read that is not in it."""
+        if manifest.files.keys() >= set(read.files):
+            return manifest
+        retired = {
+            stored.file: stored
+            for state in retired_states(Path(read.directory))
+            for stored in state.all_files
+        }
+        manifest = replace(manifest, files=retired | manifest.files)
+        self._manifests[read.directory] = manifest
         return manifest
 
     def _run(self, check: _Check) -> None:

@@ -235,6 +235,9 @@ class NoKeeper(RunKeeper):
         """Do nothing."""
 
 
+NO_KEEPER = NoKeeper()
+
+
 class FileKeeper(RunKeeper):
     """Keeps the states of a run in a file, which also says how the run is begun (`recipe`, pickled).
 
@@ -281,7 +284,7 @@ def begun(recipe: RunRecipe, session: Any, keeping: Keeping) -> Any:
     Raises ArgumentError where there is a file already, or the recipe cannot be pickled.
     """
     if keeping.path is None:
-        return recipe.begun(session, NoKeeper())
+        return recipe.begun(session, NO_KEEPER)
     path = checked_path(keeping.path)
     kept = packed(recipe, "the run")
     try:

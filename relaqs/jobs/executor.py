@@ -22,6 +22,7 @@ Their service is a class. Each worker makes one of it when a letter comes, or a 
 from __future__ import annotations
 
 import atexit
+import gc
 import math
 import os
 import socket
@@ -37,7 +38,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from getpass import getuser
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, Protocol, runtime_checkable
+from types import FrameType
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 from relaqs_engine.errors import RelaqsError
@@ -48,6 +50,7 @@ IDLE_SECONDS = 1.0  # after which a thread ends that has had nothing to do
 _IDLE_NAME = "relaqs-idle"
 EXIT_SECONDS = 2.0  # what the end of the process waits for threads that no interruption reaches
 _STATEMENT_SECONDS = 10.0  # and for those inside DuckDB. On a busy machine 25 ms of work take seconds
+_SETTLED_SECONDS = 0.25  # a thread that has not moved for so long frees nothing of DuckDB
 NICENESS = 10  # of what gives way: it has a tenth of the weight of others
 
 _MADE: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -160,24 +163,48 @@ def _end_all() -> None:
         return
     if (duck := sys.modules.get("relaqs_engine.duck")) is None:
         return
-
-    def refuse() -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise duck.Interrupted("the process ends")
-
-    duck.BEFORE_STATEMENTS.append(refuse)
-    deadline = time.monotonic() + _STATEMENT_SECONDS
+    duck.BEFORE_STATEMENTS.append(_stand_still)
+    gc.disable()  # what it finds may be a cursor
     file = str(duck.__file__)
-    while any(_is_in(file, thread) for thread in list(_MADE)) and time.monotonic() < deadline:
+    began = moved = time.monotonic()
+    before: set[_Place] = set()
+    while (now := time.monotonic()) - began < _STATEMENT_SECONDS:
+        if (places := _places(file)) != before:
+            before, moved = places, now
+        has_settled = now - moved >= _SETTLED_SECONDS or now - began >= EXIT_SECONDS
+        if has_settled and not any(place.is_in_file for place in places):
+            break
         time.sleep(0.01)
 
 
-def _is_in(file: str, thread: threading.Thread) -> bool:
-    """Return whether a thread executes a function of this file, or what that has called."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None and frame.f_code.co_filename != file:
-        frame = frame.f_back
-    return frame is not None
+def _stand_still() -> None:
+    """Keep a thread for ever from its next statement, and from letting go of what it has from DuckDB.
+
+    One that is still inside DuckDB when the interpreter goes, be it to drop a cursor, aborts the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+
+
+class _Place(NamedTuple):
+    """Where a thread is. One that drops a cursor is in no function of DuckDB, but moves on soon."""
+
+    thread: int
+    frame: int
+    instruction: int
+    is_in_file: bool  # a function of this file, or what that has called, goes on
+
+
+def _places(file: str) -> set[_Place]:
+    frames = sys._current_frames()
+    places = set()
+    for thread in list(_MADE):
+        if (innermost := frames.get(thread.ident or 0)) is not None:
+            frame: FrameType | None = innermost
+            while frame is not None and frame.f_code.co_filename != file:
+                frame = None if frame.f_code is _stand_still.__code__ else frame.f_back
+            places.add(_Place(thread.ident or 0, id(innermost), innermost.f_lasti, frame is not None))
+    return places
 
 
 LONGEST_WAIT_SECONDS = 0.5

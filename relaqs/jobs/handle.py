@@ -36,7 +36,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import check_priority, check_seconds
-from relaqs.jobs.checkpoint import NoKeeper, RunKeeper
+from relaqs.jobs.checkpoint import NO_KEEPER, RunKeeper
 from relaqs.jobs.executor import raised_anew, wait_pieces
 from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
 from relaqs.progress import StopReason, StopRules
@@ -226,7 +226,7 @@ class RunListener(Listener, Generic[AnyReport]):
         keeper: RunKeeper | None = None,
     ) -> None:
         self.feed: Feed[AnyReport] = Feed()
-        self.keeper = keeper or NoKeeper()
+        self.keeper = keeper or NO_KEEPER
         self.ended_seconds: float | None = None
         self.stop_reason: StopReason | None = None
         self._job_id = job_id

@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, SupportsFloat, get_args
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole
-from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, check_same_rows, packed
+from relaqs.jobs.checkpoint import NO_KEEPER, RunKeeper, check_same_rows, packed
 from relaqs.jobs.executor import Executor, Stopwatch, background_thread, is_core_wanted
 from relaqs.jobs.handle import Feed, Handle, RunListener, check_strictly, lacking_loss, late
 from relaqs.jobs.job import JobDescription, Step, StepReport, TaskResult, Work
@@ -580,7 +580,7 @@ class FunctionRun(Handle[float]):
             target=goals.until,
             deadline_seconds=math.inf if goals.within is None else goals.within,
         )
-        keeper = keeper or NoKeeper()
+        keeper = keeper or NO_KEEPER
         if (kept := keeper.restored()) is not None:
             job.restore(kept)
         self._goals = goals

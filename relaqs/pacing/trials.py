@@ -33,7 +33,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds, check_whole, refusal
-from relaqs.jobs.checkpoint import NoKeeper, RunKeeper, check_same_rows, packed, unpacked
+from relaqs.jobs.checkpoint import NO_KEEPER, RunKeeper, check_same_rows, packed, unpacked
 from relaqs.jobs.executor import Stopwatch, background_thread, is_set_in_time, raised_anew, without_frames
 from relaqs.jobs.handle import check_strictly, lacking_loss
 from relaqs.plugins import require
@@ -337,7 +337,7 @@ class _Begun:
     ) -> None:
         self.parameters, self.run, self._losses = parameters, run, losses
         self.pruned = False
-        self._keeper = keeper or NoKeeper()
+        self._keeper = keeper or NO_KEEPER
         self._lock = threading.Lock()
         self._seen = 0
         self._finite = Losses()
@@ -416,7 +416,7 @@ class SearchRecipe:
             return self._begun_fit(session, parameters, keeper)
 
         digest = ""
-        if self.sql is not None and not isinstance(keeper, NoKeeper):
+        if self.sql is not None and keeper is not NO_KEEPER:
             digest = session._readable(self.sql, None).digest
             if (kept := keeper.restored()) is not None:
                 check_same_rows(kept.digest, digest)
@@ -611,9 +611,7 @@ class SearchRun:
             self._begun.append(begun)
 
     def _begun_trial(self, parameters: Mapping[str, Any], state: bytes | None = None) -> _Begun:
-        keeper = (
-            NoKeeper() if isinstance(self._keeper, NoKeeper) else RunKeeper(self._keeper.seconds / 2, state)
-        )
+        keeper = NO_KEEPER if self._keeper is NO_KEEPER else RunKeeper(self._keeper.seconds / 2, state)
         return _Begun(parameters, *self._begin(parameters, keeper), keeper)
 
     def _goes_on(self) -> bool:

@@ -31,6 +31,7 @@ class Fair:
     """
 
     name: ClassVar[str] = "fair"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "the cores are shared evenly"
     why_less: ClassVar[str] = "the cores are shared evenly"
 
@@ -54,6 +55,7 @@ class WeightedFair:
     """
 
     name: ClassVar[str] = "weighted_fair"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "the cores are shared by weight"
     why_less: ClassVar[str] = "the cores are shared by weight"
 

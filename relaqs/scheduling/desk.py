@@ -377,10 +377,11 @@ class Allocator:
     def plan(self, now_seconds: float, capacity_cores: float) -> Plan:
         """Return who gets how many of the cores until the next plan; every job that asks is in it."""
         asking = [account for account in self._accounts.values() if account.is_waiting]
-        if asking:
+        if len(asking) > 1 or (asking and not getattr(self._policy, "is_work_conserving", False)):
             self._plan = self._plan_of(self._view(asking, now_seconds, capacity_cores))
         else:
-            self._plan = Plan((), np.zeros(0), capacity_cores)
+            cores = np.minimum(cores_most_of(asking), capacity_cores)
+            self._plan = Plan(tuple(each.description.id for each in asking), cores, capacity_cores)
         self._planned_seconds, self._planned_cores = now_seconds, capacity_cores
         self._has_changed = False
         return self._plan

@@ -69,9 +69,8 @@ from math import floor, log, log10
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import most_in_all, most_unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.certify import enough_to_be_met
+from relaqs_bootstrap.certify import enough_to_be_met, most_in_all, most_unseen_groups
 
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.execution.estimate import CellIntervals

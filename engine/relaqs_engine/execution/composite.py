@@ -27,10 +27,10 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import Level, Variance, confidence_intervals, jackknife_variance, sum_of_variances
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS, MIN_ROWS_OF_SHARE, selection_factor
-from relaqs_bootstrap.intervals import bounded_interval
+from relaqs_bootstrap.intervals import Level, bounded_interval, confidence_intervals
+from relaqs_bootstrap.variance import Variance, jackknife_variance, sum_of_variances
 
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles, integers
 from relaqs_engine.duck import Cursor

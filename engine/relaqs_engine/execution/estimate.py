@@ -39,9 +39,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import Doubt
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE
+from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE, Doubt
 from relaqs_bootstrap.quantiles import normal_quantile, normal_tail
 from relaqs_bootstrap.split_mix import STEP, mixed
 

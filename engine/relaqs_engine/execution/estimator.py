@@ -13,9 +13,14 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from relaqs_bootstrap import counted_interval, distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.certify import enough_to_be_met
+from relaqs_bootstrap.certify import (
+    counted_interval,
+    distinct_interval,
+    enough_to_be_met,
+    selection_factor,
+    unseen_groups,
+)
 
 from relaqs_engine.arrow_arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.duck import Cursor

@@ -34,17 +34,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import (
-    Variance,
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.certify import MIN_ROWS, largest_influence, largest_influence_of_unit
+from relaqs_bootstrap.intervals import (
     confidence_intervals,
-    largest_influence,
-    largest_influence_of_unit,
     quantile_ranks,
     share_variance_of_blocks,
     share_variance_of_rows,
 )
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.certify import MIN_ROWS
+from relaqs_bootstrap.variance import Variance
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor

@@ -77,8 +77,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from relaqs_bootstrap import Variance, jackknife_variance, leave_one_out
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.variance import Variance, jackknife_variance, leave_one_out
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor

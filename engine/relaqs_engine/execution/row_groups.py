@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from relaqs_bootstrap import Variance
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.variance import Variance
 
 from relaqs_engine.duck import parquet_rows
 from relaqs_engine.execution.cells import ShownGroups, estimated_outputs, own_columns

@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from relaqs_bootstrap import unseen_groups
+from relaqs_bootstrap.certify import unseen_groups
 
 from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.catalog import Catalog

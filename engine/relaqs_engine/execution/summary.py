@@ -12,8 +12,8 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import distinct_interval
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.certify import distinct_interval
 
 from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.duck import Cursor, quote_name

@@ -34,15 +34,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_bootstrap import (
+from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.variance import (
+    TYPICAL_KURTOSIS,
     Variance,
     closed_form_variance,
     jackknife_variance,
     leave_one_out,
     linearised_variance,
 )
-from relaqs_bootstrap.arrays import FloatArray, IntArray
-from relaqs_bootstrap.variance import TYPICAL_KURTOSIS
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.cells import (

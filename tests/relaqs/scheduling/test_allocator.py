@@ -16,6 +16,7 @@ from relaqs.policies import Fair, Index, MaxSum, WeightedFair
 from relaqs.scheduling import EPOCH_SECONDS, Allocator, desk
 from relaqs.sharing.division import fill_evenly
 from relaqs.sharing.view import Kind, Plan, Policy, View
+from tests.relaqs.policies.views import every_policy
 
 CORES = 4.0
 
@@ -129,6 +130,17 @@ def test_exact_and_foreign_jobs_have_their_fair_share_by_weight(policy: Policy) 
     assert cores["exact"] == pytest.approx(CORES / 8)
     assert cores["foreign"] == pytest.approx(CORES * 5 / 8)
     assert sum(cores.values()) == pytest.approx(CORES)
+
+
+@pytest.mark.parametrize("policy", every_policy(), ids=lambda policy: policy.name)
+@pytest.mark.parametrize("most", [1.0, 2.5, math.inf])
+def test_a_job_alone_has_what_the_policy_would_give_it(policy: Policy, most: float) -> None:
+    job = JobDescription("job", Kind.QUERY, cores_most=most)
+    recorder = Recorder(policy)  # which is asked, since it does not say that it is work-conserving
+    asked, alone = with_jobs(recorder, job), with_jobs(policy, job)
+    assert recorder.views
+    expected = asked.plan(1.0, CORES).cores_by_job()
+    assert alone.plan(1.0, CORES).cores_by_job() == pytest.approx(expected)
 
 
 def test_a_policy_sees_what_was_reported_and_charged() -> None:
