@@ -70,7 +70,7 @@ def test_estimators_of_users_are_fitted_alike_after_a_death(
 ) -> None:
     """Fitted by tasks, which are made again where a worker is gone: the same bits as on threads."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    model = make_pipeline(StandardScaler(), OwnEstimator(loss="log_loss", max_iter=20, tol=None))
+    model = make_pipeline(StandardScaler(), OwnEstimator(loss="log_loss", max_iter=8, tol=None))
 
     def begun(db: Session) -> TrainingRun:
         return db.fit(model, "SELECT * FROM digits", target="y", batch=32)

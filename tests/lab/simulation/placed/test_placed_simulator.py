@@ -84,6 +84,7 @@ def test_a_policy_that_places_nothing_for_a_day_ends_the_simulation() -> None:
         simulated(Fixed(((-1, -1),)), job(BY_NAME["MLP"], 2), job(BY_NAME["MLP"], 2, name="second"))
 
 
+@pytest.mark.slow
 def test_a_policy_that_lets_nothing_get_anywhere_for_a_week_ends_the_simulation() -> None:
     """An iteration takes 600 s, and the part moves at each plan. Who gives an end gets what there is then."""
 
