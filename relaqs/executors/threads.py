@@ -20,7 +20,15 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.places import LIGHT_CORE_SECONDS, OVERDUE_SECONDS, Held, Need, Places
-from relaqs.jobs.executor import Done, Stoppable, background_thread, client_name, give_way, run_measured
+from relaqs.jobs.executor import (
+    PRECEDENCE,
+    Done,
+    Stoppable,
+    background_thread,
+    client_name,
+    give_way,
+    run_measured,
+)
 from relaqs.jobs.job import ClusterStatus, JobDescription, StepReport, Task
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Desk
@@ -292,6 +300,7 @@ class ThreadExecutor:
         for each in self._running.values():
             seconds = begun.since_seconds - each.since_seconds
             is_long = each.place.need.is_long or seconds >= OVERDUE_SECONDS
+            is_long = is_long or PRECEDENCE.had_more(each.place.need.user, begun.place.need.user)
             is_statement = isinstance(each.turn.item.task.work, worker.QueryWork)
             if is_long and is_statement and each.job != begun.job and not each.gives_way:
                 each.gives_way = True
@@ -350,6 +359,7 @@ class ThreadExecutor:
     def _charge(self, running: _Running, core_seconds: float) -> None:
         if (entered := self._entered.get(running.job)) is not None:
             entered.core_seconds += core_seconds
+            PRECEDENCE.charge(entered.description.user, core_seconds)
         self._queue.settle(running.turn, core_seconds)
         self._desk.accounts.charge(running.job, core_seconds, time.monotonic())
 

@@ -73,8 +73,81 @@ def give_way(thread: int = 0, niceness: int = NICENESS) -> None:
     """
     if sys.platform == "linux":  # no other system has one for each thread
         with suppress(OSError):
-            now = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, now + niceness)
+            os.setpriority(os.PRIO_PROCESS, thread, _niceness_of(thread) + niceness)
+
+
+FIRST_SECONDS = 0.1  # from its beginning, in which a statement goes before those of who had more of late
+_LATELY_SECONDS = 2.0  # after which a third is left of what counts
+_MUCH_CORE_SECONDS, _TIMES_MORE = 0.1, 4  # of late, and beside the others', of who gives way
+_POLL_SECONDS = 0.004
+
+
+def _niceness_of(thread: int = 0) -> int:
+    """Return that of a thread by its native number, or of the calling one; 0 where threads have none."""
+    return os.getpriority(os.PRIO_PROCESS, thread) if sys.platform == "linux" else 0
+
+
+class Precedence:
+    """Which user goes first, in this process: who had less of late. Python's lock has no turns of users.
+
+    What a user did so far counts less and less. While somebody has a statement under way who had far less,
+    one gives way: begins nothing, and pauses what can pause. Whoever waited goes on as long without.
+
+    clock: gives the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._had: dict[str, tuple[float, float]] = {}  # by user: core-seconds of late, and when that was
+        self._asked: dict[object, tuple[str, float]] = {}  # statements under way: whose, and until when first
+        self._since: dict[str, float] = {}  # users who give way now
+        self._free: dict[str, float] = {}  # until when they need not
+
+    def charge(self, user: str, core_seconds: float) -> None:
+        self._had[user] = self._of_late(user) + core_seconds, self._clock()
+
+    @contextmanager
+    def asking(self, user: str) -> Iterator[None]:
+        """Have a statement of a user under way in the block."""
+        statement = object()
+        self._asked[statement] = user, self._clock() + FIRST_SECONDS
+        try:
+            yield
+        finally:
+            del self._asked[statement]
+
+    def had_more(self, user: str, other: str) -> bool:
+        """Return whether a user had far more of late than another one."""
+        had = self._of_late(user)
+        return had > _MUCH_CORE_SECONDS and had > _TIMES_MORE * self._of_late(other)
+
+    def gives_way(self, user: str) -> bool:
+        """Return whether a user gives way now. Whoever asks does so, and asks again soon."""
+        if not self._asked and user not in self._since:
+            return False
+        now = self._clock()
+        if now < self._free.get(user, 0.0):
+            return False
+        asked = list(self._asked.values())
+        behind = any(now < until and self.had_more(user, other) for other, until in asked)
+        since = self._since.setdefault(user, now)
+        if behind and now < since + FIRST_SECONDS:
+            return True
+        self._since.pop(user, None)
+        self._free[user] = now + max(now - since, _POLL_SECONDS / 4)
+        return False
+
+    def pause(self, user: str) -> None:
+        """Wait as long as a user gives way."""
+        while self.gives_way(user):
+            time.sleep(_POLL_SECONDS)
+
+    def _of_late(self, user: str) -> float:
+        core_seconds, at = self._had.get(user, (0.0, 0.0))
+        return core_seconds * math.exp((at - self._clock()) / _LATELY_SECONDS)
+
+
+PRECEDENCE = Precedence()
 
 
 class _Waiting:
@@ -110,13 +183,14 @@ class _Waiting:
             self._idle.clear()
 
     def _serve(self, calls: SimpleQueue[_Call | None]) -> None:
+        usual = _niceness_of()
         while (call := self._next(calls)) is not None:
             threading.current_thread().name = call.name
             Context().run(call.function)
             del call  # it keeps what it has done
             threading.current_thread().name = _IDLE_NAME
             with self._lock:
-                if self._is_over:
+                if self._is_over or _niceness_of() != usual:  # it gives way for good
                     return
                 self._idle.append(calls)
 

@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -26,6 +27,7 @@ from relaqs_engine.postgres.wording import may_ask_metadata, without_schema, wor
 from relaqs_engine.sql.binder import parameter_count, with_values
 from relaqs_engine.sql.read import WrittenSql, check_text
 
+from relaqs.jobs.executor import give_way, run_in_background
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
@@ -52,6 +54,7 @@ from relaqs.session import Session
 
 _T = TypeVar("_T")
 
+_AT_ONCE_SECONDS = 0.05  # after which a question about the server gives way
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
 OPEN_TYPES = {0, UNKNOWN.oid}
@@ -135,7 +138,7 @@ class Answering:
         self._column_types = _column_types(session)
         self._meant = lru_cache(maxsize=_TEXTS_KEPT)(partial(meaning_of, columns=self._column_types))
         self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
-        self._plans: dict[_PlanKey, _KeptPlan] = {}  # the oldest first
+        self._plans: OrderedDict[_PlanKey, _KeptPlan] = OrderedDict()  # the oldest first
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
         """Return what the statements of a text ask for. A long text waits for its turn to be read.
@@ -259,14 +262,14 @@ class Answering:
         options = asker.settings.options(asker.quota.weight)
         asked = await self._steered(select, asker)
         select = replace(select, sql=asked.sql)
-        tables, kept = self._session.tables, self._kept(select, values, asker)
+        kept = self._kept(select, values, asker)
         if kept is not None and self._planning.is_idle:
             meaning, plan, query = *kept, self._begun(*kept, options, values, asker)
         else:
+            given = select, values, options, asker
             meaning, plan, query = await self._planning.run(
-                asker.name, self._planned, select, values, options, asker, kept, undo=_stop_planned
+                asker.name, self._planned, *given, undo=lambda planned: planned[-1].stop()
             )
-            self._keep(tables, meaning, plan, select, values, asker)
         columns = _columns(meaning, plan, asker.settings, asked)
         try:
             snapshot = None
@@ -341,8 +344,14 @@ class Answering:
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
     def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Meaning, OnlinePlan]:
-        """Return what a SELECT is for DuckDB, and how it is answered."""
-        meaning = self._meaning(select, values, asker)
+        """Return what a SELECT is for DuckDB, and how it is answered.
+
+        That is kept of a short text that runs whole, if it is the same each time: without now(). Plain tables
+        are looked at each time.
+        """
+        if kept := self._kept(select, values, asker):
+            return kept
+        tables, meaning = self._session.tables, self._meaning(select, values, asker)
         try:
             plan = self._session.plan(
                 meaning.sql,
@@ -352,6 +361,12 @@ class Answering:
             )
         except (SqlError, ExpressionError) as error:
             raise meaning.placed(error, select.sql) from error
+        is_same_each_time = not values and plan.sql == meaning.sql and tables is self._session.tables
+        begins_soon = len(select.sql) <= SHORT_CHARACTERS and not plan.is_estimated and not plan.plain_tables
+        if is_same_each_time and begins_soon:
+            self._plans[_plan_key(select, asker.settings)] = _KeptPlan(tables, meaning, plan)
+        while len(self._plans) > _TEXTS_KEPT:
+            self._plans.popitem(last=False)
         return meaning, plan
 
     def _kept(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Meaning, OnlinePlan] | None:
@@ -365,45 +380,17 @@ class Answering:
             return None
         return kept.meaning, kept.plan
 
-    def _keep(
-        self,
-        tables: Mapping[str, Table],
-        meaning: Meaning,
-        plan: OnlinePlan,
-        select: Select,
-        values: Sequence[Any],
-        asker: Asker,
-    ) -> None:
-        """Keep how a short text is answered that runs whole, if that is the same each time: without now().
-
-        tables: those of the session before it was planned. Plain ones are looked at each time.
-        """
-        is_same_each_time = not values and plan.sql == meaning.sql and tables is self._session.tables
-        begins_soon = len(select.sql) <= SHORT_CHARACTERS and not plan.is_estimated and not plan.plain_tables
-        if is_same_each_time and begins_soon:
-            self._plans[_plan_key(select, asker.settings)] = _KeptPlan(tables, meaning, plan)
-        while len(self._plans) > _TEXTS_KEPT:
-            del self._plans[next(iter(self._plans))]
-
     def _planned(
-        self,
-        select: Select,
-        values: Sequence[Any],
-        options: QueryOptions,
-        asker: Asker,
-        kept: tuple[Meaning, OnlinePlan] | None,
+        self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
     ) -> tuple[Meaning, OnlinePlan, OnlineQuery]:
-        """Return what a query is for DuckDB, how it is answered, and the query, which has begun.
-
-        kept: the first two, where they are known.
-        """
-        meaning, plan = kept or self._plan(select, values, asker)
-        check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
+        """Return what a query is for DuckDB, how it is answered, and the query, which has begun."""
+        meaning, plan = self._plan(select, values, asker)
         return meaning, plan, self._begun(meaning, plan, options, values, asker)
 
     def _begun(
         self, meaning: Meaning, plan: OnlinePlan, options: QueryOptions, values: Sequence[Any], asker: Asker
     ) -> OnlineQuery:
+        check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         with asker.quota.asking():
             return self._session.submit(
                 meaning.sql,
@@ -448,10 +435,6 @@ def _hinted(asker: Asker, select: Select) -> Asker:
     return asker if settings is asker.settings else replace(asker, settings=settings)
 
 
-def _stop_planned(planned: tuple[Meaning, OnlinePlan, OnlineQuery]) -> None:
-    planned[-1].stop()
-
-
 def _checked_requests(sql: str) -> tuple[Request, ...]:
     check_text(sql)
     return requests(sql)
@@ -463,13 +446,19 @@ def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, s
     Raises:
         Interrupted: it took too long.
     """
-    stop = threading.Timer(METADATA_SECONDS, cursor.interrupt)
-    stop.daemon = True
-    stop.start()
+    over, thread = threading.Event(), threading.get_native_id()
+
+    def watch() -> None:
+        if not over.wait(_AT_ONCE_SECONDS):
+            give_way(thread)
+        if not over.wait(METADATA_SECONDS - _AT_ONCE_SECONDS):
+            cursor.interrupt()
+
+    run_in_background(watch, "relaqs-metadata")
     try:
         return answer(cursor, rewritten)
     finally:
-        stop.cancel()
+        over.set()
 
 
 def _column_types(session: Session) -> dict[str, dict[str, str]]:
@@ -567,14 +556,12 @@ def _table(
 def _as_announced(schema: pa.Schema, columns: Sequence[ReplyColumn]) -> pa.Schema:
     """Return the schema with numbers as floats where floats were announced: ends of intervals of integers."""
     fields = [
-        pa.field(each.name, pa.float64()) if column.kind is FLOAT8 and not _is_nested(each.type) else each
+        pa.field(each.name, pa.float64())
+        if column.kind is FLOAT8 and not pa.types.is_nested(each.type)
+        else each
         for each, column in zip(schema, columns, strict=True)
     ]
     return pa.schema(fields)
-
-
-def _is_nested(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(type_))
 
 
 def _notices(snapshot: Snapshot, plan: OnlinePlan, settings: Settings) -> list[str]:

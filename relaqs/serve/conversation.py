@@ -20,6 +20,7 @@ from pygwire import messages as wire
 from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.binder import NullOf
 
+from relaqs.jobs.executor import PRECEDENCE
 from relaqs.serve import failures
 from relaqs.serve import statements as asked
 from relaqs.serve.answering import OPEN_TYPES, SHORT_CHARACTERS, Answering, Asker, Reply, ReplyColumn
@@ -155,7 +156,8 @@ class Conversation:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                await work
+                with PRECEDENCE.asking(self.user):
+                    await work
         except TimeoutError:
             if not limit.expired():  # a query's own time is over, which its error says
                 raise
@@ -233,7 +235,6 @@ class Conversation:
             raise RefusedError(
                 failures.SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one"
             )
-        self._check_room()
         request = found[0] if found else None
         oids: tuple[int, ...] = ()
         if isinstance(request, asked.Select | asked.Declare | asked.Copy):
@@ -242,26 +243,26 @@ class Conversation:
         elif isinstance(request, asked.Sleep) and request.seconds is None:
             declared = message.param_types[0] if message.param_types else 0
             oids = (FLOAT8.oid if declared in OPEN_TYPES else declared,)
-        holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(message.query))
-        self._prepared[message.statement] = Prepared(request, oids, holding=holding)
+        self._keep(message.statement, Prepared(request, oids), message.query)
         self._stream.send(wire.ParseComplete())
 
-    def _check_room(self) -> None:
+    def _keep(self, name: str, prepared: Prepared, sql: str) -> None:
+        """Keep a statement by its name. Raises RefusedError or MemoryLimitError where there is no room."""
         if len(self._prepared) >= _MOST_PREPARED:
             raise RefusedError(
                 failures.FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
             )
+        prepared.holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(sql))
+        self._prepared[name] = prepared
 
     async def _prepare(self, request: asked.Prepare) -> str:
         """Keep a query by its name, as one of the protocol is kept; return the tag."""
         if request.name in self._prepared:
             raise RefusedError("42P05", f"there is a prepared statement {request.name!r} already")
-        self._check_room()
         given = [type_oid(each) for each in request.types]
         oids = await self._answering.parameter_oids(request.select, given, self._asker)
         await self._answering.columns(request.select, (None,) * len(oids), self._asker)
-        holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(request.select.sql))
-        self._prepared[request.name] = Prepared(request.select, oids, holding=holding)
+        self._keep(request.name, Prepared(request.select, oids), request.select.sql)
         return "PREPARE"
 
     def _performed(self, request: asked.Perform) -> tuple[asked.Request | None, tuple[Any, ...]]:

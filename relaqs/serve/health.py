@@ -12,11 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from operator import add
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
 
 LATE_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PAUSE_SECONDS = 0.05
@@ -53,16 +54,34 @@ class Health:
             await asyncio.sleep(_PAUSE_SECONDS)
             self.was_late(max(0.0, time.monotonic() - asked))
 
+    def collect(self) -> Iterator[Metric]:
+        """Yield how the server stands now, as metrics."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        limits = [*map(str, LATE_SECONDS), "+Inf"]
+        yield HistogramMetricFamily(
+            "relaqs_loop_late_seconds",
+            "How late the server's event loop was, asked twenty times a second.",
+            buckets=list(zip(limits, map(float, accumulate(self.late)), strict=True)),
+            sum_value=self.late_sum_seconds,
+        )
+        yield GaugeMetricFamily(
+            "relaqs_loop_late_most_seconds", "The most since the server's start.", self.late_most_seconds
+        )
+        logins = CounterMetricFamily("relaqs_logins", "How many ended how.", labels=("outcome",))
+        for outcome, count in self.logins.items():
+            logins.add_metric((outcome,), count)
+        connections = GaugeMetricFamily(
+            "relaqs_connections", "Of the server, before and after the login.", labels=("state",)
+        )
+        for state, count in self.connections().items():
+            connections.add_metric((state,), count)
+        yield from (logins, connections)
+
 
 def add_metrics(health: Health, registry: CollectorRegistry) -> None:
     """Let scrapes of a registry tell how a server stands at that moment."""
-    from prometheus_client.registry import Collector
-
-    class Standing(Collector):
-        def collect(self) -> Iterator[Metric]:
-            yield from _metrics(health)
-
-    registry.register(Standing())
+    registry.register(cast("Collector", health))
 
 
 def summed_metrics(health: Health, others: Callable[[], list[str]]) -> CollectorRegistry:
@@ -111,27 +130,3 @@ _NOT_SUMMED: tuple[tuple[str, Callable[[float, float], float]], ...] = (
     ("_created", min),
     ("_up", min),
 )
-
-
-def _metrics(health: Health) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-    limits = [*map(str, LATE_SECONDS), "+Inf"]
-    yield HistogramMetricFamily(
-        "relaqs_loop_late_seconds",
-        "How late the server's event loop was, asked twenty times a second.",
-        buckets=list(zip(limits, map(float, accumulate(health.late)), strict=True)),
-        sum_value=health.late_sum_seconds,
-    )
-    yield GaugeMetricFamily(
-        "relaqs_loop_late_most_seconds", "The most since the server's start.", health.late_most_seconds
-    )
-    logins = CounterMetricFamily("relaqs_logins", "How many ended how.", labels=("outcome",))
-    for outcome, count in health.logins.items():
-        logins.add_metric((outcome,), count)
-    connections = GaugeMetricFamily(
-        "relaqs_connections", "Of the server, before and after the login.", labels=("state",)
-    )
-    for state, count in health.connections().items():
-        connections.add_metric((state,), count)
-    yield from (logins, connections)

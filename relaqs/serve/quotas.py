@@ -5,21 +5,25 @@ Users take threads in turn: who makes many calls waits behind their own ones, an
 user    calls that wait      the order in which one thread takes them
 eve     e1 e2 e3 e4          e1 b1 e2 b2 e3 e4
 bob     b1 b2
+
+Who had far more of late than somebody with a statement under way waits a moment, and pauses while planning.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from relaqs_engine.errors import MemoryLimitError
+from relaqs_engine.sql.dialect import pausing
 
+from relaqs.jobs.executor import PRECEDENCE, run_in_background
 from relaqs.queries.options import asked_by
 from relaqs.serve.failures import TOO_MANY, RefusedError
 
@@ -28,6 +32,7 @@ _T = TypeVar("_T")
 ANSWERS, STATEMENTS, VALUES = "answers", "prepared statements", "values of parameters"  # what is kept
 LEAST_HELD_BYTES = 64 << 20
 _KINDS = (ANSWERS, STATEMENTS, VALUES)
+_LATER_SECONDS = 0.002
 _BESIDE_BYTES = 1000  # that Python needs for whatever is kept
 
 
@@ -180,11 +185,12 @@ class FairPool:
     """
 
     def __init__(self, threads: int, each: int, name: str) -> None:
-        self._executor = ThreadPoolExecutor(threads, name)
+        self._name = name
         self._threads = self._free = threads
         self._each = each
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # users in the order of their turns
+        self._later: asyncio.TimerHandle | None = None  # when somebody's turn comes who gives way
 
     @property
     def is_idle(self) -> bool:
@@ -211,27 +217,28 @@ class FairPool:
         await self._turn(user)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
-        try:
-            future = self._executor.submit(function, *arguments)
-        except BaseException:
-            self._over(user)
-            raise
 
-        def over(done: Future[_T]) -> None:
+        def call() -> None:
+            found, error, begun_seconds = None, None, time.thread_time()
+            try:
+                with pausing(partial(PRECEDENCE.pause, user)):
+                    found = function(*arguments)
+            except BaseException as raised:
+                error = raised
+            PRECEDENCE.charge(user, time.thread_time() - begun_seconds)
             with suppress(RuntimeError):  # the loop is closed: the server has ended
-                loop.call_soon_threadsafe(self._end, user, done, answer)
+                loop.call_soon_threadsafe(over, found, error)
+            del error  # whose frames are this one
 
-        future.add_done_callback(over)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if undo is not None:
-                future.add_done_callback(partial(_undo, undo))
-            raise
+        def over(found: Any, error: BaseException | None) -> None:
+            self._over(user)
+            if not answer.done():
+                answer.set_result(found) if error is None else answer.set_exception(error)
+            elif undo is not None and error is None:  # it was cancelled meanwhile
+                undo(found)
 
-    def shutdown(self) -> None:
-        """Begin nothing more. What runs goes on until its end."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        run_in_background(call, self._name)
+        return await answer
 
     async def _turn(self, user: str) -> None:
         """Wait for a thread, which is the user's from then on."""
@@ -247,18 +254,6 @@ class FairPool:
                 self._over(user)
             raise
 
-    def _end(self, user: str, done: Future[_T], answer: asyncio.Future[_T]) -> None:
-        """Give a thread back, and hand on what was returned or raised, in one turn of the loop."""
-        self._over(user)
-        if answer.done():  # it was cancelled meanwhile
-            return
-        if done.cancelled():
-            answer.cancel()
-        elif (error := done.exception()) is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(done.result())
-
     def _over(self, user: str) -> None:
         self._free += 1
         self._busy[user] -= 1
@@ -266,10 +261,17 @@ class FairPool:
 
     def _give_turns(self) -> None:
         """Give free threads to users who wait and have fewer than they may, the next in the round first."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         for user, turns in list(self._waiting.items()):
             while turns and turns[0].done():  # cancelled
                 turns.popleft()
             if turns and self._free and self._busy[user] < self._each:
+                if PRECEDENCE.gives_way(user):
+                    loop = asyncio.get_running_loop()
+                    self._later = self._later or loop.call_later(_LATER_SECONDS, self._give_turns)
+                    continue
                 self._free -= 1
                 self._busy[user] += 1
                 turns.popleft().set_result(None)
@@ -277,8 +279,3 @@ class FairPool:
             if not turns:
                 del self._waiting[user]
         self._busy += Counter()  # forgets users who have nothing
-
-
-def _undo(undo: Callable[[_T], object], done: Future[_T]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        undo(done.result())

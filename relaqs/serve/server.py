@@ -75,9 +75,9 @@ class Conversations:
 
     def __init__(self, session: Session, users: Iterable[str], place: int = 0, places: int = 1) -> None:
         self._metadata = _metadata(session, users)
-        self._planning = FairPool(PLANNING_THREADS, PLANNING_THREADS_EACH, "relaqs-planning")
-        self._encoding = FairPool(1, 1, "relaqs-encoding")  # Python encodes: more threads are no faster
-        self._answering = Answering(session, self._metadata, self._planning, self._encoding)
+        planning = FairPool(PLANNING_THREADS, PLANNING_THREADS_EACH, "relaqs-planning")
+        encoding = FairPool(1, 1, "relaqs-encoding")  # Python encodes: more threads are no faster
+        self._answering = Answering(session, self._metadata, planning, encoding)
         self._quotas: dict[str, UserQuota] = {}
         self._all: dict[Key, Conversation] = {}
         self._place, self._places = place, places
@@ -119,9 +119,7 @@ class Conversations:
         return False
 
     async def stop(self) -> None:
-        """Plan and encode nothing more."""
-        self._planning.shutdown()
-        self._encoding.shutdown()
+        """Answer nothing about the server any more."""
         self._metadata.close()
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -29,6 +31,23 @@ from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.transforms import preprocess, unqualify_columns
 
 from relaqs_engine.errors import UnsupportedError
+
+_BETWEEN: ContextVar[Callable[[], None]] = ContextVar("relaqs-between", default=lambda: None)
+
+
+@contextmanager
+def pausing(between: Callable[[], None]) -> Iterator[None]:
+    """Call this many times while SQL is read and written in the block: it may wait, so that others work."""
+    before = _BETWEEN.set(between)
+    try:
+        yield
+    finally:
+        _BETWEEN.reset(before)
+
+
+def pause() -> None:
+    """Let others work, where somebody asked for that."""
+    _BETWEEN.get()()
 
 
 def interpreted(shared: Mapping[str, tuple[str, ...]]) -> dict[str, ModuleType]:
@@ -291,6 +310,7 @@ class _TokenizerCore(TokenizerCore):
 
     def _scan_number(self) -> None:
         """Read a number: 1e3+1 is two of them, and the one of $1e3 has no exponent."""
+        pause()
         is_place = bool(self.tokens) and self.tokens[-1].token_type in _BEFORE_A_PLACE
         number = (_PLACE if is_place else _NUMBER).match(self.sql, self._start)
         assert number is not None, "no digit, where the tokenizer saw one"
@@ -425,6 +445,7 @@ class RelaqsParser(_Parser):
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
         """Read what stands where a value may: a type only before a text, as in DATE '2020-01-01'."""
+        pause()
         if fallback_to_identifier or self._curr is None or self._curr.token_type not in self.TYPE_TOKENS:
             return super()._parse_type(parse_interval, fallback_to_identifier)
         typed = (parse_interval and self._parse_interval()) or self._typed_text()
@@ -479,6 +500,10 @@ class RelaqsGenerator(_Generator):
 
     def generate(self, expression: exp.Expr, copy: bool = True) -> str:
         return super().generate(copied(expression) if copy else expression, copy=False)
+
+    def alias_sql(self, expression: exp.Alias) -> str:
+        pause()
+        return super().alias_sql(expression)
 
     MULTI_ARG_DISTINCT = True  # f(DISTINCT x, y) has two arguments, not one row of two
     TRANSFORMS: ClassVar[dict[Any, Any]] = {

@@ -38,7 +38,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
-from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, tokens_of
+from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, pause, tokens_of
 
 GIVE_ROWS = {"pivot": "PIVOT", "pivot_wider": "PIVOT", "unpivot": "UNPIVOT", "pivot_longer": "UNPIVOT"}
 """The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
@@ -277,6 +277,7 @@ class Effort:
         self.steps += steps
         if self.steps >= self._look_at:
             self._look_at = self.steps + _STEPS_BETWEEN_LOOKS
+            pause()
             self._still_wanted()
         if self.steps > self._most_steps:
             raise SqlError(

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import pytest
 
 from relaqs.jobs import executor
-from relaqs.jobs.executor import background_thread, join_all
+from relaqs.jobs.executor import FIRST_SECONDS, Precedence, background_thread, join_all
 from tests.relaqs.executors.clusters import eventually
 
 
@@ -137,3 +137,30 @@ sys.exit(3)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_who_had_far_more_of_late_gives_way_for_a_moment_and_then_goes_on_for_as_long() -> None:
+    now = 0.0
+    precedence = Precedence(lambda: now)
+    precedence.charge("eve", 1.0)
+    precedence.charge("bob", 0.01)
+    assert not precedence.gives_way("eve")  # nobody asks
+    with precedence.asking("eve"):
+        assert not precedence.gives_way("bob")
+    with precedence.asking("bob"):
+        assert precedence.gives_way("eve")
+        assert not precedence.gives_way("bob")
+        now = FIRST_SECONDS - 0.01
+        assert precedence.gives_way("eve")
+    assert not precedence.gives_way("eve")
+    now += FIRST_SECONDS - 0.02
+    with precedence.asking("bob"):
+        assert not precedence.gives_way("eve")  # she has waited for as long
+        now += 0.02
+        assert precedence.gives_way("eve")
+        now += FIRST_SECONDS
+        assert not precedence.gives_way("eve")  # it has been under way for too long
+    with precedence.asking("bob"):
+        now += 100.0
+    with precedence.asking("bob"):
+        assert not precedence.gives_way("eve")  # what she had is long ago

@@ -23,7 +23,12 @@ SOON_SECONDS = 10.0
 STUCK = """
 import sys, threading, relaqs
 from relaqs.cli import program
-relaqs.Session.plan = lambda *given, **named: print("planning", flush=True) or threading.Event().wait()
+def plan(*given, **named):
+    if sys.argv[2] == "a library's":  # the end of Python waits for it
+        threading.Thread(target=threading.Event().wait, daemon=False).start()
+    print("planning", flush=True)
+    threading.Event().wait()
+relaqs.Session.plan = plan
 program(["serve", "--data", sys.argv[1], "--port", "0"])
 """
 
@@ -87,8 +92,11 @@ def test_a_server_ends_while_clients_take_rows(warehouse: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-def test_a_server_ends_whatever_does_not_let_go(warehouse: Path) -> None:
-    command = [sys.executable, "-c", STUCK, str(warehouse)]
+@pytest.mark.parametrize(
+    ("thread", "status"), [("the server's", 0), ("a library's", 128 + signal.SIGTERM)], ids=["own", "other"]
+)
+def test_a_server_ends_whatever_does_not_let_go(warehouse: Path, thread: str, status: int) -> None:
+    command = [sys.executable, "-c", STUCK, str(warehouse), thread]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         host, port = process.stdout.readline().split()[2].rstrip(".").split(":")
@@ -97,6 +105,6 @@ def test_a_server_ends_whatever_does_not_let_go(warehouse: Path) -> None:
         asking.start()
         assert process.stdout.readline() == "planning\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(2 * SOON_SECONDS) == 128 + signal.SIGTERM
+        assert process.wait(2 * SOON_SECONDS) == status
         asking.join(SOON_SECONDS)
     assert isinstance(told[0], psycopg.errors.AdminShutdown)

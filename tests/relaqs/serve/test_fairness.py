@@ -22,8 +22,10 @@ from typing import Any
 import psycopg
 import pytest
 from pygwire.messages import SSLRequest, StartupMessage
+from relaqs_engine.sql.read import tree_of
 
 from benchmarks.server_process import Running, serving
+from relaqs.jobs.executor import FIRST_SECONDS, PRECEDENCE
 from relaqs.serve import strangers
 from relaqs.serve.failures import RefusedError
 from relaqs.serve.health import LATE_SECONDS, Health
@@ -367,7 +369,6 @@ def test_users_take_turns_in_a_pool() -> None:
         await asyncio.sleep(0.01)
         may_begin.set()
         await asyncio.gather(first, *asked)
-        pool.shutdown()
         return taken
 
     assert asyncio.run(ask()) == ["e0", "b0", "c0", "e1", "b1", "e2", "e3"]
@@ -384,7 +385,6 @@ def test_what_a_cancelled_call_returns_is_undone() -> None:
         await asyncio.wait([runs, waits])
         may_end.set()
         assert await pool.run("eve", may_end.wait, undo=undone.append)
-        pool.shutdown()
         return undone
 
     assert asyncio.run(ask()) == [True]
@@ -410,6 +410,41 @@ def test_a_user_has_some_threads_of_a_pool_and_no_more() -> None:
         while not pool.is_idle and time.monotonic() < deadline:  # the thread of what was cancelled ends last
             await asyncio.sleep(0.001)
         assert pool.is_idle
-        pool.shutdown()
+
+    asyncio.run(ask())
+
+
+def test_who_had_far_more_of_late_waits_while_somebody_else_asks_and_pauses_while_planning() -> None:
+    taken: list[str] = []
+
+    async def ask() -> None:
+        pool = FairPool(2, 2, "calls")
+        with PRECEDENCE.asking("first of ann"):
+            PRECEDENCE.charge("second of dan", 60.0)
+            began = time.monotonic()
+            heavy = asyncio.create_task(pool.run("second of dan", taken.append, "dan"))
+            await pool.run("first of ann", taken.append, "ann")
+            await asyncio.sleep(0.01)
+            assert taken == ["ann"] or time.monotonic() > began + FIRST_SECONDS
+        await heavy
+        assert taken == ["ann", "dan"]
+        PRECEDENCE.charge("third of dan", 60.0)
+        planning, may_plan = threading.Event(), threading.Event()
+
+        def plan() -> None:
+            planning.set()
+            may_plan.wait()
+            tree_of("SELECT 1 + 1 AS x")
+            taken.append("planned")
+
+        heavy = asyncio.create_task(pool.run("third of dan", plan))
+        await asyncio.to_thread(planning.wait)
+        with PRECEDENCE.asking("first of ann"):
+            began = time.monotonic()
+            may_plan.set()
+            await asyncio.sleep(0.01)
+            assert taken[2:] == [] or time.monotonic() > began + FIRST_SECONDS
+        await heavy
+        assert taken[2:] == ["planned"]
 
     asyncio.run(ask())
