@@ -372,9 +372,10 @@ _FREED_SHARE = 0.7  # of the account, beyond which freed memory is given back
 _FULL_SHARE = 0.9  # of the account, that databases may have together
 _SHARED_OUT_FROM = 0.5  # of that, from which on each has what the others leave
 _LEAST_SHARE = 0.5  # of the account, that they have whatever the process has beside them
-_NOTABLE_BYTES = 64 << 20
+_NOTABLE_BYTES = 64 << 20  # what statements take between two looks, for example
 _USUAL_BYTES = 32 << 20  # that the process has of partial results and answers
-_BESIDE_BYTES = 160 << 20  # of programs and caches: beside the account in a server, within it elsewhere
+_BESIDE_BYTES = 128 << 20  # of programs and caches, beside the account of a server
+_EARLIER_BYTES = 160 << 20  # that earlier statements may have left, within the account elsewhere
 _FREED_TIME = 0.05  # of the time may be spent on giving memory back
 _HURRY = 0.25  # where the process has far too much
 
@@ -517,7 +518,7 @@ class MemoryWatch:
         beside = outside - self._outside_bytes - _USUAL_BYTES
         of_earlier = outside - _BESIDE_BYTES
         if not is_of_server():
-            of_earlier = min(outside - self._first_bytes + _USUAL_BYTES, _BESIDE_BYTES)
+            of_earlier = min(outside - self._first_bytes + _NOTABLE_BYTES, _EARLIER_BYTES)
         beside = max(beside, of_earlier)
         return int(max(_LEAST_SHARE * account, min(_FULL_SHARE * account, account - beside)))
 

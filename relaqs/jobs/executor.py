@@ -118,8 +118,7 @@ class Precedence:
 
     def had_more(self, user: str, other: str) -> bool:
         """Return whether a user had far more of late than another one."""
-        had = self._of_late(user)
-        return had > _MUCH_CORE_SECONDS and had > _TIMES_MORE * self._of_late(other)
+        return self._of_late(user) > max(_MUCH_CORE_SECONDS, _TIMES_MORE * self._of_late(other))
 
     def gives_way(self, user: str) -> bool:
         """Return whether a user gives way now. Whoever asks does so, and asks again soon."""

@@ -25,7 +25,7 @@ from relaqs_engine.postgres.meaning import Meaning, meaning_of
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.wording import may_ask_metadata, without_schema, words_of
 from relaqs_engine.sql.binder import parameter_count, with_values
-from relaqs_engine.sql.read import WrittenSql, check_text
+from relaqs_engine.sql.read import WrittenSql
 
 from relaqs.jobs.executor import give_way, run_in_background
 from relaqs.queries.online_query import OnlineQuery
@@ -147,7 +147,7 @@ class Answering:
             SqlError: the text is too long, or a quote is not closed.
             RefusedError: a statement is one that this server has not.
         """
-        return await self._read(asker, requests if len(sql) <= SHORT_CHARACTERS else _checked_requests, sql)
+        return await self._read(asker, requests, sql)
 
     async def parameter_count(self, select: Select, asker: Asker) -> int:
         """Return how many values the parameters of a query need."""
@@ -435,11 +435,6 @@ def _hinted(asker: Asker, select: Select) -> Asker:
     return asker if settings is asker.settings else replace(asker, settings=settings)
 
 
-def _checked_requests(sql: str) -> tuple[Request, ...]:
-    check_text(sql)
-    return requests(sql)
-
-
 def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, str]], pa.Table]:
     """Return the columns and rows of a question about the server. Its time begins here, after its turn came.
 
@@ -449,10 +444,13 @@ def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, s
     over, thread = threading.Event(), threading.get_native_id()
 
     def watch() -> None:
-        if not over.wait(_AT_ONCE_SECONDS):
-            give_way(thread)
-        if not over.wait(METADATA_SECONDS - _AT_ONCE_SECONDS):
+        if over.wait(_AT_ONCE_SECONDS):
+            return
+        give_way(thread)
+        seconds = METADATA_SECONDS - _AT_ONCE_SECONDS
+        while not over.wait(seconds):
             cursor.interrupt()
+            seconds = _AT_ONCE_SECONDS  # DuckDB forgets one that comes between two statements
 
     run_in_background(watch, "relaqs-metadata")
     try:

@@ -269,8 +269,8 @@ class FairPool:
                 turns.popleft()
             if turns and self._free and self._busy[user] < self._each:
                 if PRECEDENCE.gives_way(user):
-                    loop = asyncio.get_running_loop()
-                    self._later = self._later or loop.call_later(_LATER_SECONDS, self._give_turns)
+                    later = asyncio.get_running_loop().call_later
+                    self._later = self._later or later(_LATER_SECONDS, self._give_turns)
                     continue
                 self._free -= 1
                 self._busy[user] += 1

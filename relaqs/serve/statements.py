@@ -29,7 +29,7 @@ from relaqs_engine.postgres.wording import (
     sorted_by,
     tokens_or_none,
 )
-from relaqs_engine.sql.read import Statement, statements_of
+from relaqs_engine.sql.read import Statement, check_text, statements_of
 
 from relaqs.serve.column_types import BOOL, FLOAT8, INT8, ColumnType, is_number
 from relaqs.serve.copy_out import CopyForm, copied
@@ -246,12 +246,13 @@ def requests(text: str) -> tuple[Request, ...]:
     """Return what a text asks for, statement by statement.
 
     Raises:
-        SqlError: a quote or a comment is not closed.
+        SqlError: it is too long, or a quote or a comment is not closed.
         RefusedError: a statement is one that this server has not.
 
     >>> requests("BEGIN; SET relaqs.target TO '5%'")
     (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False, tag='SET'))
     """
+    check_text(text)
     return tuple(_request(each) for each in statements_of(text))
 
 

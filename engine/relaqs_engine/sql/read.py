@@ -309,13 +309,10 @@ def check_text(sql: str) -> None:
     """Raise SqlError for a text that is too long, or has characters that are not Unicode text."""
     if len(sql) > MOST_CHARACTERS:
         raise too_large(f"the SQL has {len(sql):,} characters", MOST_CHARACTERS, _SPLIT)
-    odd = next(
-        (place for place, each in enumerate(sql) if each == "\0" or "\ud800" <= each <= "\udfff"), None
-    )
-    if odd is not None:
+    if (odd := _NO_TEXT.search(sql)) is not None:
         raise SqlError(
-            f"the SQL has the character U+{ord(sql[odd]):04X}, which is no text; take it out",
-            position_of(sql, odd),
+            f"the SQL has the character U+{ord(odd[0]):04X}, which is no text; take it out",
+            position_of(sql, odd.start()),
         )
 
 

@@ -375,11 +375,11 @@ def test_what_earlier_statements_left_comes_out_of_the_memory(monkeypatch: pytes
     account = 512 << 20
     watch = worker.MemoryWatch(worker.Statements(), lambda: account, lambda cursors: None)
     watch._first_bytes = 150 << 20
-    for outside_mib, embedded_mib in ((150, 32), (260, 142), (322, 160), (4000, 160)):
+    for outside_mib, embedded_mib in ((150, 64), (240, 154), (322, 160), (4000, 160)):
         outside_bytes = outside_mib << 20
         watch._outside_bytes = outside_bytes  # it was there when this watch began
         monkeypatch.setattr(worker, "_outside_bytes", partial(int, outside_bytes))
-        for is_server, left_mib in ((False, embedded_mib), (True, outside_mib - 160)):
+        for is_server, left_mib in ((False, embedded_mib), (True, outside_mib - 128)):
             monkeypatch.setattr(worker, "is_of_server", partial(bool, is_server))
             left = account - (left_mib << 20)
             assert watch._full_bytes(account) == max(account // 2, min(int(0.9 * account), left))
