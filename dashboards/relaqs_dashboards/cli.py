@@ -151,7 +151,8 @@ def dashboard(
         names = (*users, *readers)
         server = DashboardServer(board, place, host=host, port=port, users=names, address=address)
         for user, start in server.start_addresses.items():
-            click.echo(f"{user}: {start}" if len(names) > 1 else f"Open {start}")
+            may = ", who changes nothing" if user in readers else ""
+            click.echo(f"{user}{may}: {start}" if len(names) > 1 else f"Open {start}")
         if host not in ("127.0.0.1", "localhost") and address is None:
             click.echo(
                 "Others can connect, without TLS: whoever reads the network's traffic can come in too.",

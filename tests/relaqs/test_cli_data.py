@@ -186,3 +186,14 @@ def test_more_partitions_than_the_rows_can_fill_are_refused(
     assert "12,501 partitions are too many for 50,000 rows" in result.stderr
     assert "up to 12,500 can be made of x.parquet" in result.stderr
     assert not (tmp_path / "wh" / "x").exists()
+
+
+def test_a_misspelt_file_is_proposed_as_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "flights.parquet").touch()
+    wrong = tmp_path / "flights.parqet"
+    told = CliRunner().invoke(program, ["tables", "--data", str(wrong)])
+    assert told.exit_code == 2
+    words = "".join(told.output.split())
+    assert f"nofileorfolder{wrong};didyoumean{tmp_path / 'flights.parquet'}?" in words
+    none = CliRunner().invoke(program, ["tables", "--data", str(tmp_path / "there" / "x.csv")])
+    assert "name one, or a pattern" in " ".join(none.output.split())

@@ -144,7 +144,8 @@ def _show(snapshots: Iterable[Snapshot]) -> Snapshot:
     else:
         final = None
         for final in snapshots:
-            click.echo(heading(final))
+            if not final.is_exact:  # its heading stands above its rows
+                click.echo(heading(final))
         if final is not None:
             click.echo(as_text(final, sys.stdout))
     assert final is not None, "a query that ends without an error has a last snapshot"
