@@ -20,7 +20,6 @@ import pytest
 import relaqs_bootstrap
 import sqlglot
 from relaqs_engine.layouts.sampled import shuffle
-from relaqs_engine.planning import example
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, rule_of
 
 import relaqs
@@ -34,6 +33,7 @@ from relaqs import OnlineQuery, Session, Snapshot, TrainingRun
 from relaqs.policies import POLICIES
 from relaqs.training import ALGORITHMS
 from tests.docs.pages import DOCS, blocks_of
+from tests.engine import example
 from tests.test_house import product_files
 
 PROMPT = ">>> "
@@ -153,7 +153,7 @@ def examples_of(module: ModuleType) -> list[doctest.DocTest]:
 
 @contextmanager
 def namespace_of(test: doctest.DocTest, tables: Path) -> Iterator[dict[str, object]]:
-    """Yield the names that each example has: in the engine those of `planning/example.py`, over its tables.
+    """Yield the names that each example has: in the engine those of `tests/engine/example.py` and its tables.
 
     Elsewhere they are those that the first lines of the reference give, over fresh tables.
     """

@@ -105,7 +105,7 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
 # feature may raise the first two by its own: costly functions did, by eight files, and the processes of a
 # server by 480 lines, of which training gave 280.
-MOST_FILES = 393
+MOST_FILES = 392
 MOST_CORE_LINES = 104_200  # rounded up to hundreds
 MOST_SHORT_FILES = 8
 MOST_SHARED_FILE_NAMES = 14

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.cells import ShownGroups, outliers_agree
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.planning.example import after
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, FoldedPlan, MergePlan
 from relaqs_engine.plans.composite import AroundPlan, RefinedPlan
 from relaqs_engine.rewrite.exact_rows import read_outliers_apart
 
 from tests.conftest import Oracle
+from tests.engine.example import after
 from tests.engine.world import World
 from tests.few_and_many import few_and_many
 

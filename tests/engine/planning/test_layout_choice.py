@@ -14,7 +14,6 @@ from relaqs_engine.planning.aggregate_plan import (
     share_to_read,
     time_to_estimate,
 )
-from relaqs_engine.planning.example import explained
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan, WholePlan
@@ -23,6 +22,7 @@ from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import parse_query
 
+from tests.engine.example import explained
 from tests.engine.rewrite.in_memory import CATALOG
 
 LAYOUTS = {

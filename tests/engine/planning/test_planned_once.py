@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 from relaqs_engine.duck import Cursor
-from relaqs_engine.planning.example import CATALOG
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.sql.binder import Binder
+
+from tests.engine.example import CATALOG
 
 TOTALS = "SELECT zone, sum(fare) AS fare FROM trips GROUP BY zone"
 MEMBERS = "SELECT zone FROM trips WHERE km > 1 INTERSECT SELECT zone FROM trips WHERE km > 2"

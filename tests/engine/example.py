@@ -24,8 +24,6 @@ from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 
-from sqlglot import exp
-
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
@@ -45,6 +43,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.scans import stream_token
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.parse import DIALECT, parse_query
+from sqlglot import exp
 
 _HOIST = re.compile(r"hoist_[0-9a-f]{16}")
 _FILES = re.compile(r"READ_PARQUET\(.*?\)", re.IGNORECASE)
