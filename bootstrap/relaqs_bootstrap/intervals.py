@@ -28,6 +28,7 @@ from relaqs_bootstrap.variance import Variance, check_fraction, linearised_varia
 
 EFFICIENT_FROM = 0.01
 EFFICIENT_TO = 0.50
+_MOST_FREEDOM = 1e6
 
 
 def anytime_multiplier(fraction: float, confidence: float) -> float:
@@ -268,6 +269,48 @@ def student_interval(
         half = level.deviates * level.inflation(degrees_of_freedom) * np.sqrt(variance)
         half = np.where(np.isfinite(estimate) & np.isfinite(half), half, np.nan)
         return estimate - half, estimate + half
+
+
+def pooled_half_widths(half_widths: FloatArray, rows: FloatArray, freedom: FloatArray) -> FloatArray:
+    """Return Student half-widths of a column's cells, pooled as far as luck explains that they differ.
+
+    Args:
+        half_widths: at 95 %, shape (G,). Those that are 0 or not finite stay as they are.
+        rows: behind each cell, in the same shape.
+        freedom: the degrees of freedom of the variances, at least 1 and maybe infinite, in the same shape.
+
+    By luck, logarithms of variances on ν degrees of freedom vary by ψ′(ν/2). What they vary beyond that,
+    about a line over the logarithms of the rows, says how unlike the true ones are: as if all came from one
+    variance, known on ν₀ degrees of freedom. A cell's own and that one are averaged, on ν₀ + ν of them.
+
+    Source: Smyth 2004, Linear models and empirical Bayes methods, Statistical Applications in Genetics and
+    Molecular Biology 3, section 6.
+
+    >>> pooled_half_widths(np.array([0.8, 1.0, 1.1, 1.3]), np.ones(4), np.full(4, 7.0)).round(2).tolist()
+    [0.92, 0.92, 0.92, 0.92]
+    """
+    known = np.isfinite(half_widths) & (half_widths > 0.0) & (rows > 0.0) & (freedom >= 1.0)
+    place = np.log(rows[known]) - np.log(rows[known]).mean() if known.any() else np.empty(0)
+    has_slope = bool(place @ place > 1e-9)
+    degrees = int(known.sum()) - 1 - has_slope
+    if degrees < 1:
+        return half_widths
+    half = np.minimum(freedom[known], _MOST_FREEDOM) / 2.0
+    variance = (half_widths[known] / student_quantile(2.0 * half, 0.975)) ** 2
+    # Series of ψ(h) − ln h and of ψ′(h), which is how far the mean logarithm is off, and its variance.
+    typical = np.log(variance) + 1 / (2 * half) + 1 / (12 * half**2) - 1 / (120 * half**4)
+    luck = 1 / half + 1 / (2 * half**2) + 1 / (6 * half**3) - 1 / (30 * half**5)
+    away = typical - typical.mean()
+    away -= place * (place @ away / (place @ place) if has_slope else 0.0)
+    beyond = float(away @ away) / degrees - float(luck.mean())
+    prior = (1.0 + sqrt(1.0 + 2.0 * beyond)) / (2.0 * beyond) if beyond > 0.0 else _MOST_FREEDOM
+    if prior < 0.5:  # so unlike that they say nothing of each other
+        return half_widths
+    shared = np.exp(typical - away - 1 / (2 * prior) - 1 / (12 * prior**2) + 1 / (120 * prior**4))
+    pooled = np.sqrt((prior * shared + half * variance) / (prior + half))
+    found = half_widths.copy()
+    found[known] = pooled * student_quantile(2.0 * (prior + half), 0.975)
+    return found
 
 
 def logarithmic_interval(estimate: FloatArray, half_width: FloatArray) -> tuple[FloatArray, FloatArray]:

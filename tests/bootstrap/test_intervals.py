@@ -20,8 +20,9 @@ from relaqs_bootstrap import (
     student_interval,
     unseen_units_bound,
 )
-from relaqs_bootstrap.intervals import logarithmic_interval
-from scipy.special import gammainccinv, gammaincinv, stdtrit
+from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.intervals import logarithmic_interval, pooled_half_widths
+from scipy.special import gammainccinv, gammaincinv, polygamma, stdtrit
 
 
 def one_total_one_ratio(**changes: Any) -> Intervals:
@@ -261,3 +262,41 @@ def test_infinite_freedom_gives_the_normal_interval() -> None:
     level = Level.of(0.95, anytime=False, fraction=0.1)
     low, high = student_interval(np.array([1.0]), np.array([4.0]), np.array([np.inf]), level)
     assert (high - low)[0] == pytest.approx(4 * 1.959963985)
+
+
+def drawn_half_widths(scales: FloatArray, freedom: int, count: int) -> FloatArray:
+    """Return Student half-widths of cells with these standard deviations, shape (count, cells)."""
+    squares = np.random.default_rng(3).chisquare(freedom, (count, len(scales)))
+    return np.asarray(scales * np.sqrt(squares / freedom) * stdtrit(freedom, 0.975))
+
+
+@pytest.mark.parametrize("freedom", [7, 23])
+def test_what_luck_explains_is_pooled(freedom: int) -> None:
+    """Twenty cells whose variance falls as rows rise: the logarithms of their half-widths scatter by luck.
+
+    Their variance is ψ′(ν/2)/4 by luck. Pooled, it is what remains of the line that was found, 2/20 of that,
+    and what a prior leaves that is too weak by chance: a quarter of it at most on average.
+    """
+    rows = np.geomspace(10.0, 1e4, 20)
+    scales = 1.0 / np.sqrt(rows)
+    found = drawn_half_widths(scales, freedom, 200)
+    pooled = [pooled_half_widths(each, rows, np.full(20, float(freedom))) for each in found]
+    apart, together = (np.var(np.log(each / scales)) for each in (found, np.array(pooled)))
+    assert apart == pytest.approx(polygamma(1, freedom / 2) / 4, rel=0.1)
+    assert together < 0.35 * apart
+    assert np.median(pooled / scales) == pytest.approx(1.96, abs=0.1)
+
+
+def test_cells_that_are_truly_unlike_keep_their_half_widths() -> None:
+    """Each of 20 is three times as wide as the one before. The prior has less than one degree of freedom."""
+    found = drawn_half_widths(3.0 ** np.arange(20), 7, 1)[0]
+    assert pooled_half_widths(found, np.ones(20), np.full(20, 7.0)) == pytest.approx(found, rel=1e-9)
+
+
+def test_what_has_no_luck_is_not_pooled() -> None:
+    widths = np.array([0.0, np.inf, np.nan, 1.0, 2.0, 4.0])
+    found = pooled_half_widths(widths, np.ones(6), np.full(6, np.inf))
+    assert found == pytest.approx(widths, rel=1e-4, nan_ok=True)
+    few = np.array([1.0, np.nan])
+    assert pooled_half_widths(few, np.ones(2), np.full(2, 7.0)) is few
+    assert len(pooled_half_widths(np.empty(0), np.empty(0), np.empty(0))) == 0

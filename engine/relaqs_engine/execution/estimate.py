@@ -20,6 +20,10 @@ Ten like groups with bars of ± 1 % have a headline of ± 1.4 %. One cell has it
 Bars that hold all together say it themselves, and nothing is drawn: the headline is the half-width that cells
 with 95 % of the weight have at most. Ten like groups have bars of ± 1.4 % then, and that is the headline.
 
+Where few blocks were read, each half-width has luck of its own, and the largest of several is mostly lucky.
+Of six like cells from 8 row groups the truth would be above the headline in 1 to 2 of 100 samples. So the
+half-widths are first pooled, as far as luck explains that they differ (`pooled_half_widths`).
+
 Cells are drawn as if they were independent. Columns that move together then have a headline that is a
 little too large, and never one that is too small. Of many cells the heaviest are drawn one by one. Of the
 others a share is within an error, and that share is drawn.
@@ -32,15 +36,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE, Doubt
+from relaqs_bootstrap.intervals import pooled_half_widths
 from relaqs_bootstrap.quantiles import normal_quantile, normal_tail
 from relaqs_bootstrap.split_mix import STEP, mixed
 
@@ -135,7 +140,8 @@ class CellIntervals:
     """Values and intervals of the estimated outputs, shape (groups, outputs). NaN where not known.
 
     `doubt` is why a cell is not certified, a `Reason`. `influence` is the most that a sampling unit that was
-    not read can move each value. None: not known.
+    not read can move each value. None: not known. `freedom` has the degrees of freedom of Student intervals
+    whose variance comes from few blocks, as of row groups. None: they are many.
     """
 
     value: FloatArray
@@ -144,6 +150,7 @@ class CellIntervals:
     doubt: IntArray
     standard_error: FloatArray
     influence: FloatArray | None = None
+    freedom: FloatArray | None = None
 
     @property
     def certified(self) -> BoolArray:
@@ -173,23 +180,18 @@ class CellIntervals:
         times = np.where(certain & ~is_wide, factor, 1.0)[:, None]
         low = np.where(times > 1.0, value - (value - low) * times, low)
         high = np.where(times > 1.0, value + (high - value) * times, high)
-        influence = None if self.influence is None else self.influence[:count]
+        influence, freedom = (None if x is None else x[:count] for x in (self.influence, self.freedom))
         doubt, error = self.doubt[:count].copy(), self.standard_error[:count]
-        found = CellIntervals(value, low, high, doubt, error, influence)
+        found = CellIntervals(value, low, high, doubt, error, influence, freedom)
         found.doubt_where(~certain[:, None], Reason.MAY_LEAVE)
         found.doubt_where(is_wide[:, None], Reason.BARELY_STAYS)
         return found
 
     def of_columns(self, count: int) -> CellIntervals:
         """Return the first columns."""
-        return CellIntervals(
-            self.value[:, :count],
-            self.low[:, :count],
-            self.high[:, :count],
-            self.doubt[:, :count],
-            self.standard_error[:, :count],
-            None if self.influence is None else self.influence[:, :count],
-        )
+        arrays = (getattr(self, each.name) for each in fields(self))
+        cut: list[Any] = [None if array is None else array[:, :count] for array in arrays]
+        return CellIntervals(*cut)
 
     def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
         """Cut the intervals of a column at the known ends of its values, each of shape (rows,)."""
@@ -238,7 +240,7 @@ class Judge:
     share: float = 0.95
     together: bool = False
 
-    def error(self, widths: FloatArray, rows: FloatArray) -> float:
+    def error(self, widths: FloatArray, rows: FloatArray, freedom: FloatArray | None = None) -> float:
         """Return the error that cells with `share` of the weight are within, in 95 of 100 samples.
 
         They are within it in every column. It is inf where too little is certified. A column without a value
@@ -247,14 +249,19 @@ class Judge:
         Args:
             widths: shape (rows, columns), as `relative_widths` gives them.
             rows: behind each group, shape (rows,).
+            freedom: the degrees of freedom of each cell's half-width, as `widths`. None: infinitely many.
         """
         if self.weight == "max":
             known = widths[np.isfinite(widths)]
             return float(known.max(initial=0.0)) if self.together and len(known) else _largest_error(known)
-        columns = widths.T[self.judges(widths)]
+        judged = self.judges(widths)
+        columns = list(widths.T[judged])
         weights = rows if self.weight == "rows" and rows.sum() > 0 else np.ones(len(rows))
         if self.together:
             return max((_width_of(each, weights, self.share) for each in columns), default=np.inf)
+        if freedom is not None:
+            of_columns = zip(columns, freedom.T[judged], strict=True)
+            columns = [pooled_half_widths(each, weights, its) for each, its in of_columns]
         cells = min(each for each in _TABLES if each >= min(len(rows), DRAWN_CELLS))
         draws = _FEW_DRAWS if len(rows) > DRAWN_CELLS else _DRAWS
         drawn = [_drawn(i, draws, cells) for i in range(len(columns))]
@@ -511,6 +518,8 @@ class Estimate:
             of `values`, and NaN for all others. None where there are no such cells.
         calls: rows that costly functions were asked about, and paid for.
         cost: of these calls.
+        freedom: the degrees of freedom of the half-widths, in the shape of `values`, infinity where they are
+            as good as known. None where all are.
         widths: how far off each cell may be, by `relative_widths`.
     """
 
@@ -532,6 +541,7 @@ class Estimate:
     never: tuple[str, ...] = ()
     calls: int = 0
     cost: float = 0.0
+    freedom: FloatArray | None = None
     widths: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -559,7 +569,10 @@ class Estimate:
 
         Every approximate column is watched where `watch` is None.
         """
-        return self.widths[:, [watch is None or column.name in watch for column in self.approximate]]
+        return self.widths[:, self._are_watched(watch)]
+
+    def _are_watched(self, watch: tuple[str, ...] | None) -> list[bool]:
+        return [watch is None or column.name in watch for column in self.approximate]
 
     def reasons(self) -> tuple[tuple[str, ...], IntArray]:
         """Return why cells are not certified in words, and for each cell which of these texts it has.
@@ -598,9 +611,10 @@ class Estimate:
 
         0.0 when exact, infinity while too little is certified or the answer's rows are not settled.
         """
-        if self.is_exact:
-            return 0.0
-        return judge.error(self.watched_widths(watch), self._rows) if self.rows_are_settled else np.inf
+        if self.is_exact or not self.rows_are_settled:
+            return 0.0 if self.is_exact else np.inf
+        freedom = None if self.freedom is None else self.freedom[:, self._are_watched(watch)]
+        return judge.error(self.watched_widths(watch), self._rows, freedom)
 
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.OF_DISTINCT, OutputKind.QUANTILE)
@@ -702,11 +716,14 @@ def present_estimate(
     """
     chosen = chosen or {}
     sides, values, halves, doubts = [], [], [], []
+    freedom = None if found.freedom is None else np.full((point.num_rows, len(_approximate(plan))), np.inf)
     estimated = 0
-    for i, output in _approximate(plan):
+    for place, (i, output) in enumerate(_approximate(plan)):
         if output.kind is OutputKind.ESTIMATE:
             low, high = found.low[:, estimated], found.high[:, estimated]
             value, doubt = found.value[:, estimated], found.doubt[:, estimated]
+            if freedom is not None and found.freedom is not None:
+                freedom[:, place] = found.freedom[:, estimated]
             estimated += 1
         elif i in bounds:
             value = numbers_of(output, point.column(i))
@@ -751,6 +768,7 @@ def present_estimate(
         rows_are_settled=rows_are_settled,
         warnings=warnings,
         group_rows=group_rows,
+        freedom=freedom,
     )
 
 
@@ -759,17 +777,12 @@ def _assemble(
     answer: pa.Table,
     sides: Sequence[tuple[pa.Array, pa.Array, pa.Array]],
     *,
-    fraction: float,
     is_exact: bool,
-    values: FloatArray,
-    half_widths: FloatArray,
-    doubts: IntArray,
-    certain_rows: BoolArray,
-    unseen_groups: int | None,
-    rows_are_settled: bool = True,
     warnings: tuple[str, ...] = (),
     group_rows: FloatArray | None = None,
+    **facts: Any,
 ) -> Estimate:
+    """Return an Estimate with what its plan and its sides say, beside these facts of it."""
     names = [output.name for output in plan.outputs]
     outputs = _approximate(plan)
     approximate = approximate_columns(names, [i for i, _ in outputs])
@@ -781,19 +794,13 @@ def _assemble(
         table=pa.Table.from_arrays(arrays, names=names),
         columns=tuple(output.name for output in plan.outputs),
         approximate=approximate,
-        fraction=fraction,
         is_exact=is_exact,
-        values=values,
-        half_widths=half_widths,
-        doubts=doubts,
-        certain_rows=certain_rows,
-        unseen_groups=unseen_groups,
         warnings=plan.warnings + warnings + (() if is_exact else remarks_of(outputs)),
-        rows_are_settled=rows_are_settled,
         group_rows=np.ones(answer.num_rows) if group_rows is None else group_rows,
         either_sign=tuple(output.sign is Sign.EITHER for _, output in outputs),
         never=tuple(output.remark for _, output in outputs),
         sizes=_sizes([output for _, output in outputs], answer.num_rows),
+        **facts,
     )
 
 

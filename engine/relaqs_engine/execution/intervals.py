@@ -170,7 +170,8 @@ class IntervalEstimator:
         rounding = self._rounding + self._rounding_a_row * rows[:, None]
         ends = folded_ends(self._outputs, found.low, found.high)
         low, high = ends[0] - rounding, ends[1] + rounding
-        result = CellIntervals(cells, low, high, found.doubt, error, influence)
+        freedom = variance.degrees_of_freedom if self._plan.bars.least_row_groups else None
+        result = CellIntervals(cells, low, high, found.doubt, error, influence, freedom)
         result.doubt_where((found.high - found.low) / 2 > self._widest * np.abs(cells), Reason.TOO_WIDE)
         result = _without_spread(result, variance, nonnegative, observed)
         result.doubt_where((ends[0] == ends[1]) & (found.low < found.high), Reason.ALIKE)
