@@ -19,8 +19,6 @@ from enum import Enum, auto
 from typing import Protocol
 
 import pyarrow as pa
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import ExpressionError, TooManyGroupsError
 from relaqs_engine.execution.composite import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
@@ -42,7 +40,7 @@ from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.jobs import Asked, Reporter, arrow_of, own_columns
+from relaqs.queries.jobs import JobSetting, Reporter, arrow_of, own_columns
 
 
 class PartJob(Protocol):
@@ -84,24 +82,19 @@ class PartJob(Protocol):
 class AroundQueryJob:
     """Folds its parts, and computes the answer from theirs where that pays.
 
-    cursor: one of its own. scan_seconds: what reading the tables takes of a core.
+    scan_seconds: what reading the tables takes of a core.
     """
 
     def __init__(
-        self,
-        id: str,
-        plan: AroundPlan,
-        parts: Sequence[PartJob],
-        asked: Asked,
-        cursor: Cursor,
-        scan_seconds: float,
+        self, plan: AroundPlan, parts: Sequence[PartJob], setting: JobSetting, scan_seconds: float
     ) -> None:
-        self.id = id
+        asked = setting.asked
+        self.id = setting.id
         self.latest: Estimate | None = None
         self._parts = parts
-        self._cursor = cursor
+        self._cursor = setting.state_cursor
         self._reporter = Reporter(asked.watch, asked.judge)
-        self._estimator = AroundEstimator(plan, cursor, asked.request)
+        self._estimator = AroundEstimator(plan, self._cursor, asked.request)
         self._costs = EstimateCosts(scan_seconds)
         # Until it is known how many groups there are, nothing is read ahead: it may all be for nothing.
         self._waits = self._costs.are_too_many(sum(part.expected_groups for part in plan.parts))
@@ -220,23 +213,19 @@ class _Redo(Enum):
 
 
 class RefinedQueryJob:
-    """Folds stages and rows of growing mini-batches. The cost grows with the rows kept; the end is exact.
+    """Folds stages and rows of growing mini-batches. The cost grows with the rows kept; the end is exact."""
 
-    state_cursor: of the database where states are kept; closed after the last fold.
-    """
-
-    def __init__(
-        self, id: str, plan: RefinedPlan, catalog: Catalog, asked: Asked, state_cursor: Cursor
-    ) -> None:
-        self.id = id
+    def __init__(self, plan: RefinedPlan, setting: JobSetting) -> None:
+        catalog, asked = setting.catalog, setting.asked
+        self.id = setting.id
         self.latest: Estimate | None = None
         self.redone_steps = 0
         self._plan = plan
         self._catalog = catalog
         self._config = asked.database_config
-        self._cursor = state_cursor
+        self._cursor = setting.state_cursor
         self._reporter = Reporter(asked.watch, asked.judge)
-        self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, asked.request)
+        self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), self._cursor, asked.request)
         self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._work: dict[int, _StepWork] = {}  # of steps in flight
         self._steps = 0

@@ -13,8 +13,6 @@ from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
@@ -35,7 +33,7 @@ from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.jobs import Asked, Reporter, ResumableJob, SavedState, arrow_of, own_columns
+from relaqs.queries.jobs import JobSetting, Reporter, ResumableJob, SavedState, arrow_of, own_columns
 
 Answers = Estimator | RowsEstimator
 
@@ -47,7 +45,6 @@ class FoldedQueryJob(ResumableJob):
     """Folds the partial results of growing mini-batches. Cost per row is constant; the end is exact.
 
     Args:
-        state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
         answers: makes of the state what answers are taken from.
         ends_exact: whether the partitions are the whole table. If not, the last mini-batch gives an estimate.
         schedule: its mini-batches, where it has them in common with other jobs. None: its own.
@@ -58,16 +55,14 @@ class FoldedQueryJob(ResumableJob):
 
     def __init__(
         self,
-        id: str,
         plan: FoldedPlan,
-        catalog: Catalog,
-        asked: Asked,
-        state_cursor: Cursor,
+        setting: JobSetting,
         answers: Callable[[Layout, GroupState], Answers],
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
     ) -> None:
-        self.id = id
+        catalog, asked = setting.catalog, setting.asked
+        self.id = setting.id
         self.latest: Estimate | None = None
         self._plan = plan
         self._catalog, self._batches = (
@@ -75,10 +70,10 @@ class FoldedQueryJob(ResumableJob):
         )
         self._may_end_first = asked.stops_early and self._catalog is not catalog
         self._config = asked.database_config
-        self._cursor = state_cursor
+        self._cursor = setting.state_cursor
         self._reporter = Reporter(asked.watch, asked.judge)
         self._leading = leading = leading_stream(plan, self._catalog)
-        self._state = GroupState(plan, leading, state_cursor, asked.state_bytes)
+        self._state = GroupState(plan, leading, self._cursor, asked.state_bytes)
         self.estimator = answers(leading, self._state)
         self._fractions = fractions_after(self._batches, leading)
         self._ends_exact = ends_exact
@@ -202,26 +197,19 @@ class MergeableQueryJob(FoldedQueryJob):
 
     def __init__(
         self,
-        id: str,
         plan: MergePlan,
-        catalog: Catalog,
-        asked: Asked,
-        state_cursor: Cursor,
+        setting: JobSetting,
         *,
         ends_exact: bool = True,
         schedule: tuple[MiniBatch, ...] | None = None,
         costs: EstimateCosts | None = None,
     ) -> None:
-        super().__init__(
-            id,
-            plan,
-            catalog,
-            asked,
-            state_cursor,
-            answers=lambda leading, state: Estimator(plan, leading, state, state_cursor, asked.request),
-            ends_exact=ends_exact,
-            schedule=schedule,
-        )
+        cursor, asked = setting.state_cursor, setting.asked
+
+        def answers(leading: Layout, state: GroupState) -> Estimator:
+            return Estimator(plan, leading, state, cursor, asked.request)
+
+        super().__init__(plan, setting, answers, ends_exact, schedule)
         self._aggregation = plan
         self._costs = costs
         self._may_run_whole = asked.may_run_whole
@@ -317,13 +305,8 @@ class MergeableQueryJob(FoldedQueryJob):
 class RowsQueryJob(FoldedQueryJob):
     """Collects the rows that the tasks find; each of them is final."""
 
-    def __init__(self, id: str, plan: RowsPlan, catalog: Catalog, asked: Asked, state_cursor: Cursor) -> None:
-        asked = replace(asked, state_bytes=math.inf)  # its rows are the answer, which has a limit of its own
-        super().__init__(
-            id,
-            plan,
-            catalog,
-            asked,
-            state_cursor,
-            answers=lambda leading, state: RowsEstimator(plan, leading, state, state_cursor),
-        )
+    def __init__(self, plan: RowsPlan, setting: JobSetting) -> None:
+        # Its rows are the answer, which has a limit of its own.
+        setting = replace(setting, asked=replace(setting.asked, state_bytes=math.inf))
+        cursor = setting.state_cursor
+        super().__init__(plan, setting, lambda leading, state: RowsEstimator(plan, leading, state, cursor))

@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import DUCKDB_VERSION, DatabaseConfig
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, DatabaseConfig
 from relaqs_engine.errors import RelaqsError, WholeIsSoonerError
 from relaqs_engine.execution.estimate import DEFAULT_JUDGE, Estimate, Judge, present_exact
 from relaqs_engine.layouts.manifest import Layout
@@ -80,6 +80,25 @@ class Asked:
     may_run_whole: bool = False
     state_bytes: float = math.inf
     stops_early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetting:
+    """What a job with estimates has beside its plan.
+
+    Attributes:
+        id: of the job.
+        catalog: the tables that it reads.
+        asked: what it is asked for.
+        state_cursor: a cursor of the job's own, where its state is kept; it is closed with the last fold.
+        exact_config: of the database that reads row groups, and runs what is not estimated.
+    """
+
+    id: str
+    catalog: Catalog
+    asked: Asked
+    state_cursor: Cursor
+    exact_config: DatabaseConfig
 
 
 def arrow_of(result: TaskResult) -> pa.Table:

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.intervals import estimate_as_asked
@@ -32,7 +30,7 @@ from relaqs_engine.plans.plan import IntervalRequest, MiniBatch
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.folded import MergeableQueryJob
-from relaqs.queries.jobs import Asked, WholeQueryJob, arrow_of
+from relaqs.queries.jobs import JobSetting, WholeQueryJob, arrow_of
 
 MOST_PARTIAL_ROWS = 20_000
 """From more of them nothing is estimated from row groups: that would take longer than the exact answer."""
@@ -41,31 +39,22 @@ MOST_PARTIAL_ROWS = 20_000
 class SampledThenExactJob:
     """Folds the mini-batches of a sample, and then runs the query once, as its last step.
 
-    Args:
-        state_cursor: a cursor of the job's own, where the state is kept; closed before the last step.
-        exact_config: of the database that reads row groups and runs the whole query.
+    The cursor of its state is closed before the last step.
     """
 
-    def __init__(
-        self,
-        id: str,
-        plan: SampledThenExact,
-        catalog: Catalog,
-        asked: Asked,
-        state_cursor: Cursor,
-        exact_config: DatabaseConfig,
-    ) -> None:
-        self.id = id
-        part = plan.drawn(asked.seed)
-        sampled = catalog.with_layout(part)  # the catalog may have the whole layout meanwhile
+    def __init__(self, plan: SampledThenExact, setting: JobSetting) -> None:
+        self.id, exact_config = setting.id, setting.exact_config
+        part = plan.drawn(setting.asked.seed)
+        # The catalog may have the whole layout meanwhile.
+        sampled = replace(setting, catalog=setting.catalog.with_layout(part))
         if isinstance(part, RowGroupTable):
-            asked = replace(asked, database_config=exact_config)
-            self._sample: MergeableQueryJob = RowGroupSampleJob(id, plan, part, sampled, asked, state_cursor)
+            sampled = replace(sampled, asked=replace(setting.asked, database_config=exact_config))
+            self._sample: MergeableQueryJob = RowGroupSampleJob(plan, part, sampled)
         elif plan.summarized:
-            self._sample = SummarySampleJob(id, plan, sampled, asked, state_cursor)
+            self._sample = SummarySampleJob(plan, sampled)
         else:
-            self._sample = MergeableQueryJob(id, plan.sample, sampled, asked, state_cursor, ends_exact=False)
-        self._whole = WholeQueryJob(id, plan.whole, database_config=exact_config)
+            self._sample = MergeableQueryJob(plan.sample, sampled, ends_exact=False)
+        self._whole = WholeQueryJob(self.id, plan.whole, database_config=exact_config)
         self._share = sum(partition.row_count for partition in part.partitions) / part.row_count
 
     @property
@@ -109,18 +98,8 @@ class RowGroupSampleJob(MergeableQueryJob):
 
     task_cores = 0  # all that the database has
 
-    def __init__(
-        self,
-        id: str,
-        plan: SampledThenExact,
-        table: RowGroupTable,
-        catalog: Catalog,
-        asked: Asked,
-        state_cursor: Cursor,
-    ) -> None:
-        super().__init__(
-            id, plan.sample, catalog, asked, state_cursor, ends_exact=False, schedule=plan.batches
-        )
+    def __init__(self, plan: SampledThenExact, table: RowGroupTable, setting: JobSetting) -> None:
+        super().__init__(plan.sample, setting, ends_exact=False, schedule=plan.batches)
         self._table = table
         self._has_too_many_groups = False
 
@@ -164,19 +143,11 @@ class RowGroupSampleJob(MergeableQueryJob):
 class SummarySampleJob(MergeableQueryJob):
     """Folds the measures of all columns, and gives them as the rows of the summary."""
 
-    def __init__(
-        self, id: str, plan: SampledThenExact, catalog: Catalog, asked: Asked, state_cursor: Cursor
-    ) -> None:
-        schedule = scheduled_batches(plan.sample, catalog, asked.seed, asked.batches)
-        super().__init__(
-            id,
-            plan.sample,
-            catalog,
-            asked,
-            state_cursor,
-            ends_exact=False,
-            schedule=schedule if asked.batches else _few(schedule),
-        )
+    def __init__(self, plan: SampledThenExact, setting: JobSetting) -> None:
+        asked = setting.asked
+        schedule = scheduled_batches(plan.sample, setting.catalog, asked.seed, asked.batches)
+        schedule = schedule if asked.batches else _few(schedule)
+        super().__init__(plan.sample, setting, ends_exact=False, schedule=schedule)
         self._summary = plan
         self._request = asked.request
 

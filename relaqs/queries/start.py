@@ -61,7 +61,7 @@ from relaqs.executors.files import UnseenFileError
 from relaqs.jobs.executor import Stopwatch
 from relaqs.jobs.job import JobDescription
 from relaqs.jobs.runner import RunningJobs
-from relaqs.queries.jobs import Asked, EstimatingJob, Keeper, WholeQueryJob, WorthwhileJob
+from relaqs.queries.jobs import Asked, EstimatingJob, JobSetting, Keeper, WholeQueryJob, WorthwhileJob
 from relaqs.queries.online_query import (
     Asking,
     OnlineQuery,
@@ -516,7 +516,7 @@ def query_job(
     """
     if plan.is_estimated:
         assert state_cursor is not None, "what is estimated has a state"
-        return _estimating_job(id, plan, catalog, asked, state_cursor, exact_config)
+        return _estimating_job(plan, JobSetting(id, catalog, asked, state_cursor, exact_config))
     if state_cursor is not None:
         state_cursor.close()
     whole = cast("WholePlan", plan)
@@ -524,14 +524,7 @@ def query_job(
     return WholeQueryJob(id, whole, database_config=exact_config, core_seconds=seconds)
 
 
-def _estimating_job(
-    id: str,
-    plan: OnlinePlan,
-    catalog: Catalog,
-    asked: Asked,
-    state_cursor: Cursor,
-    exact_config: DatabaseConfig,
-) -> EstimatingJob:
+def _estimating_job(plan: OnlinePlan, setting: JobSetting) -> EstimatingJob:
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
     from relaqs_engine.plans.aggregate import MergePlan, RowsPlan
     from relaqs_engine.plans.composite import AroundPlan, RefinedPlan, SampledThenExact
@@ -542,42 +535,37 @@ def _estimating_job(
 
             from relaqs.queries.folded import MergeableQueryJob
 
-            costs = EstimateCosts(whole_core_seconds(plan, catalog)) if asked.batches is None else None
-            return MergeableQueryJob(id, plan, catalog, asked, state_cursor, costs=costs)
+            costs = None
+            if setting.asked.batches is None:
+                costs = EstimateCosts(whole_core_seconds(plan, setting.catalog))
+            return MergeableQueryJob(plan, setting, costs=costs)
         case RowsPlan():
             from relaqs.queries.folded import RowsQueryJob
 
-            return RowsQueryJob(id, plan, catalog, asked, state_cursor)
+            return RowsQueryJob(plan, setting)
         case SampledThenExact():
             from relaqs.queries.sampled_then_exact import SampledThenExactJob
 
-            return SampledThenExactJob(id, plan, catalog, asked, state_cursor, exact_config)
+            return SampledThenExactJob(plan, setting)
         case RefinedPlan():
             from relaqs.queries.composite import RefinedQueryJob
 
-            return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
+            return RefinedQueryJob(plan, setting)
         case AroundPlan():
             from relaqs.queries.composite import AroundQueryJob
 
-            parts = _part_jobs(id, plan, catalog, asked, state_cursor, exact_config)
-            seconds = whole_core_seconds(plan, catalog)
-            return AroundQueryJob(id, plan, parts, asked, state_cursor, seconds)
+            seconds = whole_core_seconds(plan, setting.catalog)
+            return AroundQueryJob(plan, _part_jobs(plan, setting), setting, seconds)
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has a job")
 
 
-def _part_jobs(
-    id: str,
-    plan: AroundPlan,
-    catalog: Catalog,
-    asked: Asked,
-    state_cursor: Cursor,
-    exact_config: DatabaseConfig,
-) -> list[PartJob]:
+def _part_jobs(plan: AroundPlan, setting: JobSetting) -> list[PartJob]:
     """Return the jobs of a plan's parts. Parts that are drawn together have their mini-batches in common."""
     from relaqs_engine.execution.state import batches_together
 
     from relaqs.queries.folded import MergeableQueryJob
 
+    catalog, asked = setting.catalog, setting.asked
     schedules: dict[int, tuple[MiniBatch, ...]] = {}
     for draw in plan.draws:
         drawn = [cast("MergePlan", plan.parts[i]) for i in draw.parts]
@@ -585,12 +573,13 @@ def _part_jobs(
         schedules |= dict.fromkeys(draw.parts, schedule)
     jobs: list[PartJob] = []
     for i, part in enumerate(plan.parts):
-        cursor = state_cursor.another()
+        own = replace(setting, state_cursor=setting.state_cursor.another())
         if i in schedules:
-            aggregation = cast("MergePlan", part)
-            jobs.append(MergeableQueryJob(id, aggregation, catalog, asked, cursor, schedule=schedules[i]))
+            jobs.append(MergeableQueryJob(cast("MergePlan", part), own, schedule=schedules[i]))
         else:
-            job = query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config)
+            job = query_job(
+                own.id, part, catalog, asked, state_cursor=own.state_cursor, exact_config=own.exact_config
+            )
             jobs.append(cast("PartJob", job))
     return jobs
 
