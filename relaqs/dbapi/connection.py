@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from relaqs_engine.layouts.manifest import SOON_SECONDS
@@ -37,28 +37,10 @@ from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 
-if TYPE_CHECKING:
-    from relaqs.session import Session
-
 _AT_ONCE_ROWS = 4096  # so many become Python's values together
 
 FetchedRow: TypeAlias = tuple[Any, ...]
 ColumnDescription: TypeAlias = tuple[str, str, None, None, int | None, int | None, None]
-
-
-class CursorMaker(Protocol):
-    """What a cursor asks of its connection."""
-
-    @property
-    def session(self) -> Session: ...
-    @property
-    def target(self) -> float | None: ...
-    @property
-    def within(self) -> float | None: ...
-    @property
-    def intervals(self) -> bool: ...
-    @property
-    def is_closed(self) -> bool: ...
 
 
 class Cursor:
@@ -79,7 +61,7 @@ class Cursor:
     True
     """
 
-    def __init__(self, connection: CursorMaker) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.arraysize = 1
         self.intervals = connection.intervals

@@ -32,8 +32,8 @@ to be expected (Wang, Liu, Shen 2020, section 3.5).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
@@ -131,59 +131,42 @@ def _drift(y: FloatArray, known: BoolArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Power:
-    alpha: float
-    numbers: int = 1
+class _Shape:
+    """A curve φ. at: of the passes, and the passes so far. numbers: of its own that were fitted."""
 
-    def at(self, x: FloatArray, newest: FloatArray) -> FloatArray:
-        return x**-self.alpha
-
-
-@dataclass(frozen=True, slots=True)
-class _Logarithm:
-    numbers: int = 0
-
-    def at(self, x: FloatArray, newest: FloatArray) -> FloatArray:
-        return 1.0 / np.log1p(x)
+    at: Callable[[FloatArray, FloatArray], FloatArray]
+    numbers: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Weibull:
+def _power(alpha: float) -> _Shape:
+    return _Shape(lambda x, newest: x**-alpha, 1)
+
+
+def _weibull(rate: float, delta: float) -> _Shape:
     """rate: κ times the passes so far."""
-
-    rate: float
-    delta: float
-    numbers: int = 2
-
-    def at(self, x: FloatArray, newest: FloatArray) -> FloatArray:
-        return np.exp(-((self.rate * x / newest) ** self.delta))
+    return _Shape(lambda x, newest: np.exp(-((rate * x / newest) ** delta)), 1 if delta == 1.0 else 2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sublinear:
+def _sublinear(linear: float, square: float) -> _Shape:
     """linear, square: b and a, times the passes so far."""
 
-    linear: float
-    square: float
-    numbers: int = 2
-
-    def at(self, x: FloatArray, newest: FloatArray) -> FloatArray:
+    def at(x: FloatArray, newest: FloatArray) -> FloatArray:
         t = x / newest
-        return 1.0 / (1.0 + self.linear * t + self.square * t * t)
+        return 1.0 / (1.0 + linear * t + square * t * t)
+
+    return _Shape(at, 2)
 
 
-CurveShape: TypeAlias = _Power | _Logarithm | _Weibull | _Sublinear
-
-_SHAPES: tuple[CurveShape, ...] = (
-    *(_Power(alpha) for alpha in (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)),
-    _Logarithm(),
+_SHAPES = (
+    *(_power(alpha) for alpha in (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)),
+    _Shape(lambda x, newest: 1.0 / np.log1p(x), 0),
     *(
-        _Weibull(rate, delta, numbers=1 if delta == 1.0 else 2)
+        _weibull(rate, delta)
         for rate in np.geomspace(0.3, 60.0, 12).tolist()
         for delta in (0.3, 0.5, 0.75, 1.0, 1.5)
     ),
     *(
-        _Sublinear(linear, square)
+        _sublinear(linear, square)
         for linear in (0.0, 1.0, 5.0, 25.0, 125.0)
         for square in (0.3, 3.0, 30.0, 300.0)
     ),
@@ -191,7 +174,7 @@ _SHAPES: tuple[CurveShape, ...] = (
 
 
 def _fitted(
-    shape: CurveShape, x: FloatArray, y: FloatArray, weight: FloatArray, newest: FloatArray, ahead: FloatArray
+    shape: _Shape, x: FloatArray, y: FloatArray, weight: FloatArray, newest: FloatArray, ahead: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the accuracy ahead and its variance, shape (J, K), and −BIC/2 of the curve, shape (J,)."""
     phi, phi_ahead = shape.at(x, newest), shape.at(ahead, newest)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Protocol
+from typing import TypeAlias
 
 import pyarrow as pa
 from relaqs_engine.errors import ExpressionError, TooManyGroupsError
@@ -40,43 +40,11 @@ from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.jobs import JobSetting, Reporter, arrow_of, own_columns
+from relaqs.queries.folded import FoldedQueryJob
+from relaqs.queries.jobs import JobSetting, Reporter, WholeQueryJob, arrow_of, own_columns
 
-
-class PartJob(Protocol):
-    """A job whose answer, so far or final, others are computed from."""
-
-    latest: Estimate | None
-
-    @property
-    def batch_count(self) -> int: ...
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """The share of its rows that has been scanned after each mini-batch."""
-        ...
-
-    @property
-    def population_rows(self) -> int:
-        """Rows of the table whose rows measure what was scanned, 0 where nothing is sampled."""
-        ...
-
-    @property
-    def gives_up(self) -> Exception | None:
-        """Why it folds no more, though it has no exact answer; None where it goes on."""
-        ...
-
-    def next_step(self) -> Step | None: ...
-
-    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
-        """Fold without estimating; return whether `latest` is the final answer now."""
-        ...
-
-    def source(self) -> PartSource:
-        """Return what its answer so far comes from, the final answer once there is one."""
-        ...
-
-    def scanned_fraction(self) -> float: ...
+PartJob: TypeAlias = "FoldedQueryJob | WholeQueryJob"
+"""A job whose answer, so far or final, others are computed from."""
 
 
 class AroundQueryJob:

@@ -177,6 +177,7 @@ class FoldedQueryJob(ResumableJob):
 
     @property
     def population_rows(self) -> int:
+        """Rows of the table whose rows measure what was scanned."""
         return self._leading.row_count
 
     def scanned_fraction(self) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,26 +300,6 @@ def binned(features: FloatArray, cuts: Cuts) -> Bins:
 LEAST_HESSIAN = 1e-16  # of a row
 
 
-class BoostingLoss(Protocol):
-    """A loss of scores, one a row and output. start: the scores before any tree, shape (outputs,)."""
-
-    @property
-    def start(self) -> FloatArray: ...
-
-    @property
-    def xgboost_parameters(self) -> dict[str, Any]:
-        """The parameters by which XGBoost has the same loss and start."""
-        ...
-
-    def total(self, scores: FloatArray, target: NDArray[Any]) -> float:
-        """Return the rows' loss, summed. scores: shape (rows, outputs)."""
-        ...
-
-    def slopes(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-        """Return gradient and hessian for each score, shape (rows, outputs, 2)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SquaredLoss:
     """The squared error of one score. As in XGBoost its gradient is taken of half of it."""
@@ -333,16 +313,20 @@ class SquaredLoss:
 
     @property
     def start(self) -> FloatArray:
+        """The scores before any tree, shape (outputs,)."""
         return np.array([self.mean])
 
     @property
     def xgboost_parameters(self) -> dict[str, Any]:
+        """The parameters by which XGBoost has the same loss and start."""
         return {"objective": "reg:squarederror", "base_score": self.mean}
 
     def total(self, scores: FloatArray, target: NDArray[Any]) -> float:
+        """Return the rows' loss, summed. scores: shape (rows, outputs)."""
         return float(((scores[:, 0] - target) ** 2).sum())
 
     def slopes(self, scores: FloatArray, target: NDArray[Any]) -> FloatArray:
+        """Return gradient and hessian for each score, shape (rows, outputs, 2)."""
         error = scores - target[:, None]
         return np.stack([error, np.ones_like(error)], axis=2)
 
@@ -388,6 +372,9 @@ class LogLoss:
             factor = 2.0  # XGBoost's bound of the whole hessian by its diagonal
         hessians = np.maximum(factor * shares * (1 - shares), LEAST_HESSIAN)
         return np.stack([shares - is_class, hessians], axis=2)
+
+
+BoostingLoss: TypeAlias = SquaredLoss | LogLoss
 
 
 @dataclass(frozen=True, slots=True)
