@@ -84,14 +84,9 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
         accepts: Callable[[object], bool] = callable,
     ) -> None:
         self._group = group
-        self._noun = noun
+        self.noun = noun  # what one of the things is called in messages
         self._own = dict(own or {})
         self._accepts = accepts
-
-    @property
-    def noun(self) -> str:
-        """What one of the things is called in messages."""
-        return self._noun
 
     def entry(self, name: str) -> EntryPoint:
         """Return the entry point of that name, without importing anything. Raises KeyError, PluginError."""
@@ -99,7 +94,7 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
         if len(found) > 1 and _package(found[0]) != _US:
             packages = " and ".join(map(_package, found))
             raise PluginError(
-                f"there are {len(found)} {self._noun} plug-ins {name!r}, of the packages {packages}; "
+                f"there are {len(found)} {self.noun} plug-ins {name!r}, of the packages {packages}; "
                 "uninstall all but one of them"
             )
         return found[0]
@@ -109,10 +104,10 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
             module, _, attribute = self._own[name].partition(":")
             return cast(_Thing, getattr(import_module(module), attribute))
         entry = self.entry(name)
-        thing = _loaded(entry, f"the {self._noun} {name!r} of the package {_package(entry)}")
+        thing = _loaded(entry, f"the {self.noun} {name!r} of the package {_package(entry)}")
         if not self._accepts(thing):
             raise PluginError(
-                f"{entry.value} of the package {_package(entry)} is {thing!r}, which is no {self._noun}; "
+                f"{entry.value} of the package {_package(entry)} is {thing!r}, which is no {self.noun}; "
                 "update or uninstall the package"
             )
         return cast(_Thing, thing)

@@ -38,7 +38,7 @@ from relaqs_engine.errors import RelaqsError
 from relaqs.arguments import check_priority, check_seconds
 from relaqs.jobs.checkpoint import NO_KEEPER, RunKeeper
 from relaqs.jobs.executor import raised_anew, wait_pieces
-from relaqs.jobs.runner import JobRunner, Joinable, Listener, RunningJobs, RunState, stop_when_forgotten
+from relaqs.jobs.runner import JobRunner, Listener, RunningJobs, RunState, stop_when_forgotten
 from relaqs.progress import StopReason, StopRules
 
 End = Literal["stopped", "exact", "failed"]
@@ -242,7 +242,7 @@ class RunListener(Listener, Generic[AnyReport]):
     def target(self, target: float | None) -> None:
         self._rules = replace(self._rules, target=target)
 
-    def starting(self, runner: Joinable) -> None:
+    def starting(self, runner: JobRunner) -> None:
         """The run is about to start: note it among those of its session."""
         if self._running is not None:
             self._running.register(runner)

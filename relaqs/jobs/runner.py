@@ -26,7 +26,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from relaqs.jobs.executor import Executor, is_set_in_time, run_in_background, without_frames
 from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
@@ -358,17 +357,6 @@ def _stop_all() -> None:
         runner.stop()
 
 
-class Joinable(Protocol):
-    """What is asked of a runner."""
-
-    @property
-    def id(self) -> str: ...
-
-    def stop(self) -> None: ...
-
-    def wait(self, timeout_seconds: float | None = None) -> bool: ...
-
-
 class RunningJobs:
     """Knows the runners of the jobs that run. As long as one does, their owner is kept alive.
 
@@ -378,7 +366,7 @@ class RunningJobs:
 
     def __init__(self, owner: object) -> None:
         self._owner = weakref.ref(owner)
-        self._runners: dict[str, tuple[Joinable, object]] = {}
+        self._runners: dict[str, tuple[JobRunner, object]] = {}
         self._is_closed = False
 
     @property
@@ -386,7 +374,7 @@ class RunningJobs:
         """The owner, for what must keep it alive before its job runs; None once it was collected."""
         return self._owner()
 
-    def register(self, runner: Joinable) -> None:
+    def register(self, runner: JobRunner) -> None:
         """Note a job that is about to start. One that comes after `close` is stopped."""
         self._runners[runner.id] = runner, self._owner()
         if self._is_closed:

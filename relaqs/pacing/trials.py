@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
@@ -149,12 +149,8 @@ class Losses(Sequence[float]):
         return self._sums[count] / count
 
 
-class Pruner(Protocol):
-    """Says which trials go no further. It is pure, and reads few losses of each."""
-
-    def __call__(self, losses: Sequence[Losses]) -> Sequence[bool]:
-        """Return for each trial whether it ends now. losses: of all trials."""
-        ...
+Pruner: TypeAlias = Callable[[Sequence[Losses]], Sequence[bool]]
+"""Says of each trial whether it ends now, by the losses of all. It is pure, and reads few losses of each."""
 
 
 def without_a_chance(losses: Sequence[Losses]) -> list[bool]:

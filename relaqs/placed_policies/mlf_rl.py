@@ -437,18 +437,10 @@ class Mlfs:
     weights: str | None = None
     control_limit: float = 0.9
     inner: MlfRl = field(init=False, repr=False, compare=False)
+    name: ClassVar[str] = "mlfs"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inner", MlfRl(self.weights))
 
-    @property
-    def name(self) -> str:
-        return "mlfs"
-
-    @property
-    def control(self) -> PlacedLoadControl:
-        """The rule by which jobs end early."""
-        return PlacedLoadControl(self.inner, self.control_limit)
-
     def plan(self, view: PlacedView) -> PlacedPlan:
-        return self.control.plan(view)
+        return PlacedLoadControl(self.inner, self.control_limit).plan(view)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from relaqs_engine.errors import ExpressionError, TooManyGroupsError
@@ -40,8 +40,10 @@ from relaqs_engine.plans.plan import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.folded import FoldedQueryJob
 from relaqs.queries.jobs import JobSetting, Reporter, WholeQueryJob, arrow_of, own_columns
+
+if TYPE_CHECKING:
+    from relaqs.queries.folded import FoldedQueryJob
 
 PartJob: TypeAlias = "FoldedQueryJob | WholeQueryJob"
 """A job whose answer, so far or final, others are computed from."""
@@ -67,7 +69,7 @@ class AroundQueryJob:
         # Until it is known how many groups there are, nothing is read ahead: it may all be for nothing.
         self._waits = self._costs.are_too_many(sum(part.expected_groups for part in plan.parts))
         self._issued: list[list[Step | None]] = []
-        self._folded = 0
+        self.folded = 0  # steps that are in the answer
 
     @property
     def batch_count(self) -> int:
@@ -81,13 +83,8 @@ class AroundQueryJob:
             self._of_all([part[min(i, len(part) - 1)] for part in parts]) for i in range(self.batch_count)
         )
 
-    @property
-    def folded(self) -> int:
-        """How many of its steps are in the answer."""
-        return self._folded
-
     def next_step(self) -> Step | None:
-        if self._waits and len(self._issued) > self._folded:
+        if self._waits and len(self._issued) > self.folded:
             return None
         steps = [part.next_step() for part in self._parts]
         if all(step is None for step in steps):
@@ -106,7 +103,7 @@ class AroundQueryJob:
                 if part.latest is None:  # else it has its answer, and needed no more rows
                     part.fold_state(own, results[first:last])
                 first = last
-        self._folded, self._waits = step.index + 1, False
+        self.folded, self._waits = step.index + 1, False
         self.latest = self._answer()
         report = self._reporter.report(step, results, self.latest, self._fraction())
         if report.is_final:
@@ -198,7 +195,7 @@ class RefinedQueryJob:
         self._work: dict[int, _StepWork] = {}  # of steps in flight
         self._steps = 0
         self._next_batch = 0
-        self._folded_batches = 0
+        self.folded = 0  # mini-batches that are in the answer
         self._ranges: list[Range] = []  # after each mini-batch folded
         self._relied_on = Range()  # the narrowest in which rows that are kept, or dropped, were decided
         self._redo = _Redo.NONE
@@ -212,11 +209,6 @@ class RefinedQueryJob:
     def fractions(self) -> tuple[float, ...]:
         """The share of the rows that has been scanned after each mini-batch."""
         return fractions_after(self._batches, leading_stream(self._plan, self._catalog))
-
-    @property
-    def folded(self) -> int:
-        """How many mini-batches are in the answer."""
-        return self._folded_batches
 
     @property
     def kept_row_count(self) -> int:
@@ -249,14 +241,14 @@ class RefinedQueryJob:
         report = self._reporter.report(step, results, self.latest, self._fraction)
         self._fraction = report.work_done or 0.0
         core_seconds = report.core_seconds + own_seconds
-        return replace(report, step=self._folded_batches - 1, core_seconds=core_seconds)
+        return replace(report, step=self.folded - 1, core_seconds=core_seconds)
 
     def _fold_batch(self, work: _StepWork, tables: Sequence[pa.Table]) -> None:
         [batch] = work.batches
         parts = self._parts(work)
         of_part = {name: tables[i :: len(parts)][: len(batch.tasks)] for i, name in enumerate(parts)}
         self._answer.fold_stages(batch, of_part)
-        self._folded_batches += 1
+        self.folded += 1
         relied_on = work.within.within(self._relied_on)
         holds = self._holds(relied_on)
         known = self._answer.range()
@@ -288,7 +280,7 @@ class RefinedQueryJob:
     def _estimate(self) -> Estimate | None:
         if self._redo is not _Redo.NONE:
             return None
-        if self._folded_batches < len(self._batches):
+        if self.folded < len(self._batches):
             return self._answer.estimate()
         estimate = self._answer.exact()
         self._cursor.close()

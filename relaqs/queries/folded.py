@@ -77,8 +77,8 @@ class FoldedQueryJob(ResumableJob):
         self.estimator = answers(leading, self._state)
         self._fractions = fractions_after(self._batches, leading)
         self._ends_exact = ends_exact
-        self._issued = 0
-        self._folded = 0
+        self.issued = 0  # mini-batches that were begun
+        self.folded = 0  # those that the state holds
 
     @property
     def batch_count(self) -> int:
@@ -90,38 +90,28 @@ class FoldedQueryJob(ResumableJob):
         return self._fractions
 
     @property
-    def folded(self) -> int:
-        """How many mini-batches the state holds."""
-        return self._folded
-
-    @property
-    def issued(self) -> int:
-        """How many mini-batches were begun."""
-        return self._issued
-
-    @property
     def is_issued(self) -> bool:
         """Whether no more of them will be begun."""
-        return self._issued == len(self._batches)
+        return self.issued == len(self._batches)
 
     def saved(self) -> SavedState | None:
         """Return what `restore` goes on from; None before the first mini-batch and after the last."""
-        if not self._folded or (self.latest is not None and self.latest.is_exact):
+        if not self.folded or (self.latest is not None and self.latest.is_exact):
             return None
-        return SavedState(self._folded, self._state.saved(), self._state.block_rows)
+        return SavedState(self.folded, self._state.saved(), self._state.block_rows)
 
     def restore(self, saved: SavedState) -> None:
         """Go on from a state that a job of the same query over the same data saved. Only at the beginning."""
-        assert not self._issued, "only a job that has not begun can go on from a saved state"
+        assert not self.issued, "only a job that has not begun can go on from a saved state"
         self._state.restore(saved.rows, saved.block_rows, self._batches[: saved.folded])
-        self._issued = self._folded = saved.folded
+        self.issued = self.folded = saved.folded
         self.latest = self.estimator.estimate()
 
     def next_step(self) -> Step | None:
         if self.is_issued:
             return None
-        batch = self._batches[self._issued]
-        self._issued += 1
+        batch = self._batches[self.issued]
+        self.issued += 1
         cores = self.task_cores or self._config.threads
         work = enumerate(self._work(batch))
         return Step(
@@ -138,8 +128,8 @@ class FoldedQueryJob(ResumableJob):
 
     def _ahead(self, count: int) -> list[tuple[TableRead, ...]]:
         """Return what each of so many tasks may fetch of what later mini-batches read of object stores."""
-        known = self._issued + BATCHES_AHEAD - 1 if self._issued > 1 else self._issued
-        following = self._batches[known : self._issued + BATCHES_AHEAD]
+        known = self.issued + BATCHES_AHEAD - 1 if self.issued > 1 else self.issued
+        following = self._batches[known : self.issued + BATCHES_AHEAD]
         tasks = [each for batch in following for each in batch_tasks(self._plan, self._catalog, batch)]
         remote = [
             tuple(read for read in each.reads if isinstance(read, TableRead) and read.remote)
@@ -159,7 +149,7 @@ class FoldedQueryJob(ResumableJob):
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         """Fold without estimating; return whether that was the last, and the exact answer is there."""
         self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
-        self._folded = step.index + 1
+        self.folded = step.index + 1
         is_last = self._ends_exact and step.index == len(self._batches) - 1
         if is_final := is_last or self.estimator.is_complete:
             self.latest = self.estimator.exact()
@@ -242,7 +232,7 @@ class MergeableQueryJob(FoldedQueryJob):
     def _waits_for_first_fold(self) -> bool:
         """Whether the first mini-batch may be enough, or must tell how many values there are."""
         may_be_last = self._may_end_first or (self._ends_exact and bool(self._lists))
-        return may_be_last and self._issued == 1 and self._folded == 0
+        return may_be_last and self.issued == 1 and self.folded == 0
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -251,7 +241,7 @@ class MergeableQueryJob(FoldedQueryJob):
 
     @property
     def is_issued(self) -> bool:
-        return self._issued > self._last
+        return self.issued > self._last
 
     def next_step(self) -> Step | None:
         return None if self._waits_for_first_fold else super().next_step()
@@ -273,7 +263,7 @@ class MergeableQueryJob(FoldedQueryJob):
 
     def _look_ahead(self) -> None:
         """Decide how far to go: with the first mini-batch, and anew if more values come than may be kept."""
-        newest, fraction = self._folded - 1, self.estimator.scanned_fraction
+        newest, fraction = self.folded - 1, self.estimator.scanned_fraction
         if self._values is None:
             self._values = values_in_all(
                 self._aggregation,

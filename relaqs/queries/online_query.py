@@ -38,7 +38,7 @@ from relaqs.arguments import ArgumentError, check_seconds, relative_error
 from relaqs.jobs.executor import Executor, Stopwatch, client_name
 from relaqs.jobs.handle import End, Handle, RunListener, State
 from relaqs.jobs.job import JobDescription, StepReport
-from relaqs.jobs.runner import JobRunner, Joinable, RunningJobs, RunState, Successor
+from relaqs.jobs.runner import JobRunner, RunningJobs, RunState, Successor
 from relaqs.prediction.ahead import KEPT, Course, Expected, Seen
 from relaqs.progress import PIXEL, StopReason, StopRules, UserDelta, answer_pixels
 from relaqs.queries.jobs import EstimatingJob, Keeper
@@ -284,7 +284,7 @@ class Publisher(RunListener[Snapshot]):
         self._stops = False  # whether the job ends with the step that is being folded
         self._judged: Snapshot | None = None  # has an error by the user's function, and is published next
 
-    def starting(self, runner: Joinable) -> None:
+    def starting(self, runner: JobRunner) -> None:
         """Publish what the job knows already, if it goes on from a saved state; that may be good enough."""
         super().starting(runner)
         if self._telling is not None:

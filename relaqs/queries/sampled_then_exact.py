@@ -110,7 +110,7 @@ class RowGroupSampleJob(MergeableQueryJob):
     @property
     def _waits_for_first_fold(self) -> bool:
         """Whether the first mini-batch must tell whether there are too many groups to go on sampling."""
-        return self._issued == 1 and self._folded == 0 and bool(self._aggregation.columns.keys)
+        return self.issued == 1 and self.folded == 0 and bool(self._aggregation.columns.keys)
 
     def _work(self, batch: MiniBatch) -> list[QueryWork]:
         """Return the work of a mini-batch of row groups. The first reads those that are far out as well."""
@@ -136,7 +136,7 @@ class RowGroupSampleJob(MergeableQueryJob):
         self._has_too_many_groups |= rows > MOST_PARTIAL_ROWS
         if not self._has_too_many_groups:
             return super().fold(step, results)
-        self._folded = step.index + 1
+        self.folded = step.index + 1
         return self._reporter.report(step, results, None, self.estimator.scanned_fraction)
 
 

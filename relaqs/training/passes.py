@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -263,12 +263,6 @@ class Summed:
     reads: int
 
 
-class SumsRows(Protocol):
-    """What a pass asks of a job."""
-
-    def partial(self, model: Any, rows: Rows) -> Sums: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Examined:
     """Sums how many rows a model tells rightly, and how many there are: a pass over rows held out."""
@@ -289,7 +283,7 @@ class PassWork:
             partitions that they are of.
     """
 
-    job: SumsRows
+    job: TrainingJob | Examined
     model: Any
     source: PartitionSource
     cut: int
@@ -799,13 +793,10 @@ class LossJob(ModelJob):
         job = self._job
         return pieces_of(tuple(row_counts), job.piece_rows if isinstance(job, SizedPieces) else PIECE_ROWS)
 
-    def _profile_works(self) -> list[Work]:
-        return profile_works(self._data.reads[: self._trained], self._source, SAMPLE_ROWS)
-
     def _works(self) -> list[Work]:
         """Return the tasks of the next step: a first look at the rows, a pass, or the accuracy after it."""
         if self._training is None:
-            return self._profile_works()
+            return profile_works(self._data.reads[: self._trained], self._source, SAMPLE_ROWS)
         trained, cut = self._trained, self._cut
         if self._unreported is None:
             return [
@@ -815,7 +806,7 @@ class LossJob(ModelJob):
         pieces = range(trained * cut, len(self._data.reads) * cut, cut)
         return [*self._pass_works(Examined(self._job), self._unreported.fold.model, pieces)]
 
-    def _pass_works(self, job: SumsRows, model: Any, pieces: range) -> list[PassWork]:
+    def _pass_works(self, job: TrainingJob | Examined, model: Any, pieces: range) -> list[PassWork]:
         """Return the tasks that sum over some pieces. pieces: the first one of each task."""
         cut = self._cut
         return [
