@@ -381,8 +381,11 @@ class _Begun:
         return EndedTrial(run.state, run.stop_reason, given, error, tuple(self._losses(0)))
 
 
-Begin = Callable[[Mapping[str, Any], "RunKeeper"], "tuple[TrialRun, Callable[[int], Sequence[float]]]"]
-"""Starts a trial, from what its keeper has. Returns its run, and what says its losses from some number on."""
+Begun: TypeAlias = tuple[TrialRun, Callable[[int], Sequence[float]]]
+"""The run of a trial, and what says its losses from some number on."""
+
+Begin = Callable[[Mapping[str, Any], "RunKeeper"], Begun]
+"""Starts a trial, from what its keeper has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,9 +407,7 @@ class SearchRecipe:
     asked: Mapping[str, Any]
 
     def begun(self, session: Any, keeper: RunKeeper) -> SearchRun:
-        def begin(
-            parameters: Mapping[str, Any], keeper: RunKeeper
-        ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+        def begin(parameters: Mapping[str, Any], keeper: RunKeeper) -> Begun:
             if self.sql is None:
                 return self._begun_function(session, parameters, keeper)
             return self._begun_fit(session, parameters, keeper)
@@ -420,9 +421,7 @@ class SearchRecipe:
         search.start()
         return search
 
-    def _begun_function(
-        self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper
-    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+    def _begun_function(self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper) -> Begun:
         from relaqs.pacing.function_run import Call, FunctionRecipe, RunGoals
 
         asked = dict(self.asked)
@@ -430,9 +429,7 @@ class SearchRecipe:
         run = FunctionRecipe(program, RunGoals(**asked)).begun(session, keeper)
         return run, run.losses_from
 
-    def _begun_fit(
-        self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper
-    ) -> tuple[TrialRun, Callable[[int], Sequence[float]]]:
+    def _begun_fit(self, session: Any, parameters: Mapping[str, Any], keeper: RunKeeper) -> Begun:
         """Return the run of a model with other parameters, and what says its losses on held-out rows."""
         from sklearn.base import clone
 

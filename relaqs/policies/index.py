@@ -35,7 +35,7 @@ from typing import ClassVar
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, Floored, allocate_greedily, divide, without_quality
+from relaqs.sharing.division import Contest, Floored, divide, divide_greedily, without_quality
 from relaqs.sharing.outlook import Hopes, is_predictable
 from relaqs.sharing.view import Plan, View
 
@@ -82,13 +82,7 @@ class Index(Floored):
         """Return what each job of the contest gets on top of its floor, shape (J,)."""
         hopes = Hopes(contest, normalised=self.normalised)
 
-        def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
-            made = hopes.made(chosen, contest.core_seconds(chosen, units), _fall)
-            return contest.jobs.weight[chosen][:, None] * made
+        def made(chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
+            return hopes.made(chosen, core_seconds, lambda _, errors: -errors)
 
-        units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=FAR_DOUBLINGS)
-        return contest.unit_cores * units
-
-
-def _fall(_: IntArray, errors: FloatArray) -> FloatArray:
-    return -errors
+        return divide_greedily(contest, made, far_doublings=FAR_DOUBLINGS)

@@ -14,7 +14,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.prediction.curves import Series
 from relaqs.prediction.families import INVERSE_SQUARE
-from relaqs.sharing.division import Contest, Floored, allocate_greedily, check_share, divide, without_quality
+from relaqs.sharing.division import Contest, Floored, check_share, divide, divide_greedily, without_quality
 from relaqs.sharing.outlook import Outlook, fit_quality_curves, is_predictable, step_costs
 from relaqs.sharing.view import Jobs, Kind, Plan, View
 
@@ -62,13 +62,7 @@ class MaxSum(Floored):
 
 
 def _most_progress(contest: Contest) -> FloatArray:
-    progress = _ProgressSums(contest.view)
-
-    def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
-        made = progress.made(chosen, contest.core_seconds(chosen, units))
-        return contest.jobs.weight[chosen][:, None] * made
-
-    return contest.unit_cores * allocate_greedily(gains, contest.most_units, contest.units)
+    return divide_greedily(contest, _ProgressSums(contest.view).made)
 
 
 class _ProgressSums:
@@ -166,14 +160,13 @@ class Utility:
     def _most_useful(self, contest: Contest) -> FloatArray:
         outlook = Outlook.of(contest.view, normalised=self.normalised)
 
-        def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
-            errors = outlook.errors(chosen, contest.core_seconds(chosen, units))
+        def made(chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
+            errors = outlook.errors(chosen, core_seconds)
             worth = np.asarray(self.utility(errors, contest.jobs.of_jobs(chosen)), dtype=np.float64)
             _check(worth, errors)
-            return contest.jobs.weight[chosen][:, None] * worth
+            return worth
 
-        units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=FAR_DOUBLINGS)
-        return contest.unit_cores * units
+        return divide_greedily(contest, made, far_doublings=FAR_DOUBLINGS)
 
 
 def _check(worth: FloatArray, errors: FloatArray) -> None:

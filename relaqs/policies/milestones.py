@@ -36,7 +36,7 @@ from typing import ClassVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.sharing.division import Contest, allocate_greedily, check_share, divide, without_quality
+from relaqs.sharing.division import Contest, check_share, divide, divide_greedily, without_quality
 from relaqs.sharing.outlook import Hopes, Outlook
 from relaqs.sharing.view import Plan, View
 
@@ -142,12 +142,10 @@ class Milestones:
                 total += weight * _reached(errors / level[:, None])
             return total
 
-        def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
-            made = hopes.made(chosen, contest.core_seconds(chosen, units), worth)
-            return contest.jobs.weight[chosen][:, None] * made
+        def made(chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
+            return hopes.made(chosen, core_seconds, worth)
 
-        units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=FAR_DOUBLINGS)
-        return contest.unit_cores * units
+        return divide_greedily(contest, made, far_doublings=FAR_DOUBLINGS)
 
     def _levels(self, outlook: Outlook) -> FloatArray:
         """Return the errors at which each job's milestones are, shape (J, L): a target's, or the usual."""

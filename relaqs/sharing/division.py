@@ -99,6 +99,23 @@ def allocate_greedily(gains: Gains, most: IntArray, units: int, *, far_doublings
     return take_most_valued(marginal_gains, most, units)
 
 
+def divide_greedily(
+    contest: Contest, made: Callable[[IntArray, FloatArray], FloatArray], *, far_doublings: int = 0
+) -> FloatArray:
+    """Return the cores of each job, shape (J,), by which what the jobs make, times their weights, is most.
+
+    Args:
+        made: (jobs, core-seconds) → what these jobs make of so many, both of shape (len(jobs), K).
+        far_doublings: as `allocate_greedily` has it.
+    """
+
+    def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
+        return contest.jobs.weight[chosen][:, None] * made(chosen, contest.core_seconds(chosen, units))
+
+    units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=far_doublings)
+    return contest.unit_cores * units
+
+
 def take_most_valued(values: Values, most: IntArray, units: int) -> FloatArray:
     """Return how many of the `units` most valued units each job has, (J,), without those worth nothing.
 

@@ -6,7 +6,7 @@ Latent Dirichlet allocation by mini-batches of documents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
@@ -61,13 +61,9 @@ class TopicModel:
     piece_rows: ClassVar[int] = 1024  # a document takes 12 µs with 6 words, 50 µs with 100
 
     def __post_init__(self) -> None:
-        require("sklearn")
-        check_whole("topics", self.topics)
+        check_topics(self)
         check_whole("seed", self.seed, least=0)
         check_not_negative("tolerance", self.tolerance)
-        for name in ("document_prior", "topic_prior"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
 
     def begin(self, profile: Profile) -> WholeParameters:
         return WholeParameters(self.descent(profile))
@@ -77,29 +73,17 @@ class TopicModel:
         check_words(profile)
         word_count = float(profile.mean.sum()) * profile.row_count
         shape = len(profile.names), self.topics
-        return TopicDescent(shape, self.seed, self._prior(self.topic_prior), word_count, self.tolerance)
+        return TopicDescent(shape, self.seed, prior_of(self, self.topic_prior), word_count, self.tolerance)
 
     def partial(self, model: FloatArray, rows: Rows) -> Sums:
         """Return the expected counts of words by topic, shape (words, topics), and the documents' bound."""
-        bound, counts = document_sums(rows.features, model, self._prior(self.document_prior))
+        bound, counts = document_sums(rows.features, model, prior_of(self, self.document_prior))
         return np.ascontiguousarray((np.exp(expected_logs(model)) * counts).T), np.asarray(bound)
 
     def estimator(
         self, profile: Profile, model: FloatArray
     ) -> sklearn.decomposition.LatentDirichletAllocation:
-        from sklearn.decomposition import LatentDirichletAllocation
-
-        estimator = LatentDirichletAllocation(
-            self.topics,
-            doc_topic_prior=self.document_prior,
-            topic_word_prior=self.topic_prior,
-            random_state=self.seed,
-        )
-        priors = self._prior(self.document_prior), self._prior(self.topic_prior)
-        return topic_estimator(estimator, profile, model, *priors)
-
-    def _prior(self, prior: float | None) -> float:
-        return 1 / self.topics if prior is None else prior
+        return topic_estimator(self, profile, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,21 +164,40 @@ def document_sums(counts: FloatArray, topics: FloatArray, prior: float) -> tuple
 
 
 def topic_estimator(
-    estimator: sklearn.decomposition.LatentDirichletAllocation,
-    profile: Profile,
-    topics: FloatArray,
-    document_prior: float,
-    topic_prior: float,
+    job: TopicModel | OnlineTopics, profile: Profile, topics: FloatArray, **how: Any
 ) -> sklearn.decomposition.LatentDirichletAllocation:
-    """Return scikit-learn's estimator with the topics."""
+    """Return scikit-learn's estimator with the topics. how: its arguments that not all jobs have."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    estimator = LatentDirichletAllocation(
+        job.topics,
+        doc_topic_prior=job.document_prior,
+        topic_word_prior=job.topic_prior,
+        random_state=job.seed,
+        **how,
+    )
     return fitted(
         estimator,
         profile.names,
         components_=topics,
         exp_dirichlet_component_=np.exp(expected_logs(topics)),
-        doc_topic_prior_=document_prior,
-        topic_word_prior_=topic_prior,
+        doc_topic_prior_=prior_of(job, job.document_prior),
+        topic_word_prior_=prior_of(job, job.topic_prior),
     )
+
+
+def prior_of(job: TopicModel | OnlineTopics, prior: float | None) -> float:
+    """Return a prior as it is used, by default 1 / topics."""
+    return 1 / job.topics if prior is None else prior
+
+
+def check_topics(job: TopicModel | OnlineTopics) -> None:
+    """Raise ArgumentError where the topics or a prior are not accepted."""
+    require("sklearn")
+    check_whole("topics", job.topics)
+    for name in ("document_prior", "topic_prior"):
+        if getattr(job, name) is not None:
+            check_positive(name, getattr(job, name))
 
 
 def expected_logs(parameters: FloatArray) -> FloatArray:
@@ -276,13 +279,9 @@ class OnlineTopics(MiniBatches):
 
     def __post_init__(self) -> None:
         MiniBatches.__post_init__(self)
-        require("sklearn")
-        check_whole("topics", self.topics)
+        check_topics(self)
         check_positive("offset", self.offset)
         check_not_negative("decay", self.decay)
-        for name in ("document_prior", "topic_prior"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
 
     def begin(self, profile: Profile) -> Topics:
         return Topics(first_topics(profile, self.topics, self.seed), profile.row_count)
@@ -292,7 +291,7 @@ class OnlineTopics(MiniBatches):
 
     def partial(self, state: Topics, rows: Rows, draw: int) -> Sums:
         """Return the documents' loss, and the expected counts by topic, but for a factor."""
-        bound, counts = document_sums(rows.features, state.words, self._prior(self.document_prior))
+        bound, counts = document_sums(rows.features, state.words, prior_of(self, self.document_prior))
         return np.asarray(-bound), counts
 
     def gradients(self, sums: Sums) -> Sums:
@@ -301,27 +300,13 @@ class OnlineTopics(MiniBatches):
     def update(self, state: Topics, sums: Sums, rows: int, rate: float) -> Topics:
         share = min(rate, 1.0)
         counts = np.exp(expected_logs(state.words)) * sums[1]
-        wanted = self._prior(self.topic_prior) + (state.documents / rows) * counts
+        wanted = prior_of(self, self.topic_prior) + (state.documents / rows) * counts
         return Topics((1.0 - share) * state.words + share * wanted, state.documents)
 
     def evaluate(self, state: Topics, rows: Rows) -> Sums:
-        bound, _ = document_sums(rows.features, state.words, self._prior(self.document_prior))
+        bound, _ = document_sums(rows.features, state.words, prior_of(self, self.document_prior))
         return (np.asarray(-bound),)
 
     def estimator(self, profile: Profile, state: Topics) -> sklearn.decomposition.LatentDirichletAllocation:
-        from sklearn.decomposition import LatentDirichletAllocation
-
-        estimator = LatentDirichletAllocation(
-            self.topics,
-            doc_topic_prior=self.document_prior,
-            topic_word_prior=self.topic_prior,
-            learning_method="online",
-            learning_offset=self.offset,
-            learning_decay=self.decay,
-            random_state=self.seed,
-        )
-        priors = self._prior(self.document_prior), self._prior(self.topic_prior)
-        return topic_estimator(estimator, profile, state.words, *priors)
-
-    def _prior(self, prior: float | None) -> float:
-        return 1 / self.topics if prior is None else prior
+        how = {"learning_offset": self.offset, "learning_decay": self.decay}
+        return topic_estimator(self, profile, state.words, learning_method="online", **how)
