@@ -32,11 +32,7 @@ from relaqs.cli.parameters import (
 )
 
 if TYPE_CHECKING:
-    from relaqs_engine.execution.estimate import Weighting
     from relaqs_engine.sql.read import Statement
-
-    from relaqs.queries.options import Fallback
-    from relaqs.queries.snapshot import ConfidenceFor, Interval
 
 STANDARD_INPUT = "-"
 
@@ -162,22 +158,12 @@ def sql(
     cluster: str | None,
     security: dict[str, str] | None,
     timezone: str | None,
-    target: float | None,
-    within: float | None,
-    judged_by: Weighting,
-    share: float,
-    confidence: float,
-    interval: Interval,
-    confidence_for: ConfidenceFor,
-    timeout: float | None,
-    seed: int,
-    batches: int | None,
     watch: tuple[str, ...],
-    fallback: Fallback,
     output: str | None,
     destination: str | None,
     exact_below: float | None,
     every: bool,
+    **asked: Any,  # the other fields of `QueryOptions`
 ) -> None:
     """Answer SELECT online: a first estimate at once, then better ones, at the end the exact answer.
 
@@ -199,25 +185,12 @@ def sql(
         )
     if query is not None and file is not None:
         raise click.UsageError("there are both SELECT and --file; give one of them")
-    if within is not None and target is None:
+    if asked["within"] is not None and asked["target"] is None:
         raise click.UsageError(
             "--within needs a --target to reach by then; to stop after a time give --timeout"
         )
 
-    options = QueryOptions(
-        target=target,
-        within=within,
-        judged_by=judged_by,
-        share=share,
-        confidence=confidence,
-        interval=interval,
-        confidence_for=confidence_for,
-        watch=watch or None,
-        timeout=timeout,
-        seed=seed,
-        batches=batches,
-        fallback=fallback,
-    )
+    options = QueryOptions(watch=watch or None, **asked)
     script = file or (query if query == STANDARD_INPUT else None)
     statements = None if script is None else script_statements(script)
     output = output or format_by_name(destination)
