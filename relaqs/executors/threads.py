@@ -359,7 +359,7 @@ class ThreadExecutor:
     def _charge(self, running: _Running, core_seconds: float) -> None:
         if (entered := self._entered.get(running.job)) is not None:
             entered.core_seconds += core_seconds
-            PRECEDENCE.charge(entered.description.user, core_seconds)
+        PRECEDENCE.charge(running.place.need.user, core_seconds)
         self._queue.settle(running.turn, core_seconds)
         self._desk.accounts.charge(running.job, core_seconds, time.monotonic())
 

@@ -30,7 +30,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from copy import copy
@@ -80,6 +80,8 @@ FIRST_SECONDS = 0.1  # from its beginning, in which a statement goes before thos
 _LATELY_SECONDS = 2.0  # after which a third is left of what counts
 _MUCH_CORE_SECONDS, _TIMES_MORE = 0.1, 4  # of late, and beside the others', of who gives way
 _POLL_SECONDS = 0.004
+_STATEMENT_CORE_SECONDS = 0.0005  # at least, of what reads a statement and sends its answer
+_MOST_USERS, _LITTLE = 1000, 1e-3  # of whom core-seconds are kept; beyond it those of who had few go
 
 
 def _niceness_of(thread: int = 0) -> int:
@@ -98,13 +100,19 @@ class Precedence:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self._had: dict[str, tuple[float, float]] = {}  # by user: core-seconds of late, and when that was
         self._asked: dict[object, tuple[str, float]] = {}  # statements under way: whose, and until when first
         self._since: dict[str, float] = {}  # users who give way now
         self._free: dict[str, float] = {}  # until when they need not
 
     def charge(self, user: str, core_seconds: float) -> None:
-        self._had[user] = self._of_late(user) + core_seconds, self._clock()
+        """Note what a user was given: at once no more than who has had all cores for long."""
+        most = _LATELY_SECONDS * (os.cpu_count() or 1)
+        with self._lock:
+            self._had[user] = min(self._of_late(user) + core_seconds, most), self._clock()
+            if len(self._had) > _MOST_USERS:
+                self._had = {each: self._had[each] for each in self._had if self._of_late(each) > _LITTLE}
 
     @contextmanager
     def asking(self, user: str) -> Iterator[None]:
@@ -115,6 +123,7 @@ class Precedence:
             yield
         finally:
             del self._asked[statement]
+            self.charge(user, _STATEMENT_CORE_SECONDS)
 
     def had_more(self, user: str, other: str) -> bool:
         """Return whether a user had far more of late than another one."""
@@ -130,15 +139,27 @@ class Precedence:
         asked = list(self._asked.values())
         behind = any(now < until and self.had_more(user, other) for other, until in asked)
         since = self._since.setdefault(user, now)
+        if now > since + 2 * FIRST_SECONDS:  # it is of a statement that was given up
+            since = self._since[user] = now
         if behind and now < since + FIRST_SECONDS:
             return True
-        self._since.pop(user, None)
-        self._free[user] = now + max(now - since, _POLL_SECONDS / 4)
+        self._goes_on(user)
         return False
 
-    def pause(self, user: str) -> None:
-        """Wait as long as a user gives way."""
+    def _goes_on(self, user: str) -> None:
+        now = self._clock()
+        waited_seconds = now - self._since.pop(user, now)
+        self._free[user] = now + min(max(waited_seconds, _POLL_SECONDS / 4), FIRST_SECONDS)
+
+    def pause(self, user: str, waiting: Callable[[], Iterable[str]] = tuple) -> None:
+        """Wait as long as a user gives way, but not while the thread is waited for by who had far less.
+
+        waiting: returns the users who wait for it.
+        """
         while self.gives_way(user):
+            if any(self.had_more(user, other) for other in waiting()):
+                self._goes_on(user)
+                break
             time.sleep(_POLL_SECONDS)
 
     def _of_late(self, user: str) -> float:
@@ -255,8 +276,11 @@ def _stand_still() -> None:
 
     One that is still inside DuckDB when the interpreter goes, be it to drop a cursor, aborts the process.
     """
-    if threading.current_thread() is not threading.main_thread():
+    thread = threading.current_thread()
+    if thread in _MADE:
         threading.Event().wait()
+    elif thread is not threading.main_thread():
+        raise sys.modules["relaqs_engine.duck"].Interrupted("the process ends")
 
 
 class _Place(NamedTuple):

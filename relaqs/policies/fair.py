@@ -91,6 +91,7 @@ class MaxMin(Floored):
     """
 
     name: ClassVar[str] = "max_min"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "its answer is worse than the others"
     why_less: ClassVar[str] = "other answers are worse"
 

@@ -71,6 +71,7 @@ class Index(Floored):
     new_first: bool = True
     normalised: bool = True
     name: ClassVar[str] = "index"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "its answer gains more from them"
     why_less: ClassVar[str] = "other answers gain more from them"
 

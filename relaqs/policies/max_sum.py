@@ -52,6 +52,7 @@ class MaxSum(Floored):
     """
 
     name: ClassVar[str] = "max_sum"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "its answer gains more from them"
     why_less: ClassVar[str] = "other answers gain more from them"
 

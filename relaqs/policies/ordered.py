@@ -37,6 +37,7 @@ class Fifo(Floored):
 
     minimum_share: float = 0.0
     name: ClassVar[str] = "fifo"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "it is older than the others"
     why_less: ClassVar[str] = "older jobs are served first"
     serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
@@ -76,6 +77,7 @@ class ShortestRemainingTime(Floored):
 
     minimum_share: float = 0.0
     name: ClassVar[str] = "shortest_remaining_time"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "it will be done before the others"
     why_less: ClassVar[str] = "others will be done sooner"
     serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
@@ -146,6 +148,7 @@ class LeastAttainedService(Floored):
 
     minimum_share: float = 0.0
     name: ClassVar[str] = "least_attained_service"
+    is_work_conserving: ClassVar[bool] = True
     why_more: ClassVar[str] = "it has used less than the others"
     why_less: ClassVar[str] = "others have used less"
 

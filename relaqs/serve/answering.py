@@ -441,22 +441,28 @@ def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, s
     Raises:
         Interrupted: it took too long.
     """
-    over, thread = threading.Event(), threading.get_native_id()
+    over, ending, thread = threading.Event(), threading.Lock(), threading.get_native_id()
+
+    def reach(act: Callable[[], object]) -> None:
+        with ending:  # afterwards the thread and the cursor may be another question's
+            if not over.is_set():
+                act()
 
     def watch() -> None:
         if over.wait(_AT_ONCE_SECONDS):
             return
-        give_way(thread)
+        reach(partial(give_way, thread))
         seconds = METADATA_SECONDS - _AT_ONCE_SECONDS
         while not over.wait(seconds):
-            cursor.interrupt()
+            reach(cursor.interrupt)
             seconds = _AT_ONCE_SECONDS  # DuckDB forgets one that comes between two statements
 
     run_in_background(watch, "relaqs-metadata")
     try:
         return answer(cursor, rewritten)
     finally:
-        over.set()
+        with ending:
+            over.set()
 
 
 def _column_types(session: Session) -> dict[str, dict[str, str]]:

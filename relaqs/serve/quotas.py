@@ -195,7 +195,7 @@ class FairPool:
     @property
     def is_idle(self) -> bool:
         """Whether no call runs or waits."""
-        return self._free == self._threads
+        return self._free == self._threads and not self._waiting
 
     async def run(
         self,
@@ -221,7 +221,7 @@ class FairPool:
         def call() -> None:
             found, error, begun_seconds = None, None, time.thread_time()
             try:
-                with pausing(partial(PRECEDENCE.pause, user)):
+                with pausing(partial(PRECEDENCE.pause, user, self._without_thread)):
                     found = function(*arguments)
             except BaseException as raised:
                 error = raised
@@ -232,13 +232,29 @@ class FairPool:
 
         def over(found: Any, error: BaseException | None) -> None:
             self._over(user)
+            if isinstance(error, StopIteration):  # which no future takes
+                error = RuntimeError(f"{function} raised {error!r}")
             if not answer.done():
                 answer.set_result(found) if error is None else answer.set_exception(error)
             elif undo is not None and error is None:  # it was cancelled meanwhile
                 undo(found)
 
-        run_in_background(call, self._name)
-        return await answer
+        try:
+            run_in_background(call, self._name)
+        except BaseException:  # there are as many threads as the system allows
+            self._over(user)
+            raise
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            is_there = answer.done() and not answer.cancelled() and answer.exception() is None
+            if undo is not None and is_there:  # it came in the same moment
+                undo(answer.result())
+            raise
+
+    def _without_thread(self) -> list[str]:
+        """Return the users who wait for a thread that is not there."""
+        return [] if self._free else list(self._waiting)
 
     async def _turn(self, user: str) -> None:
         """Wait for a thread, which is the user's from then on."""
@@ -264,18 +280,25 @@ class FairPool:
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        for user, turns in list(self._waiting.items()):
-            while turns and turns[0].done():  # cancelled
-                turns.popleft()
-            if turns and self._free and self._busy[user] < self._each:
-                if PRECEDENCE.gives_way(user):
-                    later = asyncio.get_running_loop().call_later
-                    self._later = self._later or later(_LATER_SECONDS, self._give_turns)
-                    continue
-                self._free -= 1
-                self._busy[user] += 1
-                turns.popleft().set_result(None)
-                self._waiting[user] = self._waiting.pop(user)
-            if not turns:
-                del self._waiting[user]
+        while any(self._gives_turn(user) for user in list(self._waiting)):
+            pass
         self._busy += Counter()  # forgets users who have nothing
+
+    def _gives_turn(self, user: str) -> bool:
+        """Give a free thread to a user who waits and may have one more; return whether there was one."""
+        turns = self._waiting[user]
+        while turns and turns[0].done():  # cancelled
+            turns.popleft()
+        is_given = bool(turns and self._free and self._busy[user] < self._each)
+        if is_given and PRECEDENCE.gives_way(user):
+            later = asyncio.get_running_loop().call_later
+            self._later = self._later or later(_LATER_SECONDS, self._give_turns)
+            return False
+        if is_given:
+            self._free -= 1
+            self._busy[user] += 1
+            turns.popleft().set_result(None)
+            self._waiting[user] = self._waiting.pop(user)
+        if not turns:
+            del self._waiting[user]
+        return is_given

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -362,7 +361,6 @@ class Floored:
     """A policy that gives every job a part of its fair share. minimum_share: that part (see `divide`)."""
 
     minimum_share: float = 0.1
-    is_work_conserving: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

@@ -479,7 +479,7 @@ class Policy(PolicyOf[View, Plan], Protocol):
     job or away from it, as in "+2 cores: it is older than the others". A policy that serves equal jobs one
     after another, instead of sharing between them, says so by `serves_in_order = True`. One that is
     *work-conserving* leaves no core idle that a job could use, and ends no job. It says so by
-    `is_work_conserving = True`, and is not asked while there is one job.
+    `is_work_conserving = True`, in the class that plans, and is not asked while there is one job.
 
     Tests hold laws for every policy of this package (`tests/relaqs/policies/test_laws.py`). It never gives
     out more than the capacity. It gives out all of it while jobs could use it. The order of the jobs in the

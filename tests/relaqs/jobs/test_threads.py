@@ -164,3 +164,49 @@ def test_who_had_far_more_of_late_gives_way_for_a_moment_and_then_goes_on_for_as
         now += 100.0
     with precedence.asking("bob"):
         assert not precedence.gives_way("eve")  # what she had is long ago
+
+
+def test_who_gave_up_while_giving_way_is_not_free_of_it_for_as_long_as_that_is_ago() -> None:
+    now = 0.0
+    precedence = Precedence(lambda: now)
+    for ago_seconds in (0.0, 600.0):  # the first statement is given up; nobody asks for her any more
+        now += ago_seconds
+        precedence.charge("eve", 1.0)
+        with precedence.asking("bob"):
+            assert precedence.gives_way("eve")
+    now += FIRST_SECONDS
+    assert not precedence.gives_way("eve")
+    now += FIRST_SECONDS + 0.01
+    precedence.charge("eve", 1.0)
+    with precedence.asking("bob"):
+        assert precedence.gives_way("eve")
+
+
+def test_one_long_query_and_messages_without_end_count_as_what_they_take() -> None:
+    now = 0.0
+    precedence = Precedence(lambda: now)
+    precedence.charge("eve", 1e6)  # all cores for days
+    now = 30.0
+    assert not precedence.had_more("eve", "bob")
+    for _ in range(1000):
+        with precedence.asking("eve"):
+            pass
+    assert precedence.had_more("eve", "bob")
+    for user in range(2000):
+        precedence.charge(f"user {user}", 1e-6)
+    assert precedence.had_more("eve", "bob")
+
+
+def test_a_pause_ends_where_somebody_lighter_waits_for_the_thread() -> None:
+    precedence = Precedence()
+    precedence.charge("eve", 1.0)
+    looks: list[int] = []
+
+    def waiting() -> list[str]:
+        looks.append(len(looks))
+        return ["eve"] if len(looks) < 3 else ["eve", "bob"]
+
+    with precedence.asking("bob"):
+        precedence.pause("eve", waiting)
+        assert not precedence.gives_way("eve")  # she has waited
+    assert len(looks) <= 3

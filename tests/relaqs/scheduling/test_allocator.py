@@ -143,6 +143,15 @@ def test_a_job_alone_has_what_the_policy_would_give_it(policy: Policy, most: flo
     assert alone.plan(1.0, CORES).cores_by_job() == pytest.approx(expected)
 
 
+def test_a_policy_that_plans_otherwise_than_its_base_is_asked_about_a_job_alone() -> None:
+    class Half(Fair):
+        def plan(self, view: View) -> Plan:
+            return Plan(view.jobs.ids, np.full(len(view.jobs), 1.0), view.capacity_cores, stops=("job",))
+
+    plan = with_jobs(Half(), JobDescription("job", Kind.QUERY)).plan(1.0, CORES)
+    assert (plan.cores_by_job(), plan.stops) == ({"job": 1.0}, ("job",))
+
+
 def test_a_policy_sees_what_was_reported_and_charged() -> None:
     recorder = Recorder()
     allocator = with_jobs(recorder, JobDescription("job", Kind.QUERY, weight=2.0, target=0.01))
