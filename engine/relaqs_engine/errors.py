@@ -133,7 +133,7 @@ class SqlError(RelaqsError):
         """The question whether a candidate was meant: a name that needs quotes is as a SELECT has it."""
         quoted = ('"' + each.replace('"', '""') + '"' for each in self.candidates)
         names = zip(self.candidates, quoted, strict=True)
-        meant = " or ".join(repr(each) if re.fullmatch(r"[\w.]+", each) else text for each, text in names)
+        meant = " or ".join(repr(each) if re.fullmatch(r"[A-Za-z_][\w.]*", each) else text for each, text in names)
         return f"did you mean {meant}?"
 
 

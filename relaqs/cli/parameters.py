@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -133,7 +134,10 @@ def _there(
         raise click.BadParameter(f"it is given {len(paths)} times; give one folder that has all the tables")
     path = paths[0] if paths else None
     if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
-        near = get_close_matches(path.name, os.listdir(path.parent) if path.parent.is_dir() else ())
+        beside: list[str] = []
+        with suppress(OSError):  # there is no such folder, or it may not be read
+            beside = os.listdir(path.parent)
+        near = get_close_matches(path.name, beside)
         meant = f"did you mean {path.parent / near[0]}?" if near else "name one, or a pattern"
         raise click.BadParameter(f"there is no file or folder {path}; {meant}")
     return path

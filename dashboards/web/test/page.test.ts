@@ -274,6 +274,9 @@ test("a suggestion replaces the whole word", () => {
   assert.equal(replaceWord("SELECT latency", 7, "latency ms"), 'SELECT "latency ms"');
   assert.equal(replaceWord('SELECT "latncy ms" + 1', 7, "latency ms"), 'SELECT "latency ms" + 1');
   assert.equal(replaceWord("SELECT a", 7, 'the "a"'), 'SELECT "the ""a"""');
+  assert.equal(replaceWord('SELECT sum("2O23")', 11, "2023"), 'SELECT sum("2023")');
+  assert.equal(replaceWord('SELECT "a,b"', 7, "a.b"), 'SELECT "a.b"');
+  assert.equal(replaceWord("SELECT groop", 7, "group"), 'SELECT "group"');
 });
 
 test("a panel becomes a program, whatever its SQL holds", () => {
