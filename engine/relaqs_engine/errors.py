@@ -131,10 +131,12 @@ class SqlError(RelaqsError):
     @property
     def hint(self) -> str:
         """The question whether a candidate was meant: a name that needs quotes is as a SELECT has it."""
-        quoted = ('"' + each.replace('"', '""') + '"' for each in self.candidates)
-        names = zip(self.candidates, quoted, strict=True)
-        meant = " or ".join(repr(each) if re.fullmatch(r"[A-Za-z_][\w.]*", each) else text for each, text in names)
-        return f"did you mean {meant}?"
+        plain = re.compile(r"[A-Za-z_][\w.]*")
+        meant = (
+            repr(each) if plain.fullmatch(each) else '"' + each.replace('"', '""') + '"'
+            for each in self.candidates
+        )
+        return f"did you mean {' or '.join(meant)}?"
 
 
 class UnsupportedError(RelaqsError):
