@@ -21,8 +21,8 @@ Bars that hold all together say it themselves, and nothing is drawn: the headlin
 with 95 % of the weight have at most. Ten like groups have bars of ± 1.4 % then, and that is the headline.
 
 Where few blocks were read, each half-width has luck of its own, and the largest of several is mostly lucky.
-Of six like cells from 8 row groups the truth would be above the headline in 1 to 2 of 100 samples. So the
-half-widths are first pooled, as far as luck explains that they differ (`pooled_half_widths`).
+Of six like cells from 8 row groups the truth would be above the headline in 1 of 100 samples. So the
+half-widths are first pooled, as far as luck surely explains that they differ (`pooled_half_widths`).
 
 Cells are drawn as if they were independent. Columns that move together then have a headline that is a
 little too large, and never one that is too small. Of many cells the heaviest are drawn one by one. Of the
