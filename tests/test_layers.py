@@ -109,8 +109,8 @@ MOST_FILES = 392
 MOST_CORE_LINES = 104_200  # rounded up to hundreds
 MOST_SHORT_FILES = 8
 MOST_SHARED_FILE_NAMES = 14
-# The walks are of all threads. Until they were counted so, those that were there before were left out: 68, 37 and
-# 58 files were seen of 78, 45 and 69, and 67, 36 and 57 would be seen of these.
+# The walks are of all threads. Those that were there before had been left out: 68, 37 and 58 files were seen
+# of 78, 45 and 69, and of these 67, 36 and 57 would be.
 LONGEST_WALKS = {"query": 70, "plain": 40, "train": 62}
 
 
