@@ -55,7 +55,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if kind.tz is not None:
         zone = pa.lib.string_to_tzinfo(kind.tz)
         moments = _values(column.cast(pa.timestamp(kind.unit)))
-        return [None if moment is None else _in_zone(moment, zone) for moment in moments]
+        return [each and each.replace(tzinfo=datetime.UTC).astimezone(zone) for each in moments]
     if kind.unit == "ns":
         return [None if text is None else _of_nanoseconds(text) for text in column.cast("string").to_pylist()]
     return list(column.to_pylist())
@@ -74,10 +74,6 @@ def _times(column: pa.ChunkedArray) -> list[Any]:
     return [
         "24:00:00" if count == end else value for count, value in zip(counts, column.to_pylist(), strict=True)
     ]
-
-
-def _in_zone(moment: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
-    return moment.replace(tzinfo=datetime.UTC).astimezone(zone)
 
 
 def _of_nanoseconds(text: str) -> datetime.datetime | str:

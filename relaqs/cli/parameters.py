@@ -29,13 +29,11 @@ class SqlCommand(click.Command):
     """A command whose SELECT may begin with a comment: what has a space in its name is no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        comments = [word for word in args if word.startswith("--") and _has_space(word.partition("=")[0])]
+        comments = [
+            word for word in args if word.startswith("--") and any(map(str.isspace, word.partition("=")[0]))
+        ]
         others = [word for word in args if word not in comments]
         return super().parse_args(ctx, [*others, "--", *comments] if comments else others)
-
-
-def _has_space(text: str) -> bool:
-    return any(character.isspace() for character in text)
 
 
 def share(text: str) -> float:

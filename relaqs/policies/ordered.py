@@ -106,15 +106,13 @@ def remaining_core_seconds(view: View) -> FloatArray:
     if is_known.any():
         known = view.of_jobs(is_known)
         curves = fit_quality_curves(known.jobs) if known.curves is None else known.curves
-        steps = np.minimum(_steps_to_end(known.jobs), _steps_to_target(known.jobs, curves))
+        jobs = known.jobs
+        to_end = np.maximum(jobs.work_total - jobs.work_done, 0.0) / jobs.step_work
+        steps = np.minimum(to_end, _steps_to_target(jobs, curves))
         with np.errstate(invalid="ignore"):
             cost = step_costs(known.jobs).core_seconds_of(steps[:, None])[:, 0]
         remaining[is_known] = np.where(np.isinf(steps), np.inf, cost)
     return remaining
-
-
-def _steps_to_end(jobs: Jobs) -> FloatArray:
-    return np.maximum(jobs.work_total - jobs.work_done, 0.0) / jobs.step_work
 
 
 def _steps_to_target(jobs: Jobs, curves: Curves) -> FloatArray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray
 
 FEATURES = 5  # rows of a pass, first loss, rows done, fall of the loss as a share of the first, accuracy
 MOST_POINTS = 256
@@ -57,7 +57,8 @@ class PassesLeft:
         target = np.log(np.maximum(points[:, FEATURES], 1.0))
         level, spread = float(target.mean()), float(target.std()) or 1.0
         target = (target - level) / spread
-        some = _evenly(len(points), LIKELIHOOD_POINTS)
+        places = np.linspace(0, len(points) - 1, min(len(points), LIKELIHOOD_POINTS))
+        some = np.unique(places.round().astype(np.int64))
         logs = _most_likely(features[some], target[some])
         kernel = _covariance(_distances(features), logs)
         weights = np.linalg.solve(kernel, target).astype(np.float64)
@@ -95,10 +96,6 @@ def _scale(known: FloatArray) -> FloatArray:
 def _standardised(known: FloatArray, centre: FloatArray, scale: FloatArray) -> FloatArray:
     """Return how many deviations features lie from their means; what is unknown lies at the mean."""
     return np.asarray(np.where(np.isfinite(known), (known - centre) / scale, 0.0))
-
-
-def _evenly(count: int, most: int) -> IntArray:
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def _distances(features: FloatArray) -> FloatArray:

@@ -55,8 +55,11 @@ class AnswerRows:
         self._is_plain = not any(
             pa.types.is_nested(each) or pa.types.is_dictionary(each) for each in table.schema.types
         )
-        is_quick = self._is_plain and all(map(_is_quick, kinds, formats))
-        rows, values = (_ROWS_AT_ONCE, _VALUES_AT_ONCE) if is_quick else (_SLOW_ROWS, _SLOW_VALUES)
+        tables = [_BINARY if each == BINARY else _TEXT for each in formats]
+        is_quick = all(kind.oid in each for kind, each in zip(kinds, tables, strict=False))
+        rows, values = (
+            (_ROWS_AT_ONCE, _VALUES_AT_ONCE) if self._is_plain and is_quick else (_SLOW_ROWS, _SLOW_VALUES)
+        )
         self._most_rows = max(1, min(rows, values // max(1, len(kinds))))
 
     @property
@@ -138,11 +141,6 @@ def column_bytes(column: pa.Array, kind: ColumnType, format_: int, timezone: str
     if encode is not None and (found := encode(column, timezone)) is not None:
         return found
     return pa.array(encoded_values(column, kind, format_, timezone), pa.binary())
-
-
-def _is_quick(kind: ColumnType, format_: int) -> bool:
-    """Return whether many values of a type are encoded at once."""
-    return kind.oid in (_BINARY if format_ == BINARY else _TEXT)
 
 
 def fixed(content: _Bytes) -> pa.Array:

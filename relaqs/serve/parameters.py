@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from relaqs_engine.duck import LocalMoment
-from relaqs_engine.postgres.arrays import array_items
+from relaqs_engine.postgres.formats import MOST_DIMENSIONS, array_items
 from relaqs_engine.sql.binder import NullOf
 
 from relaqs.arguments import ArgumentError
@@ -142,20 +142,8 @@ def _moment_with_zone(raw: bytes) -> datetime | LocalMoment:
     return value if value.tzinfo else LocalMoment(value.isoformat(" "))
 
 
-def _date_binary(raw: bytes) -> date:
-    return _EPOCH.date() + timedelta(days=struct.unpack("!i", raw)[0])
-
-
 def _timestamp_binary(raw: bytes) -> datetime:
     return _EPOCH + timedelta(microseconds=struct.unpack("!q", raw)[0])
-
-
-def _timestamptz_binary(raw: bytes) -> datetime:
-    return _timestamp_binary(raw).replace(tzinfo=UTC)
-
-
-def _time_binary(raw: bytes) -> time:
-    return (_EPOCH + timedelta(microseconds=struct.unpack("!q", raw)[0])).time()
 
 
 def _interval_binary(raw: bytes) -> timedelta:
@@ -185,9 +173,13 @@ def _unpacker(layout: str) -> Decode:
 
 def _binary_array(raw: bytes, element: ColumnType) -> list[Any]:
     dimensions, _, oid = struct.unpack_from("!iiI", raw)
-    if dimensions == 0:
-        return []
+    if not 0 <= dimensions <= MOST_DIMENSIONS or oid in ARRAYS:
+        raise ValueError(f"an array has up to {MOST_DIMENSIONS} dimensions")
     lengths = struct.unpack_from("!" + "ii" * dimensions, raw, 12)[::2]
+    if not dimensions or lengths == (0,):
+        return []
+    if min(lengths) < 1 or math.prod(lengths) > len(raw) // 4:
+        raise ValueError("an array has fewer elements than its lengths say")
     values: list[Any] = []
     offset = 12 + 8 * dimensions
     for _ in range(math.prod(lengths)):
@@ -239,10 +231,10 @@ _BINARY: dict[int, Decode] = {
     types.FLOAT4.oid: _unpacker("!f"),
     types.FLOAT8.oid: _unpacker("!d"),
     types.NUMERIC.oid: _numeric_binary,
-    types.DATE.oid: _date_binary,
-    types.TIME.oid: _time_binary,
+    types.DATE.oid: lambda raw: _EPOCH.date() + timedelta(days=struct.unpack("!i", raw)[0]),
+    types.TIME.oid: lambda raw: _timestamp_binary(raw).time(),
     types.TIMESTAMP.oid: _timestamp_binary,
-    types.TIMESTAMPTZ.oid: _timestamptz_binary,
+    types.TIMESTAMPTZ.oid: lambda raw: _timestamp_binary(raw).replace(tzinfo=UTC),
     types.INTERVAL.oid: _interval_binary,
     types.UUID.oid: lambda raw: uuid.UUID(bytes=raw),
     **{each.oid: bytes.decode for each in (types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME)},

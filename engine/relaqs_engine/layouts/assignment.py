@@ -87,7 +87,8 @@ class Assignment:
         The seed is mixed in and the result is hashed again, so layouts of different seeds have nothing in
         common.
         """
-        return f"hash(xor(hash({', '.join(self.unit)}), {_seed_mask(self.seed)}::UBIGINT))"
+        mask = int.from_bytes(hashlib.blake2b(str(self.seed).encode(), digest_size=8).digest())
+        return f"hash(xor(hash({', '.join(self.unit)}), {mask}::UBIGINT))"
 
     def partition(self, unit_hash: str) -> str:
         """Return the SQL of the partition's number, or that of a head, given the SQL of the unit's hash."""
@@ -161,7 +162,3 @@ def known_by(cursor: Cursor, layout: Layout) -> Layout:
         for each in layout.columns
     )
     return replace(layout, columns=tuple(columns))
-
-
-def _seed_mask(seed: int) -> int:
-    return int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest())

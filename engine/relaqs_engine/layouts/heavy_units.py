@@ -131,7 +131,7 @@ def summed_columns(columns: Sequence[Column], cluster_key: Sequence[str]) -> tup
         and isinstance(column.maximum, int | float)
         and column.minimum >= 0
         and not _is_id(column, float(column.maximum) - float(column.minimum))
-        and not _is_rate(column, float(column.maximum))
+        and (column.type in WHOLE_NUMBERS or float(column.maximum) > 1.0)  # and no rate
     )
 
 
@@ -154,10 +154,6 @@ def first_bounds(units: UnitTotals) -> FloatArray:
 
 def _is_id(column: Column, width: float) -> bool:
     return column.type in WHOLE_NUMBERS and column.distinct_count > max(_FEWEST_IDS, _DENSE * width)
-
-
-def _is_rate(column: Column, highest: float) -> bool:
-    return column.type not in WHOLE_NUMBERS and highest <= 1.0
 
 
 _FOUND = f"{RESERVED_PREFIX}heavy"

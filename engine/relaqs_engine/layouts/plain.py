@@ -230,13 +230,9 @@ def measured_beside(layouts: Sequence[Table], reading: ReadingDatabase) -> tuple
 
     It is where another of them may be estimated. Nothing is read otherwise.
     """
-    if not any(map(_may_be_estimated, layouts)):
+    if not any(each.is_sampled or each.scan_core_seconds > ESTIMATED_ABOVE_SECONDS for each in layouts):
         return tuple(layouts)
     return tuple(_measured_as_opened(each, reading) if each.is_soon_measured else each for each in layouts)
-
-
-def _may_be_estimated(layout: Table) -> bool:
-    return layout.is_sampled or layout.scan_core_seconds > ESTIMATED_ABOVE_SECONDS
 
 
 def _measured_as_opened(table: Table, reading: ReadingDatabase) -> Table:

@@ -13,9 +13,28 @@ from sqlglot import exp
 
 from relaqs_engine.duck import quote_text
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
+from relaqs_engine.postgres.formats import (
+    AT_KEY,
+    ELEMENTS_KEPT,
+    JOINED,
+    KEYED,
+    KEYS,
+    NUMBERS_AS_TEXTS,
+    ONE_WAY,
+    PATH_OF_KEY,
+    SORTED_KEYS,
+    TEXT_AT,
+    TO_KEEP,
+    array_items,
+    number_pattern,
+    path_of,
+    pattern_of,
+    pointer,
+)
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
+    NESTED,
     NUMBERS,
     Kind,
     Kinds,
@@ -50,7 +69,7 @@ _NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.GT: exp.LTE,
     exp.GTE: exp.LT,
 }
-_ARRAY_PART = re.compile(r'\s*+(?:([{},])|"((?:[^"\\]|\\.)*+)"|([^{},"\\\s][^{},"\\]*+))\s*+', re.DOTALL)
+_INTEGER_ARRAY = re.compile(r"(?:SMALLINT|INT|INTEGER|BIGINT|TINYINT|HUGEINT)(?:\[\d*\])+", re.IGNORECASE)
 _LONGEST = 1 << 30  # no array is as long
 # The parts of an interval: months, days, microseconds.
 _MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
@@ -109,16 +128,25 @@ def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
     A long value that it names more than once is written once, and has a name of its own there. Else a call in
     a call in a call would be written 8 · 8 · 8 times.
     """
-    found = _read(text)
+    return _filled(_read(text), values)
+
+
+def _filled(found: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
     for name, value in values.items():
         named = [column for column in found.find_all(exp.Column) if column.name == name]
-        if len(named) > 1 and _is_long(value):
+        if len(named) > 1 and next(islice(value.walk(), _MOST_COPIED, None), None) is not None:
             for column in named:
                 column.replace(exp.column(f"relaqs_{name}"))
             found = _read(f"list_transform([{name}], lambda relaqs_{name} : {found.sql(DIALECT)})[1]")
     for column in list(found.find_all(exp.Column)):
         if column.name in values:
-            column.replace(exp.paren(values[column.name].copy(), copy=False))
+            value = values[column.name].copy()
+            is_whole = isinstance(value, exp.Paren | exp.Anonymous | exp.Cast | exp.Column)
+            column.replace(value if is_whole else exp.paren(value, copy=False))
+    if next(islice(found.walk(), _MOST_WRITTEN, None), None) is not None:
+        raise UnsupportedError(
+            "what is called on what is called here is too long in DuckDB; name inner parts in a WITH"
+        )
     return found.copy()
 
 
@@ -129,10 +157,7 @@ def _read(text: str) -> exp.Expr:
 
 
 _MOST_COPIED = 32  # nodes of a value that is written more than once
-
-
-def _is_long(value: exp.Expr) -> bool:
-    return next(islice(value.walk(), _MOST_COPIED, None), None) is not None
+_MOST_WRITTEN = 4_000  # nodes of what one call becomes
 
 
 def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
@@ -162,39 +187,6 @@ def _array_text(value: exp.Expr, element: Kind) -> exp.Expr:
     )
 
 
-def array_items(text: str) -> list[Any]:
-    """Return the texts of an array that is written out, None for NULL, and lists of these for its arrays.
-
-    Raises:
-        ValueError: it is no such array.
-
-    >>> array_items('{1,NULL,"a b"}'), array_items("{{1},{2}}")
-    (['1', None, 'a b'], [['1'], ['2']])
-    """
-    opened: list[list[Any]] = [[]]
-    place, is_next = 0, True  # is_next: an element may come, and no comma
-    while (found := _ARRAY_PART.match(text, place)) is not None and not (place and len(opened) == 1):
-        sign, quoted, plain = found.groups()
-        place = found.end()
-        if (sign in ("{", None)) is not is_next and not (sign == "}" and not opened[-1]):
-            break
-        if sign == "{":
-            opened[-1].append(inner := list[Any]())
-            opened.append(inner)
-        elif sign == "}":
-            opened.pop()
-        elif len(opened) == 1:
-            break
-        elif quoted is not None:
-            opened[-1].append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
-        elif plain is not None:
-            opened[-1].append(None if (word := plain.strip()).upper() == "NULL" else word)
-        is_next = sign in ("{", ",")
-    if len(opened) != 1 or not opened[0] or not isinstance(opened[0][0], list) or text[place:]:
-        raise ValueError("an array is written as {1,2}")
-    return opened[0][0]
-
-
 def array_of(text: str) -> exp.Expr:
     """Return a list of texts, as an array that is written out has them: {1,2,NULL,"a b"}, or {{1,2},{3,4}}.
 
@@ -219,12 +211,16 @@ def _array(items: list[Any]) -> exp.Expr:
 
 def cast_array(text: str, to: exp.DataType) -> exp.Expr:
     """Return an array that is written out as one of a type, with as many dimensions as are written."""
+    items = array_of(text)
+    for each in items.find_all(exp.Literal) if _INTEGER_ARRAY.fullmatch(to.sql(DIALECT)) else ():
+        if not re.fullmatch(r"\s*[+-]?\d+\s*", each.name):
+            raise ExpressionError(f"Could not convert string '{each.name[:60]}' to a whole number")
     dimensions = (re.match(r"[\s{]*", text) or [""])[0].count("{")
     while isinstance(inner := to.expressions[0] if to.expressions else None, exp.DataType):
         to = inner
     for _ in range(max(dimensions, 1)):
         to = exp.DataType(this=exp.DType.ARRAY, expressions=[to.copy()], nested=True)
-    return exp.Cast(this=array_of(text), to=to.copy())
+    return exp.Cast(this=items, to=to.copy())
 
 
 def _flat(array: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -244,7 +240,8 @@ def _typed(array: exp.Expr, element: Kind | None) -> exp.Expr:
     """Return an array; one that is a text with the type of what it is compared with."""
     if not (isinstance(array, exp.Literal) and array.is_string):
         return exp.paren(array.copy(), copy=False)
-    if (type_ := {"numeric": "DOUBLE"}.get(element or "", element)) in (None, "other", "interval", "json"):
+    type_ = {"numeric": "DECIMAL(38, 18)"}.get(element or "", element)
+    if type_ in (None, "other", "interval", "json"):
         raise UnsupportedError(
             f"the type of {array.sql(DIALECT)} is not known; cast it, as in '{{1,2}}'::int[]"
         )
@@ -263,8 +260,10 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if is_right and left is not None:
         return called("list_prepend", *sides)
     if "json" in (left, right) and {left, right} <= {"json", None}:
+        if any(isinstance(_uncast(each), exp.Null) for each in sides):
+            return exp.cast(exp.null(), "JSON")
         values = [exp.cast(each, "JSON") for each in sides]
-        return exp.paren(filled(_JOINED, dict(zip("lr", values, strict=True))), copy=False)
+        return exp.paren(filled(JOINED, dict(zip("lr", values, strict=True))), copy=False)
     for place, kind in enumerate((left, right)):
         if kind in FLOATS and not (is_left or is_right):
             sides[place] = as_text(sides[place], str(kind)) or sides[place]
@@ -276,8 +275,7 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
     of = node.expression
-    if isinstance(node, exp.EQ | exp.NEQ) and "json" in (kinds.of(node.this), kinds.of(of)):
-        _check_equal_json(node, kinds)
+    check_equal_json(node, kinds)
     if isinstance(of, exp.Any):
         if isinstance(given := of.this.unnest(), exp.Literal):
             of.this.replace(_typed(given, kinds.of(node.this)))
@@ -293,16 +291,33 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return exp.not_(exp.paren(opposite, copy=False))
 
 
-def _check_equal_json(node: exp.Expr, kinds: Kinds) -> None:
-    """Refuse to compare what may have its keys and spaces otherwise. A text without any of these is one."""
-    for each in (node.this, node.expression):
-        text = written_text(bare := _uncast(each), kinds)
-        if isinstance(bare, exp.Null) or (text is not None and not re.search(r"[{\[]", text)):
-            return
-    raise UnsupportedError(
-        "JSON is not compared by = here, where keys may come in another order; compare a part of it, as "
-        "j ->> 'a' = 'x', or write j::text"
-    )
+def check_equal_json(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Refuse to compare JSON, of which one value may be written in several ways.
+
+    A text, true, false and null that are written out are written in one way, and may be equal.
+    """
+    if isinstance(node, exp.Case):
+        sides = [node.args.get("this"), *(each.this for each in node.args["ifs"])]
+        sides = sides if sides[0] is not None else []
+    else:
+        sides = arguments_of(node)
+    if "json" not in map(kinds.of, sides):
+        return None
+    may_be_equal = not isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between)
+    are_plain = [_is_in_one_way(each, kinds, may_be_equal) for each in sides]
+    if not are_plain[0] and not all(are_plain[1:]):
+        raise UnsupportedError(
+            "JSON is not compared here except with a text, true, false or null that is written out, as in "
+            "j = '\"x\"'; compare a part of it, as j ->> 'a' = 'x', or write j::text"
+        )
+    return None
+
+
+def _is_in_one_way(node: exp.Expr, kinds: Kinds, may_be_equal: bool) -> bool:
+    if isinstance(bare := _uncast(node), exp.Null):
+        return True
+    text = written_text(bare, kinds) if may_be_equal else None
+    return text is not None and re.fullmatch(r'"[^"\\]*"|true|false|null', text) is not None
 
 
 def _uncast(node: exp.Expr) -> exp.Expr:
@@ -333,24 +348,46 @@ def _json_contains(whole: exp.Expr, part: exp.Expr, kinds: Kinds) -> exp.Expr:
             "j ->> 'a' = 'x' for a value, j ? 'a' for a key"
         )
     try:
-        wanted = json.loads(text, parse_float=Decimal)
-    except ValueError:
+        wanted = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=int)
+    except (ValueError, ArithmeticError):
         raise ExpressionError(f"Malformed JSON: {text[:60]!r}") from None
+    except RecursionError:
+        raise _too_deep() from None
     condition = _holding("l", wanted)
     if not isinstance(wanted, dict | list):  # a list has the scalars that are its elements
         condition += f" OR {_holding('l', [wanted])}"
+    if len(condition) > _LONGEST_CONDITION:
+        raise _too_deep()
     text = f"CASE WHEN {'p IS NOT NULL AND ' if kinds.value_of(bare) is not None else ''}l IS NOT NULL THEN "
-    values = {"l": exp.cast(whole.copy(), "JSON"), "p": bare}
+    json_ = exp.cast(whole.copy(), "JSON")
+    values = {"l": filled(TO_KEEP, {"l": json_}) if _NUMBER_SIGN in condition else json_, "p": bare}
     return exp.paren(filled(f"{text}coalesce({condition}, false) END", values), copy=False)
 
 
+_MOST_LEVELS = 20  # of what is behind @>
+_LONGEST_CONDITION = 20_000
+_NUMBER_SIGN = "chr(1)"
+
+
+def _too_deep() -> UnsupportedError:
+    return UnsupportedError(
+        f"@> and <@ of JSON take a part of up to {_MOST_LEVELS} levels and some hundred values here; "
+        "write several, as in j @> '{\"a\": 1}' AND j @> '{\"b\": 2}'"
+    )
+
+
 def _holding(whole: str, wanted: Any, depth: int = 0) -> str:
-    """Return whether the JSON of an expression holds a value, as SQL; NULL stands for no too."""
+    """Return whether the JSON of an expression holds a value, as SQL; NULL stands for no too.
+
+    Where it says so by the sign before numbers, these are texts with their digits.
+    """
+    if depth > _MOST_LEVELS:
+        raise _too_deep()
     kind, text = f"json_type({whole})", f"json_extract_string({whole}, '$')"
     match wanted:
         case dict():
             inner = [
-                _holding(f"json_extract({whole}, {quote_text(_pointer(key))})", value, depth)
+                _holding(f"json_extract({whole}, {quote_text(pointer(key))})", value, depth + 1)
                 for key, value in wanted.items()
             ]
             return " AND ".join([f"({kind} = 'OBJECT'", *inner]) + ")"
@@ -365,13 +402,12 @@ def _holding(whole: str, wanted: Any, depth: int = 0) -> str:
             return f"({kind} = 'BOOLEAN' AND {text} = '{str(wanted).lower()}')"
         case None:
             return f"({kind} = 'NULL')"
-    is_same = f"{kind} = 'DOUBLE' AND TRY_CAST({text} AS DOUBLE) = CAST('{wanted}' AS DOUBLE)"
-    is_number = f"{kind} NOT IN ('VARCHAR', 'OBJECT', 'ARRAY', 'BOOLEAN', 'NULL')"
-    return f"({is_number} AND ({text} = '{wanted}' OR {is_same}))"
-
-
-def _pointer(key: str) -> str:
-    return "/" + key.replace("~", "~0").replace("/", "~1")
+    digits, pattern = f"substr({text}, 2)", number_pattern(wanted)
+    is_same = (
+        f"contains(lower({text}), 'e') AND TRY_CAST({digits} AS DOUBLE) = TRY_CAST('{wanted}' AS DOUBLE)"
+    )
+    is_number = f"{kind} = 'VARCHAR' AND starts_with({text}, {_NUMBER_SIGN})"
+    return f"({is_number} AND (regexp_full_match({digits}, '{pattern}') OR {is_same}))"
 
 
 def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -380,6 +416,13 @@ def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if kind is None or not is_array(kind) or len(node.expressions) != 1:
         return None
     place = node.expressions[0]
+    inner, is_slice = node.this, isinstance(place, exp.Slice)
+    is_next = isinstance(inner, exp.Bracket) and (is_slice or isinstance(inner.expressions[0], exp.Slice))
+    is_part = not is_slice and is_array(kind[:-2]) and not isinstance(node.parent, exp.Bracket)
+    if is_next or is_part:
+        raise UnsupportedError(
+            "an array of arrays takes one place for each of its dimensions here, as in a[1][2], or a[1:2]"
+        )
     if isinstance(place, exp.Slice):
         low, high = place.this, place.expression
         ends = [
@@ -398,71 +441,57 @@ def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     path = node.expression
     if not (isinstance(path, exp.Literal) and path.is_string):
         raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
-    steps = exp.Literal.string("".join(_pointer(each.name) for each in array_of(path.name).expressions))
+    keys = array_of(path.name).expressions
+    if any(not isinstance(each, exp.Literal) or re.fullmatch(r"-\d+", each.name) for each in keys):
+        raise UnsupportedError("#> and #>> take keys, and places from 0 on, as '{a,0}'")
+    steps = exp.Literal.string("".join(pointer(each.name) for each in keys))
     if isinstance(node, exp.JSONBExtractScalar):
-        values = {"l": node.this, "p": steps, "m": _with_texts(node.this)}
-        return exp.paren(filled(_TEXT_AT.format("p", "m"), values), copy=False)
-    return called("json_extract", node.this.copy(), steps)
+        return _text_at(node.this, steps)
+    return exp.paren(exp.JSONExtract(this=node.this.copy(), expression=steps), copy=False)
 
 
 def _json_text(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """j ->> 'a' has the digits of a number as they were written: 1.50."""
-    values = {"l": node.this, "p": node.expression, "m": _with_texts(node.this)}
-    return exp.paren(filled(_TEXT_AT.format("p", "m"), values), copy=False)
+    """j ->> 'a' has the digits of a number as they were written: 1.50. j -> 'a' is JSON."""
+    node.set("expression", _path(node.expression, kinds))
+    return _text_at(node.this, node.expression) if isinstance(node, exp.JSONExtractScalar) else None
 
 
-def _with_texts(value: exp.Expr) -> exp.Expr:
-    """Return JSON, also what is inside of JSON, with texts in the place of numbers with fractions."""
+def _path(key: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """Return a path of DuckDB for what is behind an arrow: a key or a place, and never a path."""
+    bare, kind = key.unnest(), kinds.of(key)
+    if isinstance(bare, exp.Literal) and bare.is_string:
+        return exp.Literal.string(path_of(bare.name))
+    if kind in INTEGERS:
+        return key.copy()
+    if kind == "text" or isinstance(bare, exp.Parameter | exp.Placeholder | exp.Null):
+        return filled(PATH_OF_KEY, {"key": exp.cast(key, "VARCHAR")})
+    raise UnsupportedError(
+        f"whether {key.sql(DIALECT)} behind an arrow is a key or a place is not known; cast it, as in "
+        "j -> (x::text) or j -> (x::int)"
+    )
+
+
+def _text_at(value: exp.Expr, path: exp.Expr) -> exp.Expr:
+    root = value
+    while isinstance(inner := root.unnest(), exp.JSONExtract):
+        root = inner.this
+    name = exp.column("relaqs_json")
+    marked = _from_root(value, filled(NUMBERS_AS_TEXTS, {"l": name}))
+    text = filled(TEXT_AT.format("p", "m"), {"l": _from_root(value, name), "p": path, "m": marked})
+    return exp.paren(_filled(text, {name.name: root}), copy=False)
+
+
+def _from_root(value: exp.Expr, root: exp.Expr) -> exp.Expr:
+    """Return what is inside of JSON as it is inside of another."""
     inner = value.unnest()
     if not isinstance(inner, exp.JSONExtract):
-        return filled(_NUMBERS_AS_TEXTS, {"l": value})
-    found = inner.copy()
-    found.set("this", _with_texts(inner.this))
-    return found
+        return root.copy()
+    return exp.JSONExtract(this=_from_root(inner.this, root), expression=inner.expression.copy())
 
 
-# Numbers become texts, with their digits. No JSON has the signs 1 and 2 as they are.
-_MARKED = (
-    "replace(replace(replace(regexp_replace(CAST(l AS VARCHAR), "
-    "'(\"(?:[^\"\\\\]|\\\\.)*\")|(-?[0-9][0-9.eE+-]*)', '\\1' || chr(1) || '\\2' || chr(2), 'g'), "
-    "chr(1) || chr(2), ''), chr(1), '\"{0}'), chr(2), '\"')"
-)
-_NUMBERS_AS_TEXTS = _MARKED.format("")
-_NUMBERS_KEPT = (  # what is inside of JSON, with the digits of its numbers
-    "CAST(regexp_replace(CAST({0} AS VARCHAR), '\"\\\\u0001([^\"]*)\"', '\\1', 'g') AS JSON)"
-)
-_TO_KEEP = _MARKED.format("\\u0001")
-_ELEMENTS_KEPT = (
-    f"list_transform(json_extract({_TO_KEEP}, '$[*]'), "
-    f"lambda relaqs_each : {_NUMBERS_KEPT.format('relaqs_each')})"
-)
-_TEXT_AT = (
-    "CASE WHEN json_type(json_extract(l, {0})) = 'DOUBLE' "
-    "THEN json_extract_string({1}, {0}) ELSE json_extract_string(l, {0}) END"
-)
-_AT_KEY = "'/' || replace(replace(key, '~', '~0'), '/', '~1')"
-_KEYED = _NUMBERS_KEPT.format(f"json_extract({_TO_KEEP}, {_AT_KEY})")
-_ITEMS = "CASE json_type({0}) WHEN 'ARRAY' THEN json_extract({0}, '$[*]') ELSE [{0}] END"
-_JOINED = (
-    "CASE WHEN json_type(l) = 'OBJECT' AND json_type(r) = 'OBJECT' THEN to_json(map_concat("
-    "TRY_CAST(l AS MAP(VARCHAR, JSON)), TRY_CAST(r AS MAP(VARCHAR, JSON)))) "
-    "WHEN l IS NOT NULL AND r IS NOT NULL "
-    f"THEN to_json(list_concat({_ITEMS.format('l')}, {_ITEMS.format('r')})) END"
-)
-_SORTED_KEYS = (  # of jsonb, shorter ones first
-    "list_transform(list_sort(list_transform(list_distinct(json_keys(l)), "
-    "lambda relaqs_k : {'n': strlen(relaqs_k), 'k': relaqs_k})), lambda relaqs_k : relaqs_k.k)"
-)
-_KEYS = (  # a text that is no list fails there
-    "unnest(CASE WHEN json_type(l) <> 'OBJECT' "
-    "THEN CAST('json_each takes an object, and no array or scalar' AS VARCHAR[]) "
-    "WHEN len(json_keys(l)) > len(list_distinct(json_keys(l))) "
-    "THEN CAST('json_each takes no object with a key that comes twice here' AS VARCHAR[]) "
-    "ELSE json_keys(l) END)"
-)
 _PAIRS = {
-    **dict.fromkeys(("json_each", "jsonb_each"), _KEYED),
-    **dict.fromkeys(("json_each_text", "jsonb_each_text"), _TEXT_AT.format(_AT_KEY, _NUMBERS_AS_TEXTS)),
+    **dict.fromkeys(("json_each", "jsonb_each"), KEYED),
+    **dict.fromkeys(("json_each_text", "jsonb_each_text"), TEXT_AT.format(AT_KEY, NUMBERS_AS_TEXTS)),
 }
 
 
@@ -475,7 +504,7 @@ def json_pairs(table: exp.Expr) -> exp.Expr | None:
         return None
     given = {"l": function.expressions[0]}
     key, value = names[0] if names else "key", names[1] if len(names) > 1 else "value"
-    listed = _KEYS.replace("ELSE json_keys(l)", f"ELSE {_SORTED_KEYS}") if name[4] == "b" else _KEYS
+    listed = KEYS.replace("ELSE json_keys(l)", f"ELSE {SORTED_KEYS}") if name[4] == "b" else KEYS
     keys = exp.select(exp.alias_(filled(listed, given), "key")).subquery("relaqs_keys")
     items = exp.alias_(exp.column("key"), key), exp.alias_(filled(_PAIRS[name], given), value)
     return _in_place_of(table, exp.select(*items).from_(keys), table.alias or name)
@@ -573,65 +602,6 @@ def _scale(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     return filled(text, {"l": value})
 
 
-# Letters, digits and spaces as Postgres has them, also beyond ASCII, by their names inside brackets.
-_SPACES = "\t-\r \u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000"
-_WORDS = r"\p{L}\p{Nd}\p{Nl}"
-_CLASSES = {
-    "[:alpha:]": r"\p{L}",
-    "[:alnum:]": _WORDS,
-    "[:upper:]": r"\p{Lu}",
-    "[:lower:]": r"\p{Ll}",
-    "[:space:]": _SPACES,
-    "[:word:]": f"{_WORDS}_",
-    r"\w": f"{_WORDS}_",
-    r"\s": _SPACES,
-    **{each: each for each in ("[:digit:]", "[:xdigit:]", "[:blank:]", *(f"\\{sign}" for sign in "dDnrtfv"))},
-}
-# A part of a pattern: brackets, what is escaped, how a group begins, all else.
-_PATTERN_PART = re.compile(
-    r"(\[\^?+\]?+(?:\\.|\[[:.=][^\]]*+\]|[^\]\\])*+(?:\]|\Z))|\\.|\(\?[a-z]|[^\[\\(]+|.", re.DOTALL
-)
-_CLASS = re.compile(r"\\.|\[[:.=][^\]]*+\]", re.DOTALL)
-# A pattern that matches the same in DuckDB, with groups of which none is left out.
-_ONE_WAY = re.compile(
-    r"(?:\[\^?\]?(?:\\[^A-Zmyb1-9]|[^\]\\\[])*+\]|\\[dws]|\\[^a-zA-Z0-9]|\((?!\?)|\(\?:|\)(?![?*{])|[*+?](?!\?)"
-    r"|\{[\d,]+\}(?!\?)|[^\\()|*+?{[])*+"
-)
-
-
-def pattern_of(pattern: str) -> str:
-    """Return a regular expression as DuckDB has it: a dot is any sign, the end of a line too.
-
-    Raises:
-        UnsupportedError: it has what DuckDB takes for something else.
-    """
-    found = list(_PATTERN_PART.finditer(pattern))
-    has_dot = any("." in each[0] for each in found if each[0][0] not in "[\\")
-    return ("(?s)" if has_dot else "") + "".join(map(_pattern_part, found))
-
-
-def _pattern_part(found: re.Match[str]) -> str:
-    written = found[0]
-    if found[1]:
-        return written[0] + _CLASS.sub(lambda each: _class(each[0]), written[1:])
-    if written in (r"\W", r"\S"):
-        return f"[^{_CLASSES[written.lower()]}]"
-    if written in (r"\w", r"\s"):
-        return f"[{_CLASSES[written]}]"
-    if written[:2] == "(?" and (written not in ("(?i", "(?s") or found.start()):
-        raise UnsupportedError(f"a pattern takes (?i) and (?s) at its begin here, and not {written})")
-    return written if written in (r"\A", r"\p", r"\P") or written[0] != "\\" else _class(written)
-
-
-def _class(written: str) -> str:
-    if (inside := _CLASSES.get(written)) is None and (written[0] == "[" or written[1:].isalnum()):
-        raise UnsupportedError(
-            f"a pattern with {written} is not taken here; write the signs it means, "
-            "or \\w, \\s, \\d, [[:alpha:]]"
-        )
-    return written if inside is None else inside
-
-
 def written_text(node: exp.Expr, kinds: Kinds) -> str | None:
     """Return a text that is written out, in one piece or several, or the value of a parameter; else None."""
     node = node.unnest()
@@ -671,7 +641,7 @@ def _regexp_match(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> ex
     pattern, flags, *_ = (*(written_text(each, kinds) for each in given[1:]), "", "")
     is_parameter = any(kinds.value_of(each.unnest()) is not None for each in given[1:])
     is_plain = 1 < len(given) < 4 and pattern is not None and flags in ("", "i") and not is_parameter
-    if not is_plain or pattern is None or not _ONE_WAY.fullmatch(pattern):
+    if not is_plain or pattern is None or not ONE_WAY.fullmatch(pattern):
         raise UnsupportedError(
             "regexp_match takes a pattern that is written out here, without |, *? and groups that may be "
             "left out, and the flag 'i'; write text ~ pattern for whether it matches, and "
@@ -703,12 +673,22 @@ def json_of_lists(tree: exp.Expr) -> None:
 
 
 _MOMENTS_IN_JSON = {
-    "timestamp": "replace(CAST(t AS VARCHAR), ' ', 'T')",
-    "timestamptz": "regexp_replace(replace(CAST(t AS VARCHAR), ' ', 'T'), '([+-]\\d\\d)$', '\\1:00')",
+    "timestamp": "replace(CAST({0} AS VARCHAR), ' ', 'T')",
+    "timestamptz": "regexp_replace(replace(CAST({0} AS VARCHAR), ' ', 'T'), '([+-]\\d\\d)$', '\\1:00')",
 }
 MAKES_JSON = re.compile(
     r"(?:to|row_to|array_to)_jsonb?|jsonb?_(?:build_object|build_array|object_agg|object|array)"
 )
+
+
+def _moments_in_json(kind: Kind | None) -> str | None:
+    """Return what t is in JSON, as SQL, where it is a moment or an array of them."""
+    element = (kind or "").rstrip("[]")
+    if (text := _MOMENTS_IN_JSON.get(element)) is None or element == kind:
+        return text and text.format("t")
+    if kind != f"{element}[]":
+        raise UnsupportedError("JSON takes no moments in an array of arrays here; cast them, as in x::text[]")
+    return f"list_transform(t, lambda relaqs_each : {text.format('relaqs_each')})"
 
 
 def in_json(value: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -717,24 +697,30 @@ def in_json(value: exp.Expr, kinds: Kinds) -> exp.Expr:
         return exp.Order(
             this=in_json(value.this, kinds), expressions=[each.copy() for each in value.expressions]
         )
-    if (text := _MOMENTS_IN_JSON.get(kinds.of(value) or "")) is not None:
+    if (text := _moments_in_json(kinds.of(value))) is not None:
         return filled(text, {"t": value})
     row = kinds.row_of(value)
-    if not _MOMENTS_IN_JSON.keys() & set(row.values()):
+    texts = {name: _moments_in_json(kind) or "t" for name, kind in row.items()}
+    if {*texts.values()} <= {"t"}:
         return value.copy()
-    columns = {name: exp.column(name, value.name, quoted=True) for name in row}
-    texts = {name: _MOMENTS_IN_JSON.get(kind or "", "t") for name, kind in row.items()}
     items = [
-        exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=filled(texts[name], {"t": each}))
-        for name, each in columns.items()
+        exp.PropertyEQ(
+            this=exp.to_identifier(name, quoted=True),
+            expression=filled(text, {"t": exp.column(name, value.name, quoted=True)}),
+        )
+        for name, text in texts.items()
     ]
     return exp.Struct(expressions=items)
 
 
 def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
-    if len(given) != 2 or given[1].name != "1":
+    is_all = name_of(node) == "cardinality"
+    if len(given) != 2 - is_all or (not is_all and given[1].name != "1"):
         raise UnsupportedError("array_length takes an array and 1, its first dimension, here")
-    return filled("CAST(nullif(len(l), 0) AS INTEGER)", {"l": given[0]})
+    if kinds.of(given[0]) in (None, "text") and not isinstance(given[0].unnest(), exp.Column | exp.Func):
+        raise UnsupportedError(f"{name_of(node)} takes an array; cast it, as in '{{1,2}}'::int[]")
+    text = "CAST(len(l) AS INTEGER)" if is_all else "CAST(nullif(len(l), 0) AS INTEGER)"
+    return filled(text, {"l": _flat(given[0], kinds) if is_all else given[0]})
 
 
 def _of_array(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
@@ -772,10 +758,28 @@ def _string_to_array(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) ->
     return filled(text, dict(zip("lvw", given, strict=False)))
 
 
-def _padded(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
+def _padded(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """A text is filled up with spaces where nothing else is said."""
-    values = [*(each.copy() for each in given), exp.Literal.string(" ")]
-    return called(name_of(node), *values) if len(given) == 2 else None
+    if node.args.get("fill_pattern") is None:
+        node.set("fill_pattern", called("chr", exp.Literal.number(32)))
+    return None
+
+
+def _to_hex(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+    if len(given) != 1 or (kind := kinds.of(given[0])) not in ("int4", "int8"):
+        raise UnsupportedError("to_hex takes an INTEGER or a BIGINT; cast it, as in to_hex(x::int)")
+    return filled(f"lower(to_hex({'l & 4294967295' if kind == 'int4' else 'l'}))", {"l": given[0]})
+
+
+def _given(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Lists in a list are shown as they are. Functions here take them for lists, and not for one array."""
+    shown = node.parent if isinstance(node.parent, exp.Alias) else node
+    if kinds.of(node) == NESTED and shown.parent is not node.root():
+        raise UnsupportedError(
+            "an array of arrays is no parameter here except as a column; write it out, as "
+            "'{{1,2},{3,4}}'::int[]"
+        )
+    return None
 
 
 def _justified(text: str) -> Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr]:
@@ -802,9 +806,7 @@ ARRAY_CALLS: dict[str, WriteCall] = {
     "regexp_match": _regexp_match,
     **dict.fromkeys(("regexp_replace", "regexp_split_to_array", "regexp_split_to_table"), _matched),
     "array_length": _array_length,
-    "cardinality": lambda node, given, kinds: filled(
-        "CAST(len(l) AS INTEGER)", {"l": _flat(given[0], kinds)} if given else {}
-    ),
+    "cardinality": _array_length,
     "array_upper": _array_length,
     "array_append": _of_array("list_append(l, v)"),
     "array_prepend": _of_array("list_prepend(l, v)"),
@@ -820,18 +822,17 @@ ARRAY_CALLS: dict[str, WriteCall] = {
         _OF_PARTS.format(m=f"({_MONTHS} + {_DAYS} // 30)", d=f"({_DAYS} % 30)", u=_MICROS)
     ),
     "justify_interval": _justified(_JUSTIFIED.format(m=_MONTHS, d=_DAYS, u=_MICROS)),
-    **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _of_array(f"unnest({_ELEMENTS_KEPT})")),
+    **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _of_array(f"unnest({ELEMENTS_KEPT})")),
     **dict.fromkeys(
         ("json_array_elements_text", "jsonb_array_elements_text"),
         _of_array(
-            f"unnest(list_transform({_ELEMENTS_KEPT}, lambda relaqs_t : "
+            f"unnest(list_transform({ELEMENTS_KEPT}, lambda relaqs_t : "
             "if(json_type(relaqs_t) IN ('VARCHAR', 'NULL'), relaqs_t ->> '$', relaqs_t::VARCHAR)))"
         ),
     ),
     "json_object_keys": _of_array("unnest(json_keys(l))"),
-    "jsonb_object_keys": _of_array(f"unnest({_SORTED_KEYS})"),
-    "to_hex": _of_array("lower(to_hex(l))"),
-    **dict.fromkeys(("lpad", "rpad"), _padded),
+    "jsonb_object_keys": _of_array(f"unnest({SORTED_KEYS})"),
+    "to_hex": _to_hex,
     "justify_hours": _justified(
         _OF_PARTS.format(m=_MONTHS, d=f"({_DAYS} + {_MICROS} // 86400000000)", u=f"({_MICROS} % 86400000000)")
     ),
@@ -840,6 +841,9 @@ ARRAY_CALLS: dict[str, WriteCall] = {
 ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.DPipe: _joined,
     exp.Bracket: _element,
+    exp.Pad: _padded,
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.In, exp.Case), check_equal_json),
+    **dict.fromkeys((exp.Parameter, exp.Placeholder), _given),
     **dict.fromkeys((exp.Unnest, exp.Explode), _unnested),
     **dict.fromkeys(_NEGATED, _quantified),
     **dict.fromkeys((exp.ArrayContainsAll, exp.ArrayContainedBy), _contains),
@@ -853,5 +857,5 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     ),
     exp.JSONBExtract: _json_path,
     exp.JSONBExtractScalar: _json_path,
-    exp.JSONExtractScalar: _json_text,
+    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _json_text),
 }

@@ -1,9 +1,11 @@
-"""to_char, to_date and to_timestamp of Postgres as functions of DuckDB, by a format that is written out."""
+"""Formats, patterns, arrays and JSON as texts of Postgres, and what DuckDB makes of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from decimal import Decimal
+from typing import Any
 
 from sqlglot import exp
 
@@ -201,3 +203,186 @@ def _expression(text: str, value: exp.Expr) -> exp.Expr:
         if column.name == "t":
             column.replace(exp.paren(value.copy(), copy=False))
     return found.copy()
+
+
+_ARRAY_PART = re.compile(r'\s*+(?:([{},])|"((?:[^"\\]|\\.)*+)"|([^{},"\\\s][^{},"\\]*+))\s*+', re.DOTALL)
+
+MOST_DIMENSIONS = 6  # of an array, as in Postgres
+
+
+def array_items(text: str) -> list[Any]:
+    """Return the texts of an array that is written out, None for NULL, and lists of these for its arrays.
+
+    Raises:
+        ValueError: it is no such array.
+
+    >>> array_items('{1,NULL,"a b"}'), array_items("{{1},{2}}")
+    (['1', None, 'a b'], [['1'], ['2']])
+    """
+    opened: list[list[Any]] = [[]]
+    place, is_next = 0, True  # is_next: an element may come, and no comma
+    while (found := _ARRAY_PART.match(text, place)) is not None and not (place and len(opened) == 1):
+        sign, quoted, plain = found.groups()
+        place = found.end()
+        if (sign in ("{", None)) is not is_next and not (sign == "}" and not opened[-1]):
+            break
+        if sign == "{":
+            opened[-1].append(inner := list[Any]())
+            opened.append(inner)
+            if len(opened) > MOST_DIMENSIONS + 1:
+                break
+        elif sign == "}":
+            opened.pop()
+        elif len(opened) == 1:
+            break
+        elif quoted is not None:
+            opened[-1].append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        elif plain is not None:
+            opened[-1].append(None if (word := plain.strip()).upper() == "NULL" else word)
+        is_next = sign in ("{", ",")
+    if len(opened) != 1 or not opened[0] or not isinstance(opened[0][0], list) or text[place:]:
+        raise ValueError("an array is written as {1,2}")
+    if 0 in (lengths := _lengths(opened[0][0])) and len(lengths) > 1:
+        raise ValueError("an array in an array is empty")
+    return opened[0][0]
+
+
+def _lengths(items: list[Any]) -> tuple[int, ...]:
+    """Return how many elements an array has in each dimension.
+
+    Raises:
+        ValueError: its arrays have not the same.
+    """
+    inner = {_lengths(each) if isinstance(each, list) else () for each in items} or {()}
+    if len(inner) > 1:
+        raise ValueError("the arrays of an array have not the same lengths")
+    return (len(items), *inner.pop())
+
+
+# Numbers become texts, with their digits. No JSON has the signs 1 and 2 as they are.
+_MARKED = (
+    "replace(replace(replace(regexp_replace(CAST(l AS VARCHAR), "
+    "'(\"(?:[^\"\\\\]|\\\\.)*\")|(-?[0-9][0-9.eE+-]*)', '\\1' || chr(1) || '\\2' || chr(2), 'g'), "
+    "chr(1) || chr(2), ''), chr(1), '\"{0}'), chr(2), '\"')"
+)
+NUMBERS_AS_TEXTS = _MARKED.format("")
+_NUMBERS_KEPT = (  # what is inside of JSON, with the digits of its numbers
+    "CAST(regexp_replace(CAST({0} AS VARCHAR), '\"\\\\u0001([^\"]*)\"', '\\1', 'g') AS JSON)"
+)
+TO_KEEP = _MARKED.format("\\u0001")
+ELEMENTS_KEPT = (
+    f"list_transform(json_extract({TO_KEEP}, '$[*]'), "
+    f"lambda relaqs_each : {_NUMBERS_KEPT.format('relaqs_each')})"
+)
+TEXT_AT = (
+    "CASE WHEN json_type(json_extract(l, {0})) = 'DOUBLE' "
+    "THEN json_extract_string({1}, {0}) ELSE json_extract_string(l, {0}) END"
+)
+AT_KEY = "'/' || replace(replace(key, '~', '~0'), '/', '~1')"
+PATH_OF_KEY = f"CASE WHEN regexp_full_match(key, '[0-9#-]+') THEN '$.\"' || key || '\"' ELSE {AT_KEY} END"
+KEYED = _NUMBERS_KEPT.format(f"json_extract({TO_KEEP}, {AT_KEY})")
+_ITEMS = "CASE json_type({0}) WHEN 'ARRAY' THEN json_extract({0}, '$[*]') ELSE [{0}] END"
+JOINED = (
+    "CASE WHEN json_type(l) = 'OBJECT' AND json_type(r) = 'OBJECT' THEN to_json(map_concat("
+    "CAST(l AS MAP(VARCHAR, JSON)), CAST(r AS MAP(VARCHAR, JSON)))) "  # a key that comes twice fails
+    "WHEN l IS NOT NULL AND r IS NOT NULL "
+    f"THEN to_json(list_concat({_ITEMS.format('l')}, {_ITEMS.format('r')})) END"
+)
+SORTED_KEYS = (  # of jsonb, shorter ones first
+    "list_transform(list_sort(list_transform(list_distinct(json_keys(l)), "
+    "lambda relaqs_k : {'n': strlen(relaqs_k), 'k': relaqs_k})), lambda relaqs_k : relaqs_k.k)"
+)
+KEYS = (  # a text that is no list fails there
+    "unnest(CASE WHEN json_type(l) <> 'OBJECT' "
+    "THEN CAST('json_each takes an object, and no array or scalar' AS VARCHAR[]) "
+    "WHEN len(json_keys(l)) > len(list_distinct(json_keys(l))) "
+    "THEN CAST('json_each takes no object with a key that comes twice here' AS VARCHAR[]) "
+    "ELSE json_keys(l) END)"
+)
+
+# Letters, digits and spaces as Postgres has them, also beyond ASCII, by their names inside brackets.
+_SPACES = "\t-\r \u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000"
+_LETTERS = r"\p{L}\p{Nd}\p{Nl}"
+_CLASSES = {
+    "[:alpha:]": r"\p{L}",
+    "[:alnum:]": _LETTERS,
+    "[:upper:]": r"\p{Lu}",
+    "[:lower:]": r"\p{Ll}",
+    "[:space:]": _SPACES,
+    "[:word:]": f"{_LETTERS}_",
+    r"\w": f"{_LETTERS}_",
+    r"\s": _SPACES,
+    **{each: each for each in ("[:digit:]", "[:xdigit:]", "[:blank:]", *(f"\\{sign}" for sign in "dDnrtfv"))},
+}
+# A part of a pattern: brackets, what is escaped, how a group begins, all else.
+_PATTERN_PART = re.compile(
+    r"(\[\^?+\]?+(?:\\.|\[[:.=][^\]]*+\]|[^\]\\])*+(?:\]|\Z))|\\.|\(\?[a-z]|[^\[\\(]+|.", re.DOTALL
+)
+_CLASS = re.compile(r"\\.|\[[:.=][^\]]*+\]", re.DOTALL)
+# A pattern that matches the same in DuckDB, with groups of which none is left out.
+ONE_WAY = re.compile(
+    r"(?:\[\^?\]?(?:\\[^A-Zmyb1-9]|[^\]\\\[])*+\]|\\[dws]|\\[^a-zA-Z0-9]|\((?!\?)|\(\?:|\)(?![?*{])|[*+?](?!\?)"
+    r"|\{[\d,]+\}(?!\?)|[^\\()|*+?{[])*+"
+)
+
+
+def pattern_of(pattern: str) -> str:
+    """Return a regular expression as DuckDB has it: a dot is any sign, the end of a line too.
+
+    Raises:
+        UnsupportedError: it has what DuckDB takes for something else.
+    """
+    found = list(_PATTERN_PART.finditer(pattern))
+    has_dot = any("." in each[0] for each in found if each[0][0] not in "[\\")
+    return ("(?s)" if has_dot else "") + "".join(map(_pattern_part, found))
+
+
+def _pattern_part(found: re.Match[str]) -> str:
+    written = found[0]
+    if found[1]:
+        return written[0] + _CLASS.sub(lambda each: _class(each[0]), written[1:])
+    if written in (r"\W", r"\S"):
+        return f"[^{_CLASSES[written.lower()]}]"
+    if written in (r"\w", r"\s"):
+        return f"[{_CLASSES[written]}]"
+    if written[:2] == "(?" and (written not in ("(?i", "(?s") or found.start()):
+        raise UnsupportedError(f"a pattern takes (?i) and (?s) at its begin here, and not {written})")
+    return written if written in (r"\A", r"\p", r"\P") or written[0] != "\\" else _class(written)
+
+
+def _class(written: str) -> str:
+    if (inside := _CLASSES.get(written)) is None and (written[0] == "[" or written[1:].isalnum()):
+        raise UnsupportedError(
+            f"a pattern with {written} is not taken here; write the signs it means, "
+            "or \\w, \\s, \\d, [[:alpha:]]"
+        )
+    return written if inside is None else inside
+
+
+_MOST_EXACT = 15  # digits that a double has
+
+
+def number_pattern(number: Decimal) -> str:
+    """Return a regular expression of what a number may be written as, without an exponent."""
+    if max(abs(number.adjusted()), len(number.as_tuple().digits)) > 1000:
+        raise UnsupportedError(
+            f"@> and <@ of JSON take numbers of up to 1000 digits here, not {number!s:.60}"
+        )
+    whole, _, fraction = f"{abs(number):f}".partition(".")
+    fraction = fraction.rstrip("0")
+    digits = (whole + fraction).strip("0")
+    if len(digits) > _MOST_EXACT and (fraction or len(whole) > _MOST_EXACT + 6):
+        raise UnsupportedError(
+            f"@> and <@ of JSON take numbers of up to {_MOST_EXACT} digits here, and not {number!s:.60}"
+        )
+    sign = "-?" if not number else "-" if number < 0 else ""
+    return f"{sign}{whole}" + (f"\\.{fraction}0*" if fraction else "(\\.0+)?")
+
+
+def path_of(key: str) -> str:
+    """Return a path to what an object has at a key. One of digits is no place of an array."""
+    return f'$."{key}"' if re.fullmatch(r"[0-9#-]+", key) else pointer(key)
+
+
+def pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")

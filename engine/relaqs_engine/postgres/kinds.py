@@ -32,6 +32,7 @@ INTEGERS = frozenset({"int4", "int8"})
 FLOATS = frozenset({"float4", "float8"})
 NUMBERS = INTEGERS | FLOATS | {"numeric"}
 _WIDER = ("int4", "int8", "numeric", "float4", "float8")
+NESTED = "nested"  # lists in a list
 _MOST_SCOPES = 100  # that are looked through for one column
 
 _OF_DUCKDB = {
@@ -156,6 +157,8 @@ def kind_of_value(value: Any) -> Kind | None:
         return kind_of_type(value.type)
     if isinstance(value, int) and not isinstance(value, bool):
         return "int4" if abs(value) < 1 << 31 else "int8"
+    if isinstance(value, list) and any(isinstance(each, list) for each in value):
+        return NESTED
     return next((kind for type_, kind in _OF_PYTHON if isinstance(value, type_)), None)
 
 

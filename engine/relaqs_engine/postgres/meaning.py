@@ -11,7 +11,7 @@ NUMERIC. `postgres/kinds.py` tells them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, TypeAlias
@@ -29,16 +29,16 @@ from relaqs_engine.postgres.arrays import (
     as_text,
     called,
     cast_array,
+    check_equal_json,
     filled,
     in_json,
     json_of_lists,
     json_pairs,
     json_rows,
     one_row,
-    pattern_of,
     written_text,
 )
-from relaqs_engine.postgres.formats import formatted_moment, formatted_number, read_moment
+from relaqs_engine.postgres.formats import formatted_moment, formatted_number, pattern_of, read_moment
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
@@ -198,7 +198,7 @@ def meaning_of(
     has_other_types = any(each.this is exp.DType.JSONB for each in tree.find_all(exp.DataType))
     kinds = Kinds(columns, parameters, values, is_estimated=is_estimated)
     kinds.remember(tree)
-    for node in _from_inside(tree):
+    for node in reversed(list(tree.walk(bfs=True))):  # what is inside of others first
         rule = _RULES.get(type(node))
         if rule is not None and (instead := rule(node, kinds)) is not None and instead is not node:
             kinds.take_place(node, instead)
@@ -218,11 +218,6 @@ def _as_duckdb_reads(sql: str) -> str | None:
         return None
     has_locks = any(select.args.get("locks") for select in tree.find_all(exp.Select))
     return None if has_locks else str(tree.sql(DIALECT))
-
-
-def _from_inside(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield all nodes, those that are inside of others first."""
-    yield from reversed(list(tree.walk(bfs=True)))
 
 
 def _unless_zero(value: exp.Expr) -> exp.Expr:
@@ -390,12 +385,8 @@ def _like(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
 
 
-def _extract(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """Seconds and milliseconds have their fractions."""
-    return _part(node.this.name, node.expression)
-
-
 def _part(part: str, moment: exp.Expr) -> exp.Expr | None:
+    """Seconds and milliseconds have their fractions."""
     size = {"SECOND": "1e6", "SECONDS": "1e6", "MILLISECOND": "1e3", "MILLISECONDS": "1e3"}.get(part.upper())
     if size is None:
         return None
@@ -404,6 +395,7 @@ def _part(part: str, moment: exp.Expr) -> exp.Expr | None:
 
 
 def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    check_equal_json(node, kinds)
     for name in ("this", "low", "high"):  # an arrow binds less than BETWEEN in DuckDB
         if isinstance(node.args[name], exp.JSONExtract | exp.JSONExtractScalar):
             node.set(name, exp.paren(node.args[name].copy(), copy=False))
@@ -444,6 +436,8 @@ def _keys_of_joins(select: exp.Expr, kinds: Kinds) -> list[str]:
         keys = [each.name for each in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL" and place < len(sources):
             keys = [name for outputs in sources[:place] for name in outputs if name in sources[place]]
+        if any(outputs.get(key) == "json" for outputs in sources[: place + 1] for key in keys):
+            raise UnsupportedError("JSON is not compared by USING here; write ON a.j::text = b.j::text")
         found = [*dict.fromkeys(keys), *(each for each in found if each not in keys)]
     return found
 
@@ -752,7 +746,7 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.SimilarTo: _similar,
     exp.Like: _like,
     exp.ILike: _like,
-    exp.Extract: _extract,
+    exp.Extract: lambda node, kinds: _part(node.this.name, node.expression),
     exp.Between: _between,
     exp.Select: _select,
     exp.Table: _table,

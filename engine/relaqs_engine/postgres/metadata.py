@@ -238,7 +238,8 @@ class Metadata:
             if not (relation := self._qualified(table)):
                 continue
             value = _OF_EACH_ROW[name]
-            number = _oids().get(relation, 0) if value is None else value
+            oids = {each.name: each.oid for each in _relations()}
+            number = oids.get(relation, 0) if value is None else value
             literal = exp.Literal.number(number)
             column.replace(exp.alias_(literal, name) if isinstance(column.parent, exp.Select) else literal)
 
@@ -343,7 +344,7 @@ def _compare_functions(node: exp.Binary) -> None:
     for function, other in ((node.this, node.expression), (node.expression, node.this)):
         if function.name.lower() not in _function_columns() or other.name.lower() in _function_columns():
             continue
-        if _is_zero(other):
+        if isinstance(other, exp.Literal) and not other.is_string and other.name == "0":
             other.replace(exp.Literal.string("-"))
         elif isinstance(other, exp.Column):
             other.replace(exp.cast(other.copy(), "TEXT"))
@@ -384,10 +385,6 @@ def _word(column: exp.Column) -> str:
     """Return a name without table and quotes in lower case, "" for others: it may be a word of Postgres."""
     has_more = column.table or not isinstance(column.this, exp.Identifier) or column.this.args.get("quoted")
     return "" if has_more else column.name.lower()
-
-
-def _is_zero(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and node.name == "0"
 
 
 def _is_whole(node: exp.Expr) -> bool:
@@ -459,10 +456,6 @@ def _relations() -> tuple[_Relation, ...]:
 
 
 @cache
-def _oids() -> dict[str, int]:
-    return {each.name: each.oid for each in _relations()}
-
-
 @cache
 def _function_columns() -> frozenset[str]:
     """Return the columns with names of functions, "-" for none. Tools compare them with 0, as OIDs."""

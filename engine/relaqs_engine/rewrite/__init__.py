@@ -87,20 +87,12 @@ def rule_of(each: Rule) -> Rule:
     return each.load() if isinstance(each, Of) else each
 
 
-def _asks_exists(draft: Draft) -> bool:
-    return find_first(draft.select, exp.Exists) is not None
-
-
 def _picks_groups(draft: Draft) -> bool:
     return any(draft.select.args.get(part) for part in ("having", "limit", "offset"))
 
 
 def _has_outliers(draft: Draft) -> bool:
     return any(each.layout.outliers or each.layout.outlier_units for each in draft.streams)
-
-
-def _has_heavy_units(draft: Draft) -> bool:
-    return any(each.layout.heavy for each in draft.streams)
 
 
 def _outputs_of_exists() -> Rule:
@@ -130,7 +122,7 @@ def _heavy_groups() -> Rule:
 # What the query says, whatever layout of a table is read: they look at names and types alone.
 READING: tuple[Rule, ...] = (
     flatten,
-    Of(_asks_exists, _outputs_of_exists),
+    Of(lambda draft: find_first(draft.select, exp.Exists) is not None, _outputs_of_exists),
     check_shape,
 )
 # What is sampled, with one choice of layouts.
@@ -149,7 +141,7 @@ AGGREGATING: tuple[Rule, ...] = (
     choose_method,
     check_groups_have_rows,
     Of(_has_outliers, _outliers),
-    Of(_has_heavy_units, _heavy_groups),
+    Of(lambda draft: any(each.layout.heavy for each in draft.streams), _heavy_groups),
     say_what_is_unbounded,
     check_first_values,
 )

@@ -689,7 +689,8 @@ def placed_in(error: ExpressionError, sql: str) -> ExpressionError:
 
 def _begin(ran: Underlined, sql: str) -> int | None:
     """Return at which byte of the SQL the expression begins that is underlined in a statement."""
-    place = _byte(ran.sql, offset_of(ran.sql, ran.position))
+    offset = offset_of(ran.sql, ran.position)
+    place = -1 if offset is None else len(ran.sql[:offset].encode())  # in bytes of UTF-8
     failed = [node for node in _nodes(parse_tree(ran.sql)) if node[_LOCATION] == place]
     failed.sort(key=lambda node: abs(int(node[_LENGTH]) - ran.width))
     own = list(_nodes(parse_tree(sql))) if failed else []
@@ -708,11 +709,6 @@ def placing_failures(sql: str) -> Iterator[None]:
         yield
     except ExpressionError as error:
         raise placed_in(error, sql) from error.__cause__
-
-
-def _byte(text: str, offset: int | None) -> int:
-    """Return where a character stands in bytes of UTF-8, as DuckDB counts."""
-    return -1 if offset is None else len(text[:offset].encode())
 
 
 def _nodes(tree: Any) -> Iterator[Node]:

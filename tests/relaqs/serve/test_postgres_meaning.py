@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from relaqs_engine.postgres.meaning import meaning_of
 
 from benchmarks.postgres import Said, ask_postgres, compare, installed, postgres, verdict
 from benchmarks.server_process import Running
+from relaqs.serve.failures import RefusedError
+from relaqs.serve.parameters import parameter_value
 
 FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT 7 / 2, -7 / 2, 7 / 2.0", ("?column?",) * 3, [(3, -3, 3.5)]),
@@ -51,6 +54,39 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         [("29 days 23:00:00",)],
     ),
     ("SELECT interval '-1 month 3 days'::text", ("text",), [("-1 mons +3 days",)]),
+    ("SELECT rpad('a', 3)", ("rpad",), [("a  ",)]),
+    ("""SELECT '{"a": 1.0}'::jsonb @> '{"a": 1}'""", ("?column?",), [(True,)]),
+    ("""SELECT '{"a": 100000}'::jsonb @> '{"a": 1e5}'""", ("?column?",), [(True,)]),
+    ("""SELECT '{"a": 1e5}'::jsonb @> '{"a": 100000}'""", ("?column?",), [(True,)]),
+    ("""SELECT '[0]'::jsonb @> '-0.0'""", ("?column?",), [(True,)]),
+    ("""SELECT '[9007199254740993]'::jsonb @> '9007199254740992'""", ("?column?",), [(False,)]),
+    ("""SELECT '[18446744073709551616]'::jsonb @> '18446744073709551617'""", ("?column?",), [(False,)]),
+    ("""SELECT '{"a": "1"}'::jsonb @> '{"a": 1}'""", ("?column?",), [(False,)]),
+    ("""SELECT '{"a": -1.50}'::jsonb @> '{"a": -1.5}'""", ("?column?",), [(True,)]),
+    ("""SELECT '{"$.a": 5}'::jsonb ->> '$.a'""", ("?column?",), [("5",)]),
+    ("""SELECT '{"": 6}'::jsonb ->> ''""", ("?column?",), [("6",)]),
+    ("""SELECT '{"/a": 7}'::jsonb ->> '/a'""", ("?column?",), [("7",)]),
+    ("""SELECT '{"*": 8}'::jsonb ->> '*'""", ("?column?",), [("8",)]),
+    ("""SELECT '{"a": 5}'::jsonb ->> '$.a'""", ("?column?",), [(None,)]),
+    ("""SELECT '[1, 2]'::jsonb ->> '1'""", ("?column?",), [(None,)]),
+    ("""SELECT '{"1": 2}'::jsonb ->> '1'""", ("?column?",), [("2",)]),
+    ("""SELECT '[1, 2]'::jsonb ->> 1""", ("?column?",), [("2",)]),
+    ("""SELECT '{"a": {"b": 1.50}}'::jsonb -> 'a' ->> 'b'""", ("?column?",), [("1.50",)]),
+    ("""SELECT ('{"a": "{}"}'::jsonb ->> 'a')::jsonb ->> 'a'""", ("?column?",), [(None,)]),
+    (
+        """SELECT 12345678901234567890.12::numeric = ANY('{12345678901234567890.13}')""",
+        ("?column?",),
+        [(False,)],
+    ),
+    ("""SELECT '"x"'::jsonb = '"x"'""", ("?column?",), [(True,)]),
+    ("""SELECT 'true'::jsonb <> 'null'""", ("?column?",), [(True,)]),
+    (
+        "SELECT to_json(ARRAY[timestamp '2024-01-31 10:00'])::text",
+        ("to_json",),
+        [('["2024-01-31T10:00:00"]',)],
+    ),
+    ("SELECT lpad('abc', 5)", ("lpad",), [("  abc",)]),
+    ("SELECT to_hex(-1), to_hex(-1::bigint)", ("to_hex",) * 2, [("f" * 8, "f" * 16)]),
     (
         "SELECT E'a\nb' ~ 'a.b', 'é' ~ '^\\w$', 'é' ~* '[[:alpha:]]', "
         "chr(8195) !~ '[\\w\\s]', 'a.b' ~ 'a\\.b'",
@@ -280,6 +316,27 @@ CODES = (
     ("""SELECT '{"a": 1}'::jsonb @> '{"a": '""", "22P02"),
     ("""SELECT '{"a": 1}'::jsonb = '{"a":1}'""", "0A000"),
     ("SELECT '{1,}'::int[]", "22P02"),
+    ("SELECT '{{}}'::int[]", "22P02"),
+    ("""SELECT '{1.5}'::int[]""", "22P02"),
+    ("""SELECT ('{{1,2},{3,4}}'::int[])[1]""", "0A000"),
+    ("""SELECT '{"a": 1}'::jsonb @> 'NaN'""", "22P02"),
+    ("""SELECT '[1]'::jsonb @> '0.10000000000000000001'""", "0A000"),
+    ("""SELECT '[1]'::jsonb @> '{"a": 1e99999999999999999999}'""", "22P02"),
+    ("""SELECT '{"a": 1, "a": 2}'::jsonb || '{"b": 1}'""", "22000"),
+    ("""SELECT '1.0'::jsonb = '1'""", "0A000"),
+    ("""SELECT '1'::jsonb IN ('1.0')""", "0A000"),
+    ("""SELECT '2'::jsonb > '10'""", "0A000"),
+    ("""SELECT '1'::jsonb IS DISTINCT FROM '1.0'""", "0A000"),
+    ("""SELECT nullif('1'::jsonb, '1.0')""", "0A000"),
+    ("""SELECT CASE '1'::jsonb WHEN '1.0' THEN 1 END""", "0A000"),
+    ("""SELECT '1'::jsonb BETWEEN '1' AND '2'""", "0A000"),
+    ("""SELECT 1 FROM (SELECT '1'::jsonb AS j) a JOIN (SELECT '1.0'::jsonb AS j) b USING (j)""", "0A000"),
+    ("""SELECT cardinality('{1,2}')""", "0A000"),
+    ("""SELECT to_json(ARRAY[ARRAY[timestamp '2024-01-31 10:00']])""", "0A000"),
+    (f"SELECT '[1]'::jsonb @> '{'[' * 600}1{']' * 600}'", "0A000"),
+    ("SELECT " + "(" * 12 + "'{}'::jsonb" + " ->> 'a')::jsonb" * 12, "42601"),
+    ("SELECT '{{1,2},{3}}'::int[]", "22P02"),
+    (f"SELECT '{'{' * 5000}1{'}' * 5000}'::int[]", "22P02"),
     ("""SELECT '{"a": {"b": 1}}'::jsonb -> 'a' ? 'b'""", "0A000"),
     ("SELECT (1, 2) OVERLAPS (3, 4)", "0A000"),
     ("SELECT scale(avg(fare)) FROM trips", "0A000"),
@@ -352,6 +409,38 @@ def test_a_null_has_the_type_of_its_parameter(connection: psycopg.Connection[Any
         assert (described.ftype(0), answered.ftype(0), answered.get_value(0, 0)) == (type_oid, type_oid, None)
         connection.execute("DEALLOCATE q")
     assert connection.execute("SELECT %s", ([[1, 2], [3, 4]],)).fetchone() == ([[1, 2], [3, 4]],)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT %s::text[]",
+        "SELECT 'a' = ANY(%s::text[])",
+        "SELECT 'a' <> ALL(%s::text[])",
+        "SELECT cardinality(%s)",
+    ],
+)
+def test_an_array_of_arrays_is_no_parameter_of_a_function(
+    connection: psycopg.Connection[Any], sql: str
+) -> None:
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"write it out|cast it"):
+        connection.execute(sql, ([["a", "b"], ["c", "d"]],))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        struct.pack("!iiI", 1 << 30, 0, 23),
+        struct.pack("!iiI", -1, 0, 23),
+        struct.pack("!iiIii", 1, 0, 23, 1 << 30, 1),
+        struct.pack("!iiIii", 1, 0, 23, -2, 1),
+        struct.pack("!iiIiiii", 2, 0, 23, 0, 1, 1, 1),
+        struct.pack("!iiIiii", 1, 0, 1007, 1, 1, -1),
+    ],
+)
+def test_an_array_that_says_it_is_longer_than_what_was_sent_is_refused(raw: bytes) -> None:
+    with pytest.raises(RefusedError):
+        parameter_value(raw, 1007, 1)
 
 
 def test_a_connection_can_ask_for_the_meaning_of_duckdb(connection: psycopg.Connection[Any]) -> None:
