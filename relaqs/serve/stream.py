@@ -187,6 +187,7 @@ class Stream:
         with suppress(OSError, ssl.SSLError, TimeoutError):
             async with asyncio.timeout(most_seconds):
                 await self._writer.wait_closed()
+                return
         self.abort()
 
     def abort(self) -> None:

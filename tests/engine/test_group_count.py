@@ -12,11 +12,11 @@ from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution import state
 from relaqs_engine.execution.state import GroupCount, count_groups
 from relaqs_engine.layouts.manifest import DistinctCount
-from relaqs_engine.planning.example import CATALOG
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.sql.binder import Binder
 
+from tests.engine.example import CATALOG
 from tests.engine.world import World
 
 SHARES = "SELECT l_shipmode, sum(l_tax) / sum(sum(l_tax)) OVER () AS share FROM lineitem GROUP BY 1"

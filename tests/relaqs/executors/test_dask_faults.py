@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import Client, Scheduler
@@ -122,23 +123,23 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_is_away_is_looked_for_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dask doubles its longest pause with each try of one attempt. Here it draws the longest each time."""
-    pauses: list[float] = []
+    """Dask doubles its pauses within one attempt, which is short therefore."""
+    port, seconds, open_comm = free_port(), list[float](), connection.open_comm
 
-    def longest(low: float, high: float) -> float:
-        pauses.append(high)
-        return high
+    async def attempt(address: str, timeout: float, **arguments: Any) -> Any:
+        if address == address_of(port):
+            seconds.append(timeout)
+        return await open_comm(address, timeout=timeout, **arguments)
 
     monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.5)
-    port = free_port()
     with ExitStack() as stack:
         scheduler = stack.enter_context(started(*scheduler_command(port)))
         with client_of(address_of(port), workers=0):
             stack.enter_context(closing(DaskExecutor(address_of(port))))
-        monkeypatch.setattr("distributed.comm.core.random.uniform", longest)
+        monkeypatch.setattr(connection, "open_comm", attempt)
         scheduler.kill()
-        eventually(lambda: sum(pauses) > 2.0)
-    assert max(pauses) <= 0.5
+        eventually(lambda: len(seconds) > 3)
+    assert max(seconds) <= 0.5
 
 
 def test_a_scheduler_that_is_there_may_take_its_time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
