@@ -248,11 +248,8 @@ class IntactFiles:
         """Return the manifest with the files of retired states, if something is read that is not in it."""
         if manifest.files.keys() >= set(read.files):
             return manifest
-        retired = {
-            stored.file: stored
-            for state in retired_states(Path(read.directory))
-            for stored in state.all_files
-        }
+        states = retired_states(Path(read.directory))
+        retired = {stored.file: stored for state in states for stored in state.all_files}
         manifest = replace(manifest, files=retired | manifest.files)
         self._manifests[read.directory] = manifest
         return manifest

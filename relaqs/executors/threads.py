@@ -255,6 +255,10 @@ class ThreadExecutor:
         if (running := self._next_turn()) is None:
             return False
         result = run_measured(running.turn.item.task, running.job)
+        try:
+            PRECEDENCE.charge(running.place.need.user, result.core_seconds)
+        except Exception as error:  # it is of this job, and must not end the thread
+            result = replace(result, error=error)
         if not self._settle(running, result.core_seconds):
             return False
         running.turn.item.done(result)
@@ -298,11 +302,12 @@ class ThreadExecutor:
     def _let_pass(self, begun: _Running) -> None:
         """Have statements of other jobs that take long give way to a task of a query that has had little."""
         for each in self._running.values():
-            seconds = begun.since_seconds - each.since_seconds
-            is_long = each.place.need.is_long or seconds >= OVERDUE_SECONDS
-            is_long = is_long or PRECEDENCE.had_more(each.place.need.user, begun.place.need.user)
             is_statement = isinstance(each.turn.item.task.work, worker.QueryWork)
-            if is_long and is_statement and each.job != begun.job and not each.gives_way:
+            if each.job == begun.job or each.gives_way or not is_statement:
+                continue
+            need, seconds = each.place.need, begun.since_seconds - each.since_seconds
+            is_overdue = seconds >= OVERDUE_SECONDS
+            if need.is_long or is_overdue or PRECEDENCE.had_more(need.user, begun.place.need.user):
                 each.gives_way = True
                 give_way(each.thread)
                 self._add_thread()  # in its place: by a thread with all its weight, as others inherit less
@@ -359,7 +364,6 @@ class ThreadExecutor:
     def _charge(self, running: _Running, core_seconds: float) -> None:
         if (entered := self._entered.get(running.job)) is not None:
             entered.core_seconds += core_seconds
-        PRECEDENCE.charge(running.place.need.user, core_seconds)
         self._queue.settle(running.turn, core_seconds)
         self._desk.accounts.charge(running.job, core_seconds, time.monotonic())
 

@@ -39,7 +39,7 @@ from functools import partial
 from getpass import getuser
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 from relaqs_engine.errors import RelaqsError
@@ -261,12 +261,12 @@ def _end_all() -> None:
     gc.disable()  # what it finds may be a cursor
     file = str(duck.__file__)
     began = moved = time.monotonic()
-    before: set[_Place] = set()
+    before: set[tuple[int, int, int, bool]] = set()
     while (now := time.monotonic()) - began < _STATEMENT_SECONDS:
         if (places := _places(file)) != before:
             before, moved = places, now
         has_settled = now - moved >= _SETTLED_SECONDS or now - began >= EXIT_SECONDS
-        if has_settled and not any(place.is_in_file for place in places):
+        if has_settled and not any(is_inside for *_, is_inside in places):
             break
         time.sleep(0.01)
 
@@ -283,16 +283,11 @@ def _stand_still() -> None:
         raise sys.modules["relaqs_engine.duck"].Interrupted("the process ends")
 
 
-class _Place(NamedTuple):
-    """Where a thread is. One that drops a cursor is in no function of DuckDB, but moves on soon."""
+def _places(file: str) -> set[tuple[int, int, int, bool]]:
+    """Return where each thread is: its number, frame and instruction, and whether it is inside a file.
 
-    thread: int
-    frame: int
-    instruction: int
-    is_in_file: bool  # a function of this file, or what that has called, goes on
-
-
-def _places(file: str) -> set[_Place]:
+    It is where a function of the file has not returned. One that drops a cursor may be in none, but moves on.
+    """
     frames = sys._current_frames()
     places = set()
     for thread in list(_MADE):
@@ -300,7 +295,7 @@ def _places(file: str) -> set[_Place]:
             frame: FrameType | None = innermost
             while frame is not None and frame.f_code.co_filename != file:
                 frame = None if frame.f_code is _stand_still.__code__ else frame.f_back
-            places.add(_Place(thread.ident or 0, id(innermost), innermost.f_lasti, frame is not None))
+            places.add((thread.ident or 0, id(innermost), innermost.f_lasti, frame is not None))
     return places
 
 

@@ -145,7 +145,12 @@ class JobRunner:
         with suppress(Exception):  # its thread tries again, and fails the job by what is raised then
             self._enter()
             self._has_entered = True
-        run_in_background(self._run, f"relaqs-job-{self._job.id}")
+        try:
+            run_in_background(self._run, f"relaqs-job-{self._job.id}")
+        except BaseException as error:  # the system allows no thread more
+            self.error = error
+            self._end(RunState.FAILED)
+            raise
 
     @property
     def id(self) -> str:
@@ -213,6 +218,9 @@ class JobRunner:
             over = self._drive_or_succeed()
         except BaseException as error:  # the job's, the executor's or a callback's: all end the job
             self.error, over = without_frames(error), RunState.FAILED
+        self._end(over)
+
+    def _end(self, over: RunState) -> None:
         try:
             self._executor.cancel(self._job.id)
         finally:

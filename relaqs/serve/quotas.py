@@ -221,11 +221,13 @@ class FairPool:
         def call() -> None:
             found, error, begun_seconds = None, None, time.thread_time()
             try:
-                with pausing(partial(PRECEDENCE.pause, user, self._without_thread)):
-                    found = function(*arguments)
+                try:
+                    with pausing(partial(PRECEDENCE.pause, user, self._without_thread)):
+                        found = function(*arguments)
+                finally:
+                    PRECEDENCE.charge(user, time.thread_time() - begun_seconds)
             except BaseException as raised:
                 error = raised
-            PRECEDENCE.charge(user, time.thread_time() - begun_seconds)
             with suppress(RuntimeError):  # the loop is closed: the server has ended
                 loop.call_soon_threadsafe(over, found, error)
             del error  # whose frames are this one
@@ -234,10 +236,7 @@ class FairPool:
             self._over(user)
             if isinstance(error, StopIteration):  # which no future takes
                 error = RuntimeError(f"{function} raised {error!r}")
-            if not answer.done():
-                answer.set_result(found) if error is None else answer.set_exception(error)
-            elif undo is not None and error is None:  # it was cancelled meanwhile
-                undo(found)
+            answer.set_result(found) if error is None else answer.set_exception(error)
 
         try:
             run_in_background(call, self._name)
@@ -245,11 +244,10 @@ class FairPool:
             self._over(user)
             raise
         try:
-            return await answer
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            is_there = answer.done() and not answer.cancelled() and answer.exception() is None
-            if undo is not None and is_there:  # it came in the same moment
-                undo(answer.result())
+            if undo is not None:
+                answer.add_done_callback(lambda done: done.exception() or undo(done.result()))
             raise
 
     def _without_thread(self) -> list[str]:
@@ -289,16 +287,15 @@ class FairPool:
         turns = self._waiting[user]
         while turns and turns[0].done():  # cancelled
             turns.popleft()
-        is_given = bool(turns and self._free and self._busy[user] < self._each)
-        if is_given and PRECEDENCE.gives_way(user):
-            later = asyncio.get_running_loop().call_later
-            self._later = self._later or later(_LATER_SECONDS, self._give_turns)
-            return False
-        if is_given:
-            self._free -= 1
-            self._busy[user] += 1
-            turns.popleft().set_result(None)
-            self._waiting[user] = self._waiting.pop(user)
         if not turns:
             del self._waiting[user]
-        return is_given
+        elif self._free and self._busy[user] < self._each:
+            if not PRECEDENCE.gives_way(user):
+                self._free -= 1
+                self._busy[user] += 1
+                turns.popleft().set_result(None)
+                self._waiting[user] = self._waiting.pop(user)
+                return True
+            later = asyncio.get_running_loop().call_later
+            self._later = self._later or later(_LATER_SECONDS, self._give_turns)
+        return False

@@ -44,7 +44,6 @@ ERRORS: tuple[Callable[[], Exception], ...] = (
 BESIDE_QUERIES = (
     "relaqs/executors/places.py",
     "relaqs/executors/threads.py",
-    "relaqs/jobs/executor.py:Precedence.",  # the books of who goes first, as those of relaqs/scheduling/
     "relaqs/jobs/executor.py:run_measured",
     "relaqs/jobs/executor.py:without_frames",
     "relaqs/jobs/executor.py:raised_anew",
