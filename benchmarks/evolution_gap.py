@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_lab.slot_baselines import least_sum, least_sums
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.slot_views import random_view
 from relaqs.sharing.gangs import Gangs
-from relaqs.slot_policies.exact_utilisation import least_sum, least_sums
 from relaqs.slot_policies.ones import (
     BetaQuantiles,
     Draws,

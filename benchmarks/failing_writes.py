@@ -1,14 +1,14 @@
 """Writes that fail in the middle: the disk is full, the store fails, or the program is killed.
 
-    python -m benchmarks.failing_writes disk [--rounds 80] [--seed 0]
-    python -m benchmarks.failing_writes store [--rounds 36] [--seed 0]
+    python -m benchmarks.failing_writes disk [--rounds 80] [--seed 0] [--page PAGE]
+    python -m benchmarks.failing_writes store [--rounds 36] [--seed 0] [--page PAGE]
     python -m benchmarks.failing_writes killed [--appends 50] [--kills 100] [--seed 0]
 
 **disk**: a file system of 64 MB in memory (it needs root on Linux) is filled but for a drawn rest. Then a
 table is appended to, compacted, replaced or added, a query keeps a checkpoint, or a session lays a file out
 in the cache or copies one to it. What is said must be what is there: "done" is the new table, an error of
-ours the old one, with nothing left over, and the answer right in both cases. A query must be right whatever
-is full.
+ours that speaks of the disk the old one, with nothing left over, and the answer right in both cases. A query
+must be right whatever is full, and a checkpoint is kept whole or not at all.
 
 **store**: an S3 server fails at a drawn request, once or for good: with a status, by breaking off, or by
 being slow. A table is written, replaced, laid out by another key, asked or verified. Then the same must hold.
@@ -16,11 +16,17 @@ being slow. A table is written, replaced, laid out by another key, asked or veri
 **killed**: each batch is appended by a process of its own, under a name. Some of these processes are killed
 after a random time. The batch is then tried again, until it is in. At no moment may the table have half a
 batch. At the end every row must be there exactly once, in both layouts of the table.
+
+An error of ours that speaks of something else is a fault, and so it is where all rounds of a kind ended
+alike.
+
+--page writes the table into a page of Markdown that has a place for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import random
 import shutil
@@ -34,21 +40,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import duckdb
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import RelaqsError, StoreError
 from relaqs_engine.layouts import add_static, append, compact, read_manifest, shuffle, verify
 from relaqs_engine.layouts.folder import Writing
 from rich.console import Console
 
 import relaqs
+from benchmarks import record
 from benchmarks.plain_duckdb import relation
 from tests.store_server import Fault, StoreServer
 
 ROWS, BATCH_ROWS = 20_000, 200
 LATE_SECONDS = 40.0
 _APPEND = "import sys; from relaqs_engine.layouts import append; append(*sys.argv[1:3], batch=sys.argv[3])"
+ENOUGH = 4  # rounds of a kind, of which some are to be done and some are not
 Answer = list[tuple[object, ...]]
 
 
@@ -63,23 +72,54 @@ class Held:
         self.faults.append(" · ".join(map(str, what)))
 
 
-def attempt(held: Held, kind: str, what: str, write: Callable[[], None]) -> str:
-    """Return how a write ended: "done", "refused" or "fault". A late one is a fault, too."""
+class NotKeptError(Exception):
+    """All went right, but for what the disk did not take, which nobody asked to be told."""
+
+
+def attempt(
+    held: Held, kind: str, what: str, write: Callable[[], object], is_meant: Callable[[RelaqsError], bool]
+) -> str:
+    """Return how a write ended: "done", "refused", "not kept" or "fault". A late one is a fault, too.
+
+    is_meant: whether an error of ours speaks of what was done to the write.
+    """
     began = time.monotonic()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             write()
         end = "done"
-    except RelaqsError:
-        end = "refused"
+    except NotKeptError:
+        end = "not kept"
     except Exception as error:
-        end = "fault"
-        held.fault(kind, what, repr(error))
+        end = "refused" if isinstance(error, RelaqsError) and is_meant(error) else "fault"
+        if end == "fault":
+            held.fault(kind, what, repr(error))
     if (took := time.monotonic() - began) > LATE_SECONDS:
         held.fault(kind, what, f"it took {took:.0f} s")
     held.ends[kind, end] += 1
     return end
+
+
+def check_ends(held: Held) -> None:
+    """Count it as a fault where all rounds of a kind ended alike: then it was never in the middle."""
+    for kind in sorted({kind for kind, _ in held.ends}):
+        ends = {end: times for (other, end), times in held.ends.items() if other == kind}
+        if len(ends) == 1 and sum(ends.values()) >= ENOUGH:
+            held.fault(kind, f"all rounds were {next(iter(ends))}")
+
+
+def speaks_of_the_disk(error: RelaqsError) -> bool:
+    words = ("is full:", "there is no room on the disk", os.strerror(errno.ENOSPC))
+    return any(each in str(error) for each in words)
+
+
+def speaks_of(fault: Fault) -> Callable[[RelaqsError], bool]:
+    """Return whether an error of ours speaks of what a store did."""
+    words = ["cannot be reached", "may not be read or written", "is not there, and neither is its bucket"]
+    if (fault.kind, fault.status) == ("status", 404):
+        words.append("holds no tables")  # it says of each object that it is not there
+    return lambda error: isinstance(error, StoreError) or any(each in str(error) for each in words)
 
 
 # The disk.
@@ -123,10 +163,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """A way to write. most_bytes: about what it needs. before, after: of which files the table is then."""
+    """A way to write. needed_bytes: about what it takes. before, after: of which files the table is then."""
 
     name: str
-    most_bytes: float
+    needed_bytes: float
     prepare: Callable[[Disk], object]
     write: Callable[[Disk], object]
     before: Callable[[Disk], list[Path]]
@@ -147,20 +187,30 @@ def replaced(disk: Disk) -> None:
 
 
 def kept_on_the_way(disk: Disk) -> None:
-    """Ask with a checkpoint, and again from there."""
-    for _ in range(2):
+    """Ask until half is known, with a checkpoint, and go on from there to the end."""
+    kept = disk.place / "kept.arrow"
+    for target in (0.5, None):
         with relaqs.connect(disk.table.parent) as db:
-            query = db.start(db.plan(SUM), relaqs.QueryOptions(), checkpoint=disk.place / "kept.arrow")
-            assert rows_of(query.result()) == by_duckdb([disk.first])
+            query = db.start(db.plan(SUM), relaqs.QueryOptions(target=target), checkpoint=kept)
+            assert query.wait(LATE_SECONDS)
+            is_kept = kept.exists()
+    assert rows_of(query.result()) == by_duckdb([disk.first])
+    if not is_kept:
+        raise NotKeptError
 
 
-def in_cache(source: Callable[[Disk], Path]) -> Callable[[Disk], None]:
-    def ask(disk: Disk) -> None:
-        with relaqs.connect({"trips": source(disk)}, cache_directory=disk.place / "cache") as db:
-            for _ in range(3):
-                assert rows_of(db.online_sql(SUM).result()) == by_duckdb([disk.first])
+def laid_out_in_cache(disk: Disk) -> None:
+    with relaqs.connect(tables={"trips": disk.first}, cache_directory=disk.place / "cache") as db:
+        try:
+            db.lay_out("trips")
+        finally:
+            assert rows_of(db.online_sql(SUM).result()) == by_duckdb([disk.first])
 
-    return ask
+
+def copied_to_cache(disk: Disk) -> None:
+    with relaqs.connect(tables={"trips": disk.texts}, cache_directory=disk.place / "cache") as db:
+        for _ in range(2):
+            assert rows_of(db.online_sql(SUM).result()) == by_duckdb([disk.first])
 
 
 def old(disk: Disk) -> list[Path]:
@@ -176,22 +226,22 @@ def new(disk: Disk) -> list[Path]:
 
 
 ON_DISK = (
-    OnDisk("append", 0.9e6, laid_out, lambda d: append(d.more, d.table, batch="b"), old, both),
-    OnDisk("compact", 4e6, grown, lambda d: compact(d.table), both, both),
+    OnDisk("append", 0.45e6, laid_out, lambda d: append(d.more, d.table, batch="b"), old, both),
+    OnDisk("compact", 1.2e6, grown, lambda d: compact(d.table), both, both),
     OnDisk(
-        "replace", 2.5e6, laid_out, lambda d: shuffle(d.more, d.table, partitions=8, force=True), old, new
+        "replace", 0.45e6, laid_out, lambda d: shuffle(d.more, d.table, partitions=8, force=True), old, new
     ),
     OnDisk(
         "replace a static table",
-        3.5e6,
+        0.21e6,
         lambda d: add_static(d.first, d.table),
         lambda d: add_static(d.more, d.table, force=True),
         old,
         new,
     ),
-    OnDisk("checkpoint", 60e3, laid_out, kept_on_the_way, old, old),
-    OnDisk("lay out in the cache", 3.5e6, laid_out, in_cache(lambda d: d.first), old, old),
-    OnDisk("copy to the cache", 3.5e6, laid_out, in_cache(lambda d: d.texts), old, old),
+    OnDisk("checkpoint", 1.25e6, laid_out, kept_on_the_way, old, old),
+    OnDisk("lay out in the cache", 1.3e6, laid_out, laid_out_in_cache, old, old),
+    OnDisk("copy to the cache", 2.2e6, laid_out, copied_to_cache, old, old),
 )
 
 
@@ -211,9 +261,10 @@ def full_disk(disk: Disk, rounds: int, draws: random.Random) -> Held:
         way = ON_DISK[number % len(ON_DISK)]
         disk.clear()
         way.prepare(disk)
-        before, rest = disk.files(), int(draws.random() * way.most_bytes)
+        is_second = number // len(ON_DISK) % 2  # of two rounds, which has more room
+        before, rest = disk.files(), int((is_second + draws.random()) * way.needed_bytes)
         disk.fill(rest)
-        end = attempt(held, way.name, f"{rest} bytes", lambda way=way: way.write(disk))  # type: ignore[misc]
+        end = attempt(held, way.name, f"{rest} bytes", partial(way.write, disk), speaks_of_the_disk)
         (disk.place / "filler").unlink()
         check_disk(held, way, disk, end, before)
     return held
@@ -227,13 +278,12 @@ def check_disk(held: Held, way: OnDisk, disk: Disk, end: str, before: set[Path])
         held.fault(way.name, end, "and the table is another")
     if not verify(disk.table).ok:
         held.fault(way.name, end, "and `verify` finds something")
-    if end == "refused" and (left := disk.files() - before):
+    if end in ("refused", "not kept") and (left := disk.files() - before):
         held.fault(way.name, end, "and left", sorted(left)[:3])
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Disk]:
-    """Give a disk. Raises CalledProcessError where this process may not mount one."""
+def disk_at(folder: Path) -> Disk:
+    """Return a folder as a disk, and make the files."""
     place = folder / "disk"
     place.mkdir()
     trips = "SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare, 'note ' || hash(i) % 90000 AS note FROM"
@@ -241,6 +291,14 @@ def small_disk(folder: Path) -> Iterator[Disk]:
     relation(f"{trips} range(150000) AS t(i)").write_parquet(str(disk.first))
     relation(f"{trips} range(150000, 200000) AS t(i)").write_parquet(str(disk.more))
     duckdb.sql(f"COPY (SELECT *, {{'id': id}} AS nested FROM '{disk.first}') TO '{disk.texts}'")
+    return disk
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Disk]:
+    """Give a disk. Raises CalledProcessError where this process may not mount one."""
+    disk = disk_at(folder)
+    place = disk.place
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
     looks, Writing.check_space = Writing.check_space, lambda self, needed_bytes: None  # type: ignore[method-assign]
     try:
@@ -317,7 +375,7 @@ def failing_store(server: StoreServer, folder: Path, rounds: int, draws: random.
             after=draws.randrange(counts[kind]),
         )
         server.fails(fault)
-        end = attempt(held, kind, str(fault), lambda kind=kind, address=address: STORE_WRITES[kind](address))  # type: ignore[misc]
+        end = attempt(held, kind, str(fault), partial(STORE_WRITES[kind], address), speaks_of(fault))
         server.fails()
         check_store(held, kind, address, end, truths)
     return held
@@ -418,6 +476,19 @@ def _differences(files: list[Path], into: Path) -> tuple[int, int]:
     return lost, doubled
 
 
+def _rows_of(held: Held) -> list[tuple[str, ...]]:
+    """Return how often each kind ended how. The last column counts whatever must not be."""
+    rows: list[tuple[str, ...]] = [
+        ("what", "times", "done", "refused, or not kept", "wrong, half written or late")
+    ]
+    for kind in sorted({kind for kind, _ in held.ends}):
+        done, refused = held.ends[kind, "done"], held.ends[kind, "refused"] + held.ends[kind, "not kept"]
+        times = sum(count for (other, _), count in held.ends.items() if other == kind)
+        wrong = sum(fault.startswith(f"{kind} · ") for fault in held.faults)
+        rows.append((kind, *map(str, (times, done, refused, wrong))))
+    return rows
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.failing_writes",
@@ -429,7 +500,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--appends", type=int, default=50)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--page", type=Path, help="of Markdown, to write the table of disk or store into")
     options = parser.parse_args(words)
+    name = {"disk": "writes on a full disk", "store": "writes to a store that fails"}.get(options.what, "")
+    if options.page is not None:
+        record.place_in(options.page, name)
+    facts = record.circumstances("failing_writes", words)
     draws, console = random.Random(options.seed), Console(soft_wrap=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -445,9 +521,12 @@ def main(words: Sequence[str] | None = None) -> int:
             with StoreServer() as server:
                 os.environ.update(server.environment)
                 held = failing_store(server, folder, options.rounds, draws)
+    check_ends(held)
     for (kind, end), times in sorted(held.ends.items()):
         console.print(f"{kind}: {end} {times} times")
     console.print(f"{len(held.faults)} faults", *held.faults, sep="\n", markup=False)
+    if options.page is not None:
+        record.put_into(options.page, name, facts, _rows_of(held))
     return int(bool(held.faults))
 
 

@@ -22,8 +22,8 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_lab.group_policies.arrangement import spilled_shares
 from relaqs_lab.groups import Fleet, Subtasks, SubtaskTimes
 from relaqs_lab.records.comparison import Figure
+from relaqs_lab.simulation.grouped.grouped_workload import PAPER_FLEET, TABLE, GroupedJob, harmony_jobs
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes
-from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, TABLE, GroupedJob, harmony_jobs
 from rich.console import Console
 from rich.table import Table
 

@@ -12,7 +12,7 @@ from relaqs_lab.records.comparison import policy_rows
 from relaqs_lab.records.simulated_runs import GANG_MEASURES, GangRun, relative, share_within
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import GangCase, Table2, run_gang_case
-from relaqs_lab.simulation.machines.simulator import Timing
+from relaqs_lab.simulation.machines.machine_simulator import Timing
 from relaqs_lab.simulation.machines.table2 import SOON_SECONDS
 
 CHECKPOINT, LIVE, SLOW = 20.0, 1.0, 30.0  # seconds a rescale

@@ -141,5 +141,6 @@ def headline_rows(lines: Sequence[HeadlineLine]) -> list[list[str]]:
             f"{100 * share:.1f}" if line.snapshots else "–" for share in (line.above, 2 * line.standard_error)
         ]
         counts = [f"{line.snapshots:,}", f"{WANTED[line.asks]:,}"]
-        rows.append([line.path, line.asks, *counts, *numbers, "fails" if line.failed else ""])
+        verdict = "fails" if line.failed else "too few" if line.snapshots < WANTED[line.asks] else ""
+        rows.append([line.path, line.asks, *counts, *numbers, verdict])
     return rows

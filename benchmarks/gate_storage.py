@@ -175,9 +175,11 @@ def _write_row_groups(rows: pa.Table, count: int, file: Path) -> None:
     rows = _without_floats(rows)
     file.parent.mkdir(parents=True, exist_ok=True)
     edges = np.linspace(0, rows.num_rows, count + 1).round().astype(int)
-    with pa.parquet.ParquetWriter(file, rows.schema) as writer:
+    unfinished = file.with_suffix(".unfinished")  # a run that is ended leaves no half of a file behind
+    with pa.parquet.ParquetWriter(unfinished, rows.schema) as writer:
         for begin, end in pairwise(edges):
             writer.write_table(rows.slice(begin, end - begin), row_group_size=int(end - begin))
+    unfinished.replace(file)
 
 
 def _without_floats(rows: pa.Table) -> pa.Table:

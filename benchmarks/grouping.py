@@ -26,9 +26,9 @@ from relaqs_lab.group_policies.group_model import Bound, GroupModel
 from relaqs_lab.group_policies.harmony import Harmony, considered
 from relaqs_lab.group_policies.prefixes import PrefixSearch, Refinement
 from relaqs_lab.groups import Fleet, GroupPlan, GroupView, Subtasks, SubtaskTimes, TurnTaking
+from relaqs_lab.simulation.grouped.grouped_workload import PAPER_FLEET, harmony_jobs
 from relaqs_lab.simulation.grouped.queries import EndlessQueries
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes, sharing
-from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
 from rich.console import Console
 from rich.table import Table
 

@@ -367,17 +367,20 @@ def _rows_beside(found: Sequence[Beside]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         (
             *("eve", "load", "visits", "lost", "login, most s", "small: alone, p95 s", "beside, p95 s"),
-            *("first estimate: alone, p50 s", "beside, p50 s", "SIGTERM s"),
+            *("first estimate: alone, p50 ms", "beside, p50 ms", "times"),
+            *("alone, p95 ms", "beside, p95 ms", "times", "SIGTERM s"),
         )
     ]
     for each in found:
         alone, beside = each.alone, each.visits
-        seconds = (
-            *(max(beside.logins, default=math.nan), quantile(alone.smalls, 95), each.small_95),
-            *(quantile(alone.firsts, 50), quantile(beside.firsts, 50), each.end_seconds),
-        )
+        seconds = (max(beside.logins, default=math.nan), quantile(alone.smalls, 95), each.small_95)
+        firsts = list[str]()
+        for percent in (50, 95):
+            first_alone, first = quantile(alone.firsts, percent), quantile(beside.firsts, percent)
+            firsts += (f"{1000 * first_alone:.0f}", f"{1000 * first:.0f}", f"{first / first_alone:.1f}")
         counts = (f"{each.load:.0f}", str(len(beside.smalls)), str(alone.lost + beside.lost))
-        rows.append((each.attack, *counts, *(f"{value:.2f}" for value in seconds)))
+        waits = (f"{value:.2f}" for value in seconds)
+        rows.append((each.attack, *counts, *waits, *firsts, f"{each.end_seconds:.2f}"))
     return rows
 
 

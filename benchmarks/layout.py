@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.memory import peak_bytes
-from relaqs.laying_out import shuffle
+from relaqs.executors.spreading import shuffle
 from relaqs.memory import memory_bytes
 
 WAYS = ("DuckDB, several passes", "one pass")

@@ -157,7 +157,7 @@ def by_database_api(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
 
 
 def by_agent(folder: Path, limit: str) -> Iterator[Callable[[str], str]]:
-    from relaqs.mcp.server import Tools
+    from relaqs.mcp.tools import Tools
 
     bound_process_memory()  # as `relaqs mcp` does
 

@@ -18,7 +18,7 @@ from benchmarks.training_data import LINEITEM
 from relaqs.session import Session
 from relaqs.sharing.gangs import SlotPlan, SlotView, packed
 from relaqs.sharing.view import Kind
-from relaqs.slot_policies.arrival_order import planned_by_arrival
+from relaqs.slot_policies import planned_by_arrival
 from relaqs.training import MiniBatchPerceptron, Perceptron, TorchModule, TrainingRun
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 from relaqs_lab.records.comparison import Figure
-from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
+from relaqs_lab.simulation.machines.machine_simulator import Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import Convergence, ElasticJob, GangWorkload, Trainable
 from rich.console import Console
 from rich.table import Table

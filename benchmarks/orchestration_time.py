@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace  # noqa: E402
 from functools import partial  # noqa: E402
 
 import numpy as np  # noqa: E402
+from relaqs_lab.slot_baselines import ExactUtilisation  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
@@ -29,8 +30,7 @@ from benchmarks.slot_views import random_view  # noqa: E402
 from relaqs.executors.slot_desk import SlotDesk, slots_of  # noqa: E402
 from relaqs.prediction.passes_left import MOST_POINTS, PassesLeft  # noqa: E402
 from relaqs.sharing.gangs import FINISHED_COLUMNS, Gang, SlotView  # noqa: E402
-from relaqs.slot_policies.arrival_order import EqualSlots  # noqa: E402
-from relaqs.slot_policies.exact_utilisation import ExactUtilisation  # noqa: E402
+from relaqs.slot_policies import EqualSlots  # noqa: E402
 from relaqs.slot_policies.ones import Ones  # noqa: E402
 from relaqs.slot_policies.sia import CompletionRate, Sia  # noqa: E402
 

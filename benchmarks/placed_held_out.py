@@ -24,7 +24,7 @@ from relaqs_lab.learning.lessons import Lessons, learn
 from relaqs_lab.records.comparison import over_seeds
 from relaqs_lab.records.simulated_runs import PLACED_MEASURES
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
-from relaqs_lab.simulation.placed.workload import ALGORITHMS, Algorithm, Scenario
+from relaqs_lab.simulation.placed.placed_workload import ALGORITHMS, Algorithm, Scenario
 from relaqs_lab.simulation.workload import EarlyStops
 from rich.console import Console
 from rich.table import Table

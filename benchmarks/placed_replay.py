@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules, simulate_placed
-from relaqs_lab.simulation.placed.workload import Algorithm, LearningCurve, PlacedJob, PlacedWorkload
+from relaqs_lab.simulation.placed.placed_simulator import MoveCosts, PlacedRules, simulate_placed
+from relaqs_lab.simulation.placed.placed_workload import Algorithm, LearningCurve, PlacedJob, PlacedWorkload
 from relaqs_lab.simulation.workload import poisson_arrivals
 from rich.console import Console
 from rich.table import Table

@@ -25,9 +25,9 @@ from functools import partial
 
 import numpy as np
 from relaqs_lab.cli.machines import scenario_of
+from relaqs_lab.simulation.placed.placed_simulator import MoveCosts, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
-from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates, simulate_placed
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.placed_workload import Scenario
 from relaqs_lab.simulation.workload import EarlyStops
 from rich.console import Console
 from rich.table import Table

@@ -381,6 +381,9 @@ class Statements:
                     "md5(s)",
                     "concat_ws(',', s, a)",
                     "s::name",
+                    "s::char(3)",
+                    "s::char(4)::text",
+                    "s::char(4) || '.'",
                 ),
                 *(
                     "trim(both 'f' from s)",
@@ -430,6 +433,9 @@ class Statements:
                     "age(ts, timestamp '2022-01-01')",
                     "interval '14 months 3 days'",
                     "d - 30",
+                    "date_trunc('century', ts)",
+                    "date_trunc('millennium', d)",
+                    "('2024-02-03 0' || id % 9 + 1 || CASE WHEN f THEN ':30PM' ELSE ':30 am' END)::timestamp",
                 ),
                 *(
                     "to_date('2024-02-03', 'YYYY-MM-DD')",
@@ -505,6 +511,13 @@ class Statements:
                     "extract(hour from tz) < 6",
                 ),
                 *("ARRAY[a, id] < ARRAY[3, 4]", "d < tz", "s = ANY(string_to_array('foo,abc', ','))"),
+                *("(a, id) > (3, 100)", "(a, f) <> (3, true)", "(a, f) IN ((1, true), (2, NULL))"),
+                *(
+                    "(a, f) NOT IN ((1, true), (3, false))",
+                    "(n, a, id) <= (1.5, 2, 9)",
+                    "NOT (a, s) = (1, 'foo')",
+                ),
+                *("NOT (a = ANY(nullif(ARRAY[id, 3], ARRAY[5, 3])))", "a <> ALL(nullif(ARRAY[3], ARRAY[a]))"),
             )
         )
 
@@ -539,6 +552,10 @@ class Statements:
                     "ARRAY[[a, id], [1, 2]]",
                 ),
                 *("array_replace(ARRAY[a, 3], 3, 4)", "array_cat(ARRAY[a], ARRAY[b::int])", "ARRAY[b]"),
+                *(
+                    "array_cat(nullif(ARRAY[a], ARRAY[3]), nullif(ARRAY[id], ARRAY[5]))",
+                    "ARRAY[a] || nullif(ARRAY[id], ARRAY[7])",
+                ),
                 *("array_prepend(1, ARRAY[id])", "ARRAY(SELECT k FROM u ORDER BY u.a)", "ARRAY[a]::text[]"),
             )
         )
@@ -622,6 +639,8 @@ class Statements:
                     f"stddev({number})",
                     "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
                     "count(DISTINCT a)",
+                    "array_agg(DISTINCT a)",
+                    "string_agg(DISTINCT s, ',')",
                     "max(ts)",
                 ),
                 *(

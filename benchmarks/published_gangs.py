@@ -12,7 +12,7 @@ import argparse
 import time
 from pathlib import Path
 
-from relaqs_lab.simulation.machines.simulator import Timing, simulate_gangs
+from relaqs_lab.simulation.machines.machine_simulator import Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import read_workload
 from rich.box import SIMPLE_HEAD
 from rich.console import Console

@@ -23,7 +23,7 @@ from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.refined import RefinedAnswer
-from relaqs_engine.execution.row_groups import certain_sql, sample_sql
+from relaqs_engine.execution.row_group_estimates import certain_sql, sample_sql
 from relaqs_engine.execution.state import (
     GroupState,
     leading_stream,

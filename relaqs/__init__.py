@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_bootstrap.first_use import on_first_use
+from relaqs_bootstrap import on_first_use
 from relaqs_engine.errors import (
     BrokenDatabaseError,
     ClusterError,
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
     from relaqs.arguments import ArgumentError
     from relaqs.costly.functions import CostlyCallError
+    from relaqs.executors.spreading import append, shuffle
     from relaqs.jobs.job import ClusterStatus, JobStatus
-    from relaqs.laying_out import append, shuffle
-    from relaqs.notebook.extension import load_ipython_extension
+    from relaqs.notebook import load_ipython_extension
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError

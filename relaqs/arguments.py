@@ -6,6 +6,7 @@ import difflib
 import math
 import numbers
 import re
+from contextlib import suppress
 from typing import TypeGuard
 
 from relaqs_engine.errors import RelaqsError
@@ -20,7 +21,7 @@ class ArgumentError(RelaqsError, ValueError):
 def relative_error(value: float | str | None, name: str = "target", most: float = 1.0) -> float | None:
     """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None.
 
-    It is at most `most`: a target of 5 or "5" is more likely 5 % than 500 %.
+    It is at most `most`: a target of 5 or "5" is more likely 5 % than 500 %, and 1 or "1" than 100 %.
     """
     if value is None:
         return None
@@ -29,10 +30,10 @@ def relative_error(value: float | str | None, name: str = "target", most: float 
         number = _share(value)
     if not is_number(number) or not 0 < number < math.inf:
         raise refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
-    if number > most:
-        is_percent = isinstance(value, str) and "%" in value
-        instead = "" if is_percent or number > 100 else f'; for {number:g} % write "{number:g}%"'
-        raise refusal(name, value, f"a share up to {most:g}{instead}")
+    if number > most or (most == 1 and str(value).strip() == "1"):
+        number = float(number)
+        instead = "" if "%" in str(value) or number > 100 else f'; for {number:g} % write "{number:g}%"'
+        raise refusal(name, value, f"a share up to {most:.0%}{instead}")
     return float(number)
 
 
@@ -118,6 +119,19 @@ def check_budget(budget: float | str | None) -> float | None:
     if not is_number(number) or not 0 < number < math.inf:
         raise refusal("budget", budget, 'a number of calls such as 500, or money such as "$3"')
     return float(number)
+
+
+def budget_of(text: str) -> float | str:
+    """Return a budget that was written down: a number of calls, or money in text.
+
+    >>> budget_of("500"), budget_of("$3")
+    (500.0, '$3')
+    """
+    with suppress(ValueError):
+        check_budget(calls := float(text))
+        return calls
+    check_budget(text)
+    return text
 
 
 def check_seconds(name: str, seconds: float) -> float:

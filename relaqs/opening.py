@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from relaqs.sharing.gangs import SlotPolicy
 
 
+FOLLOW_SECONDS = 5.0  # between two looks of long-running programs: `connect(follow=…)`
+
+
 def connect(
     data: TableSource | None = None,
     *,
@@ -52,6 +55,7 @@ def connect(
     background_layouts: bool = True,
     exact_below_seconds: float | None = None,
     timezone: str | None = None,
+    follow: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -92,6 +96,9 @@ def connect(
             with estimates to the end. What takes twice as long as was predicted has estimates after all.
         timezone: by which moments are read and shown, such as "Europe/Paris", in this process and on all
             workers of a cluster. By default it is this process's own, as DuckDB takes it.
+        follow: how many seconds lie between two looks at whether files have changed. Later queries are about
+            what is there then, as after `Session.refresh`. By default a session stays with the rows that it
+            opened. `relaqs serve`, `dashboard` and `mcp` look every 5 seconds.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -110,6 +117,8 @@ def connect(
     ----
     most: [[999]]
     """
+    if follow is not None:
+        check_seconds("follow", follow)
     if exact_below_seconds not in (None, 0):
         check_seconds("exact_below_seconds", exact_below_seconds)
     elif cluster is not None:
@@ -140,6 +149,7 @@ def connect(
             exact_below_seconds=exact_below_seconds,
             cache_use=use,
             civil_time=civil_time,
+            follow_seconds=follow,
         )
         undo.pop_all()
     if "opentelemetry.trace" in sys.modules:  # this process draws spans
@@ -224,8 +234,7 @@ def _opener(how: Opening, cluster: Executor | None) -> Iterator[Callable[..., Ca
     if cluster is None:
         yield partial(Catalog.of_sources, how=how)
         return
-    from relaqs.executors.spreading import OnExecutor
-    from relaqs.laying_out import on_threads
+    from relaqs.executors.spreading import OnExecutor, on_threads
 
     processes = OnExecutor(cluster, "laying out tables")
     with on_threads() as spread:

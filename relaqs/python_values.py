@@ -61,6 +61,43 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return list(column.to_pylist())
 
 
+def fetched_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows with the types of DuckDB's `fetchall`, where Python has them.
+
+    A HUGEINT, as a sum of integers is, is an int and no Decimal. So is a DECIMAL(38, 0), which is the same to
+    Arrow. An INTERVAL is a timedelta with months of 30 days, one that is too long MonthDayNano. A MAP is a
+    dictionary, one with lists for keys pairs.
+    """
+    return list(zip(*map(_fetched, table.columns), strict=True))
+
+
+def _fetched(column: pa.ChunkedArray) -> list[Any]:
+    return [v for chunk in column.chunks for v in nested_values(chunk, _fetched_leaves, _fetched_leaves)]
+
+
+def _fetched_leaves(column: pa.Array) -> list[Any]:
+    values = _leaves(column)
+    if column.type == pa.decimal128(38, 0):  # how Arrow has a HUGEINT
+        return [None if value is None else int(value) for value in values]
+    if column.type == pa.month_day_nano_interval():
+        return [value and _span(value) for value in values]
+    return values
+
+
+def _span(value: pa.MonthDayNano) -> datetime.timedelta | pa.MonthDayNano:
+    try:
+        return datetime.timedelta(30 * value.months + value.days, microseconds=value.nanoseconds // 1000)
+    except OverflowError:
+        return value
+
+
+def _dictionary(pairs: list[Any]) -> dict[Any, Any] | list[Any]:
+    try:
+        return dict(pairs)
+    except TypeError:  # a list is no key
+        return pairs
+
+
 def _leaves(column: pa.Array) -> list[Any]:
     if pa.types.is_nested(column.type):  # of a kind that `nested_values` does not take apart
         return list(column.to_pylist())
@@ -118,7 +155,7 @@ def _maps(column: pa.Array, leaves: Reads, keys: Reads | None) -> list[Any]:
     own_keys = _inside(column, column.keys)
     if keys is not None:
         pairs = list(zip(keys(own_keys), items, strict=True))
-        return [dict(pairs[first:last]) for first, last in _bounds(column)]
+        return [_dictionary(pairs[first:last]) for first, last in _bounds(column)]
     pairs = list(zip(nested_values(own_keys, leaves), items, strict=True))
     return [pairs[first:last] for first, last in _bounds(column)]
 

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from relaqs.pacing.trials import SearchRun
     from relaqs.queries.tables import LayoutProgress
     from relaqs.training.estimators import Until
+    from relaqs.training.launch import TrainArguments, TrainingRecipe
     from relaqs.training.protocol import MiniBatchTraining, TrainingJob
     from relaqs.training.run import Batch, GivenModel, TrainingOptions, TrainingRun
-    from relaqs.training.start import TrainArguments, TrainingRecipe
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -83,6 +83,7 @@ class Session(RunsOwnCode):
         exact_below_seconds: float | None = None,
         cache_use: CacheUse | None = None,
         civil_time: CivilTime | None = None,
+        follow_seconds: float | None = None,
     ) -> None:
         self._civil_time = civil_time
         self.exact_below_seconds = exact_below_seconds
@@ -97,7 +98,8 @@ class Session(RunsOwnCode):
         self._open(catalog)
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
-        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open, civil_time)
+        use = cache_use or CacheUse()
+        self._open_tables = OpenTables(catalog, use, cores, self._open, civil_time, follow_seconds)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
         close = background_thread(partial(let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
@@ -148,24 +150,16 @@ class Session(RunsOwnCode):
     def left_out(self) -> Mapping[str, RelaqsError]:
         """Tables of the folder that could not be opened, by name, and why. The others can be asked.
 
-        >>> import duckdb, pathlib, relaqs
-        >>> pathlib.Path("mixed").mkdir()
-        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("mixed/numbers.parquet")
-        >>> _ = pathlib.Path("mixed/letters.parquet").write_text("no Parquet")
-        >>> db = relaqs.connect("mixed", threads=1)
-        >>> list(db.tables), list(db.left_out)
-        (['numbers'], ['letters'])
+        >>> db.left_out
+        {}
         """
         return dict(self._catalog.left_out)
 
     def measured_tables(self) -> Mapping[str, Table]:
         """Return the tables' layouts by name, with the statistics of all columns.
 
-        Layouts have them. A plain table has none yet, and is read once to find them. Where a row of it cannot
-        be read, its columns stay without: their minimum is None.
-
-        Raises:
-            DataError: a plain table's files changed since the session was opened.
+        A plain table is read once to find them. Where a row of it cannot be read, the minimum of a column is
+        None. Raises DataError where a plain table's files changed since the session was opened.
 
         >>> import duckdb, relaqs
         >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
@@ -223,8 +217,7 @@ class Session(RunsOwnCode):
 
         Raises:
             SqlError: there is no such table.
-            DataError: its files cannot be read.
-            LayoutError: they are not there, or its layout is not.
+            DataError, LayoutError: its files cannot be read, or are not there.
 
         >>> import duckdb, relaqs
         >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
@@ -236,6 +229,17 @@ class Session(RunsOwnCode):
         with naming("reading the table anew"):
             self._planner.check_open()
             return self._open_tables.refresh(self._paths.get(tuple(str(table).lower().split(".")), table))
+
+    def refresh_changed(self) -> tuple[str, ...]:
+        """Refresh the tables whose files have changed, and return their names.
+
+        A file that cannot be read now, as while it is written, is tried at the next call.
+
+        >>> db.refresh_changed()
+        ()
+        """
+        self._planner.check_open()
+        return self._open_tables.refresh_changed()
 
     def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
         """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
@@ -389,7 +393,7 @@ class Session(RunsOwnCode):
         with self.submit(query, QueryOptions(), params=params, shows_estimates=False) as running:
             return running.result()
 
-    execute = sql
+    execute = query = sql
 
     def submit(
         self,
@@ -692,7 +696,7 @@ class Session(RunsOwnCode):
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
-        from relaqs.training.start import TrainingRecipe, asked_of_train
+        from relaqs.training.launch import TrainingRecipe, asked_of_train
 
         options = asked_of_train(asked)
         keeping = Keeping(options.checkpoint, options.checkpoint_seconds)
@@ -742,7 +746,7 @@ class Session(RunsOwnCode):
         keeper: RunKeeper,
     ) -> TrainingRun:
         """Return the run of a job, not started."""
-        from relaqs.training.start import planned_rows, training_run
+        from relaqs.training.launch import planned_rows, training_run
 
         plan = planned_rows(job, self)
         config = replace(self._databases.tasks, civil_time=plan.civil_time)
@@ -750,7 +754,7 @@ class Session(RunsOwnCode):
         return training_run(job, plan, self._catalog, config, executor, options, running, given, keeper)
 
     def _readable(self, sql: str, target: str | None) -> ReadsRows:
-        from relaqs.training.start import readable_rows
+        from relaqs.training.launch import readable_rows
 
         return readable_rows(sql, target, self, self._catalog, self._databases.tasks)
 

@@ -20,7 +20,7 @@ import pytest
 import relaqs_bootstrap
 import sqlglot
 from relaqs_engine.layouts.sampled import shuffle
-from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, rule_of
+from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
 import relaqs
 import relaqs.dask
@@ -38,7 +38,7 @@ from tests.test_house import product_files
 
 PROMPT = ">>> "
 PARTITIONS = 20  # where an example leaves it open; a hundred files of a thousand rows take most of the time
-RULES = dict.fromkeys(map(rule_of, (*READING, *SAMPLING, *AGGREGATING, *LISTING)))
+RULES = dict.fromkeys(each.rule for each in (*READING, *SAMPLING, *AGGREGATING, *LISTING))
 GIVEN = {  # as the reference makes them
     "query": 'query = db.online_sql("SELECT sum(x) AS total FROM numbers")',
     "answer": 'answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()',

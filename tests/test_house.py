@@ -119,7 +119,7 @@ NOT_IN_PURE = {"asyncio", "concurrent", "multiprocessing", "random", "sched", "t
 # The edges: each library is called from one place, a module or a package.
 ONLY_IN = {
     "duckdb": PACKAGES["relaqs_engine"] / "duck.py",
-    "obstore": PACKAGES["relaqs_engine"] / "stores" / "folder.py",
+    "obstore": PACKAGES["relaqs_engine"] / "stores" / "object_folder.py",
     "portalocker": PACKAGES["relaqs_engine"] / "shared_files.py",
     "psutil": PACKAGES["relaqs"] / "memory.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",

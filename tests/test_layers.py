@@ -23,7 +23,7 @@ from benchmarks.house import (
 # From the ground up. A room may import those on lower floors, and no other on its own.
 FLOORS = {
     "relaqs": (
-        {"arguments", "laying_out", "plugins", "python_values"},
+        {"arguments", "plugins", "python_values"},
         {"memory", "prediction", "progress"},
         {"sharing"},
         {"jobs", "policies"},
@@ -94,7 +94,7 @@ def test_no_name_means_two_things_in_a_package(tree: Tree) -> None:
 
 
 def test_plans_are_small_and_asked_for_their_kind_where_they_start(tree: Tree) -> None:
-    assert largest_plan(tree) <= 16
+    assert largest_plan(tree) <= 15
     assert kind_questions(tree) <= 5
 
 
@@ -105,13 +105,13 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 # Ratchets: each was counted, and may only fall. Whoever lowers one writes the lower number here. A whole new
 # feature may raise the first two by its own: costly functions did, by eight files, and the processes of a
 # server by 480 lines, of which training gave 280.
-MOST_FILES = 392
-MOST_CORE_LINES = 104_200  # rounded up to hundreds
-MOST_SHORT_FILES = 8
-MOST_SHARED_FILE_NAMES = 14
+MOST_FILES = 377
+MOST_CORE_LINES = 103_900  # rounded up to hundreds
+MOST_SHORT_FILES = 3
+MOST_SHARED_FILE_NAMES = 0
 # The walks are of all threads. Those that were there before had been left out: 68, 37 and 58 files were seen
 # of 78, 45 and 69, and of these 67, 36 and 57 would be.
-LONGEST_WALKS = {"query": 70, "plain": 40, "train": 62}
+LONGEST_WALKS = {"query": 70, "plain": 40, "train": 58}
 
 
 def test_files_do_not_become_more_or_shorter(tree: Tree) -> None:

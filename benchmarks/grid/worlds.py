@@ -20,7 +20,7 @@ from unittest import mock
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet
-from relaqs_engine.layouts import add_static, compact, heavy_units, outliers, statistics
+from relaqs_engine.layouts import add_static, column_statistics, compact, heavy_units, outliers
 
 import relaqs
 from benchmarks.grid.dimensions import DIMENSIONS, FILES, IN_MEMORY, LAID_OUT
@@ -272,7 +272,7 @@ class Made:
 @contextmanager
 def small_indexes() -> Iterator[None]:
     """Let small tables have indexes of outliers and of heavy units, and zones, which large ones have."""
-    fewest = ((outliers, "FEWEST_ROWS"), (heavy_units, "FEWEST_ROWS"), (statistics, "ZONED_ROWS"))
+    fewest = ((outliers, "FEWEST_ROWS"), (heavy_units, "FEWEST_ROWS"), (column_statistics, "ZONED_ROWS"))
     with ExitStack() as stack:
         for module, name in fewest:
             stack.enter_context(mock.patch.object(module, name, 100))

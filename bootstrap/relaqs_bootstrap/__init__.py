@@ -13,9 +13,13 @@ Nothing here knows SQL, Arrow, files, clocks or random generators; numpy only.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from relaqs_bootstrap.first_use import on_first_use
 
 if TYPE_CHECKING:
     from relaqs_bootstrap.certify import (
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
         counted_interval,
         distinct_interval,
         doubts,
-        is_certified,
         largest_influence,
         largest_influence_of_unit,
         most_in_all,
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
         jackknife_variance,
         leave_one_out,
         linearised_variance,
-        scale_factor,
         sum_of_variances,
     )
 
@@ -67,7 +69,6 @@ __all__ = [
     "distinct_interval",
     "doubts",
     "gamma_interval",
-    "is_certified",
     "jackknife_variance",
     "largest_influence",
     "largest_influence_of_unit",
@@ -76,7 +77,6 @@ __all__ = [
     "most_in_all",
     "most_unseen_groups",
     "quantile_ranks",
-    "scale_factor",
     "selection_factor",
     "share_variance_of_blocks",
     "share_variance_of_rows",
@@ -85,6 +85,40 @@ __all__ = [
     "unseen_groups",
     "unseen_units_bound",
 ]
+
+
+def on_first_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package, for what its `if TYPE_CHECKING:` imports.
+
+    So each name is imported in one place, for type checkers and for users. Raises ImportError where the
+    package was installed without its .py files.
+    """
+
+    @cache
+    def homes() -> dict[str, str]:
+        module = sys.modules[package]
+        try:
+            source = inspect.getsource(module)
+        except OSError as error:
+            raise ImportError(f"{package} reads its names from its .py file; install it with that") from error
+        blocks = [
+            node
+            for node in ast.parse(source).body
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        ]
+        imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+        found = {each.name: node.module or "" for node in imports for each in node.names}
+        return {name: found[name] for name in module.__all__ if name in found}
+
+    def load(name: str) -> object:
+        if name.startswith("__") or name not in homes():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes()[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes()})
+
 
 # Names are loaded when they are first used: most of those who import this need the array types alone.
 __getattr__, __dir__ = on_first_use(__name__)

@@ -37,23 +37,23 @@ class Doubt(IntEnum):
     LARGE_ROW = 5  # an unseen row could move it too far
 
 
-def is_certified(
+def doubts(
     variance: Variance, *, fraction: float, rows_matched: IntArray, possible_influence: FloatArray
-) -> BoolArray:
-    """Return which cells have enough support, and near-normal variation, for their interval to hold.
+) -> IntArray:
+    """Return for each cell why it is not certified, shape (G, C).
 
     A cell is certified if its variance is finite and above zero, at least 10 rows matched, and no unseen row
-    could move the answer by more than 2 standard errors (before finite-population correction). Where no bound
-    is known, nothing is certified.
+    could move the answer by more than 2 standard errors (before finite-population correction).
 
     Args:
         variance: of the cells, shape (G, C).
         fraction: the scanned share of the table.
-        rows_matched: the scanned rows in each group, shape (G,).
+        rows_matched: the scanned rows of each group, shape (G,), or behind each cell, shape (G, C).
         possible_influence: the most that one row *could* move each estimate, shape (G, C), by provable bounds
             of the columns (see `largest_influence`). NaN where it is not known.
 
-    Totals that cannot fall may be certified with fewer rows (`intervals.bounded_interval`).
+    Totals that cannot fall, and averages between known ends, may be certified otherwise
+    (`intervals.bounded_interval`, `intervals.bounded_average`).
 
     The sample alone cannot tell. On skewed data a calm sample is one that missed the large rows, so choosing
     calm samples chooses misses. An earlier rule judged `stddev(n)` over the babynames by year by how many
@@ -61,24 +61,6 @@ def is_certified(
     Beside a bound, few effective terms are no objection, because their few degrees of freedom widen the
     interval as much as it needs. A cell without variation is never certified: ten equal rows do not prove
     that all rows are equal.
-
-    A standard error of 10, and a row that could move the first cell by 15 and the second by 25:
-
-    >>> variance = Variance(np.array([[100.0, 100.0]]), np.array([[50.0, 50.0]]))
-    >>> moved = np.array([[15.0, 25.0]])
-    >>> is_certified(variance, fraction=1e-6, rows_matched=np.array([40]), possible_influence=moved).tolist()
-    [[True, False]]
-    """
-    found = doubts(
-        variance, fraction=fraction, rows_matched=rows_matched, possible_influence=possible_influence
-    )
-    return np.asarray(found == Doubt.NONE)
-
-
-def doubts(
-    variance: Variance, *, fraction: float, rows_matched: IntArray, possible_influence: FloatArray
-) -> IntArray:
-    """Return for each cell why it is not certified, shape (G, C). The arguments are those of `is_certified`.
 
     A standard error of 10, and a row that could move the first cell by 15 and the second by 25:
 
@@ -125,12 +107,8 @@ def largest_influence(
     >>> largest_influence(gradient, np.array([0.0, 1.0]), np.array([80.0, 1.0]), np.array([1, -1])).tolist()
     [[7.0]]
     """
-    down, up = _moved(gradient, lowest, highest)
-    below, above = np.zeros(gradient.shape[:2]), np.zeros(gradient.shape[:2])
-    for columns in _counted_together(counted_by):
-        below += np.minimum(down[:, :, columns].sum(axis=2), 0.0)
-        above += np.maximum(up[:, :, columns].sum(axis=2), 0.0)
-    return np.maximum(-below, above)
+    none = np.zeros(gradient[:, 0].shape)
+    return largest_influence_of_unit(gradient, none, (lowest, highest), none, counted_by)
 
 
 def largest_influence_of_unit(
@@ -168,8 +146,8 @@ def largest_influence_of_unit(
     below, above = np.zeros(gradient.shape[:2]), np.zeros(gradient.shape[:2])
     for columns in _counted_together(counted_by):
         by_rows = slope[:, :, columns].sum(axis=2) * rows[:, columns].max(axis=1)[:, None]
-        below += down[:, :, columns].sum(axis=2) + np.minimum(by_rows, 0.0)
-        above += up[:, :, columns].sum(axis=2) + np.maximum(by_rows, 0.0)
+        below += np.minimum(down[:, :, columns].sum(axis=2) + np.minimum(by_rows, 0.0), 0.0)
+        above += np.maximum(up[:, :, columns].sum(axis=2) + np.maximum(by_rows, 0.0), 0.0)
     return np.maximum(-below, above)
 
 

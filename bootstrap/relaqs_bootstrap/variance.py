@@ -116,22 +116,6 @@ measured best over counts, skewed sums and rare shares.
 """
 
 
-def scale_factor(rows: int, population_rows: int) -> float:
-    """Return the factor from a total over the scanned rows to an estimate over the whole table.
-
-    Scaling by rows, not by sampling units, makes a total a ratio estimator. Clusters of unequal size then
-    cost nothing. Raises ValueError unless 0 < rows <= population_rows.
-
-    >>> scale_factor(rows=25, population_rows=100)
-    4.0
-    """
-    if not 0 < rows <= population_rows:
-        raise ValueError(
-            f"{rows} scanned rows of {population_rows}; a scale needs 0 < rows <= population_rows"
-        )
-    return population_rows / rows
-
-
 def leave_one_out(block_sums: FloatArray, block_rows: IntArray) -> tuple[FloatArray, IntArray]:
     """Return each group's sums, and the rows they come from, with one block left out at a time.
 

@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
@@ -21,12 +22,14 @@ import pyarrow.parquet
 from relaqs import Snapshot
 from relaqs.prediction.ahead import fraction_at
 from relaqs.python_values import python_values
-from relaqs.rendering.view import doubts_said, not_judged_text
+from relaqs.rendering.view_model import doubts_said, not_judged_text
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.wire import Answer, AnswerColumn, Cell, Change, Failure, PanelState, PanelUpdate
 
 MOST_ROWS = 1_000
+MOST_BARS = 25  # that somebody sees who did not ask for bars
 LONGEST_TEXT = 500
+_NOT_FINITE = ("Infinity", "NaN", "-Infinity")
 _LARGEST_WHOLE = 2**53  # beyond it JavaScript's numbers skip some
 
 
@@ -40,12 +43,11 @@ def answer_of(
     sides = {column.position: own_count + 3 * i for i, column in enumerate(snapshot.columns)}
     columns, cells = [], []
     for i in range(own_count):
-        type_ = column_type(shown.schema.field(i).type)
-        columns.append(AnswerColumn(names[i], kinds.get(i, "key"), type_))
+        columns.append(AnswerColumn(names[i], kinds.get(i, "key"), column_type(shown.schema.field(i).type)))
         values = _cells(shown.column(i))
         if i in sides:
             triple = [_cells(shown.column(sides[i] + side)) for side in range(3)]
-            values = [list(cell) for cell in zip(values, *triple, strict=True)]
+            values = [_with_bounds(*cell) for cell in zip(values, *triple, strict=True)]
         cells.append(values)
     left_out = snapshot.table.num_rows - shown.num_rows
     rows = [list(row) for row in zip(*cells, strict=True)]
@@ -67,21 +69,53 @@ def _cells(column: pa.ChunkedArray) -> list[Cell]:
     return [_cell(value) for value in python_values(column)]
 
 
+def _with_bounds(value: Cell, low: Cell, high: Cell, certified: Cell) -> Cell:
+    """Return the cell of an estimate. What is not finite bounds nothing, unless the value is exactly that."""
+    if not value == low == high:
+        low, high = (None if bound in _NOT_FINITE else bound for bound in (low, high))
+    return [value, low, high, certified]
+
+
 def _cell(value: Any) -> Cell:
-    """Return what JSON has for a value. Whole numbers and decimals that a double cannot hold become text."""
+    """Return what JSON has for a value.
+
+    Numbers become text that JSON has no number for, and whole numbers and decimals that a double cannot hold.
+    A text that is too long ends with a digest of the whole: two texts are never one because they are cut.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return value if abs(value) <= _LARGEST_WHOLE else str(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if math.isfinite(value) else _NOT_FINITE[math.isnan(value) + 2 * (value < 0)]
     if isinstance(value, Decimal):
         number = float(value)
         return number if Decimal(repr(number)) == value else str(value)
     if isinstance(value, (dt.date, dt.time)):
         return value.isoformat()
     text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+    if len(text) <= LONGEST_TEXT:
+        return text
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    return f"{text[:LONGEST_TEXT]}… #{digest}"
+
+
+def fitting_chart(columns: Sequence[AnswerColumn], row_count: int) -> str:
+    """Return the chart of an answer for which nobody chose one, as the page of a table would have it.
+
+    >>> month, n = AnswerColumn("month", "key", "date"), AnswerColumn("n", "estimate", "number")
+    >>> fitting_chart([month, n], 12), fitting_chart([n], 1), fitting_chart([month, n, n], 12)
+    ('line', 'number', 'table')
+    """
+    keys = [column.type for column in columns if column.kind == "key"]
+    measures = [column.type for column in columns if column.kind != "key"]
+    if not keys and row_count == 1 and "number" in measures:
+        return "number"
+    if measures != ["number"] or not 0 < len(keys) <= 2:
+        return "table"
+    if keys[0] in ("date", "timestamp"):
+        return "line"
+    return "bars" if row_count <= MOST_BARS else "table"
 
 
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}

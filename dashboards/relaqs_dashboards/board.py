@@ -88,6 +88,10 @@ class PanelHost(Protocol):
         """Tell the viewers that the panel has changed."""
         ...
 
+    def take_chart(self, panel: Panel, chart: str) -> None:
+        """Draw a panel by the chart that fits its answer."""
+        ...
+
     def read_changed(self) -> None:
         """Hear that a panel may read other tables than before."""
         ...
@@ -106,6 +110,7 @@ class Panel:
 
     Attributes:
         number: counts the panel's runs. It changes when the query is another one or starts anew.
+        is_free: whether nobody has chosen a chart: the first answer does.
     """
 
     def __init__(self, board: PanelHost, settings: PanelSettings) -> None:
@@ -117,6 +122,7 @@ class Panel:
         self.reading: Reading | None = None
         self.filters: tuple[Filter, ...] = ()
         self._unfiltered: str | None = None
+        self.is_free = False
         self._board = board
         self._planning: asyncio.Task[None] | None = None
 
@@ -159,7 +165,14 @@ class Panel:
         return self.settings.target
 
     def run_changed(self) -> None:
+        self._choose_chart()
         self._board.touch(self)
+
+    def _choose_chart(self) -> None:
+        chart = self.run.fitting_chart if self.is_free and self.run is not None else None
+        if chart is not None:
+            self.is_free = False
+            self._board.take_chart(self, chart)
 
     def run_restarted(self) -> None:
         self.number += 1
@@ -206,6 +219,7 @@ class Panel:
                 self.failure = replace(self.failure, position=None)
         else:
             self.run = self._board.runs.attach(self, plan, user)
+            self._choose_chart()
         self._planning = None
         self._board.read_changed()
         self._board.touch(self)
@@ -518,6 +532,13 @@ class Board:
         if gone:
             self._refilter(user)
 
+    def run_anew(self, panel: Panel) -> None:
+        """Run a panel whose tables have changed. Without a viewer it waits for the next."""
+        for viewer in list(self.viewers)[:1]:
+            panel.run_anew(viewer.user)
+            self.tell(f"“{panel.settings.title}” reads rows that have changed")
+        self.touch(panel)
+
     def _refilter(self, user: str) -> None:
         for panel in self.panels.values():
             panel.refilter(user)
@@ -552,6 +573,7 @@ class Board:
         ]
         if not changed:
             return
+        panel.is_free = panel.is_free and "chart" not in changed
         self.page = self.page.with_panel(settings)
         self._set(panel, settings, viewer.user)
         self._record(viewer, panel, f"changed {', '.join(changed)}", sql=settings.sql)
@@ -571,10 +593,17 @@ class Board:
         settings = panel_of(request.entries, id=self.page.free_id(), title="Untitled")
         self.page = self.page.with_panel(settings)
         panel = self.panels[settings.id] = Panel(self, settings)
+        panel.is_free = "chart" not in request.entries
         self._record(viewer, panel, "added the panel", sql=settings.sql)
         panel.open(viewer.user)
         self._page_changed()
         self.touch(panel)
+
+    def take_chart(self, panel: Panel, chart: str) -> None:
+        """Draw a panel by the chart that fits its answer."""
+        panel.settings = replace(panel.settings, chart=chart)
+        self.page = self.page.with_panel(panel.settings)
+        self._page_changed()
 
     def _remove(self, viewer: Viewer, id: str) -> None:
         panel = self._panel(id)

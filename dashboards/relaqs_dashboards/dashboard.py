@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs import RelaqsError, Session
+from relaqs.opening import FOLLOW_SECONDS
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
 from relaqs_dashboards.board import Board
@@ -130,17 +131,18 @@ class Dashboard:
         self._status: ClusterStatus | None = None
         self._used_cores: Mapping[str, float] = {}
         self._moves = Moves()
-        self._sampling: asyncio.Task[None] | None = None
+        self._looking: list[asyncio.Task[None]] = []
         self._asking = Threads("relaqs-status", 1)
+        self._reading = Threads("relaqs-tables", 1)
 
     def start(self) -> None:
-        """Begin to look at the cluster; on the event loop that serves the pages."""
-        self._sampling = asyncio.create_task(self._sample())
+        """Begin to look at the cluster and at the tables' files; on the event loop that serves the pages."""
+        self._looking = [asyncio.create_task(self._sample()), asyncio.create_task(self._follow())]
 
     async def close(self) -> None:
         """Stop every query, its state kept."""
-        if self._sampling is not None:
-            self._sampling.cancel()
+        for each in self._looking:
+            each.cancel()
         await self.runs.close()
         self.audit.close()
 
@@ -235,6 +237,37 @@ class Dashboard:
             await asyncio.sleep(SAMPLE_SECONDS)
             with contextlib.suppress(RelaqsError):  # a cluster that is gone for a moment
                 self._take(await self._asking.run("", self.session.status))
+
+    async def _follow(self) -> None:
+        """Run the panels anew that read tables whose files have changed, once what runs now has ended."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            with contextlib.suppress(RelaqsError, OSError, RuntimeError):  # such as that no thread is left
+                changed = await self._reading.run("", self.session.refresh_changed)
+                self._run_anew({name.lower() for name in changed})
+                if changed:
+                    self.runs.measured = await self._reading.run("", self.session.measured_tables)
+                    for board in self._boards.values():
+                        board.read_changed()
+
+    def _run_anew(self, changed: Set[str]) -> None:
+        """Run the panels anew that read these tables. All let go first, or runs of before would be shared."""
+        known = self.runs.column_names().keys()
+        stale = []
+        for board in self._boards.values():
+            for panel in board.panels.values():
+                read = panel.reading.tables if panel.reading is not None else changed
+                is_touched = bool(changed) and (bool(changed & read) or not read <= known)  # a view's name
+                if panel.run is not None:
+                    panel.run.is_stale = panel.run.is_stale or is_touched
+                    if panel.run.is_stale and not panel.run.is_active:
+                        stale.append((board, panel))
+                elif is_touched and panel.settings.chart != TEXT:
+                    stale.append((board, panel))
+        for _, panel in stale:
+            panel.close()
+        for board, panel in stale:
+            board.run_anew(panel)
 
     def _take(self, status: ClusterStatus) -> None:
         """Tell every viewer how things stand, if there is anything to tell."""

@@ -440,15 +440,13 @@ def condition_of(brush: Brush, selection: Mapping[str, Any], type_: pa.DataType)
     some = [literal(value) for value in values if value is not None]
     parts = [f"{expression} IN ({', '.join(some)})"] if some else []
     if len(some) < len(values):
-        parts.append(_null(brush, type_))
+        parts.append(_null(brush))
     return " OR ".join(parts)
 
 
-def _null(brush: Brush, type_: pa.DataType) -> str:
-    if brush.has_totals or pa.types.is_floating(type_):
-        raise FilterError(
-            "an empty value cannot be selected here: it may stand for a total, or for no number"
-        )
+def _null(brush: Brush) -> str:
+    if brush.has_totals:
+        raise FilterError("an empty value cannot be selected here: it may stand for a total")
     return f"({brush.expression}) IS NULL"
 
 

@@ -23,6 +23,7 @@ from relaqs_dashboards.settings import (
     LONGEST_NAME,
     LONGEST_TITLE,
     MOST_PAGES,
+    TEXT,
     PageError,
     PageSettings,
     PanelSettings,
@@ -114,6 +115,9 @@ TARGET = 0.02
 LONGEST_COLUMN = LONGEST_TITLE - 20  # "mean of …" is a column, too
 FEWEST_GROUPS, MOST_GROUPS = 2, 25
 BINS = 30
+FAR_BEYOND = 5  # times as long as most values' range: a histogram of all would be some bars at its end
+MOST_NAMED = 8  # columns of one kind that have no panel
+_LIKE_A_NUMBER = re.compile(r"[-+]?[$€£¥]? ?(\d{1,3}([.,' ]\d{3})+|\d+)([.,]\d+)? ?[$€£¥%]?")
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|DOUBLE|FLOAT|REAL")
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 TIMES = re.compile(r"DATE|TIMESTAMP.*")
@@ -141,12 +145,20 @@ class Column(Protocol):
     @property
     def distinct_count(self) -> int: ...
 
+    @property
+    def inlier_low(self) -> float | None: ...
+
+    @property
+    def inlier_high(self) -> float | None: ...
+
 
 def page_of_table(name: str, layout: Table, taken: Collection[str] = ()) -> PageSettings:
     """Return the page of one table. taken: names that other pages have."""
+    drafts = _filled(_panels(name, layout))
+    drafts += _unshown(layout, [sql for _, sql, *_ in drafts])
     panels = [
         PanelSettings(f"p{i}", title[:LONGEST_TITLE], sql, chart, size, TARGET, x=x, y=y)
-        for i, (title, sql, chart, size, x, y) in enumerate(_filled(_panels(name, layout)), 1)
+        for i, (title, sql, chart, size, x, y) in enumerate(drafts, 1)
     ]
     title = mended(name)[:LONGEST_TITLE].strip() or "table"
     return PageSettings(_page_name(name, taken), title, tuple(panels))
@@ -181,6 +193,35 @@ def _panels(name: str, layout: Table) -> Iterator[_Draft]:
         yield _summary(table, groups[0], measures[:3])
     if not groups and not measures:
         yield f"Some rows of {name}", f"SELECT * FROM {table} LIMIT 20", "table", "full", None, None
+
+
+def _unshown(layout: Table, queries: Sequence[str]) -> list[_Draft]:
+    """Return a text that says which columns no panel reads, and why; nothing where one reads every column."""
+    if not queries or any("SELECT *" in sql for sql in queries):
+        return []
+    named: dict[str, list[str]] = {}
+    for column in layout.columns:
+        if _can_be_shown(column.name) and not any(_quoted(column.name) in sql for sql in queries):
+            named.setdefault(_why_unshown(column, layout), []).append(column.name)
+    more = {why: f" and {len(names) - MOST_NAMED} more" for why, names in named.items()}
+    parts = [
+        f"{', '.join(names[:MOST_NAMED])}{more[why] if len(names) > MOST_NAMED else ''}: {why}"
+        for why, names in named.items()
+    ]
+    return [("Columns without a panel", ". ".join(parts) + ".", TEXT, "full", None, None)] if parts else []
+
+
+def _why_unshown(column: Column, layout: Table) -> str:
+    is_text = column.type == "VARCHAR"
+    if is_text and all(_LIKE_A_NUMBER.fullmatch(str(end)) for end in (column.minimum, column.maximum)):
+        return "text that looks like numbers; a panel's SQL can make it numbers"
+    if column.distinct_count < FEWEST_GROUPS:
+        return "one value, or none"
+    if TIMES.fullmatch(column.type) or _makes_groups(column) or _is_measure(column, layout):
+        return "the panels above have the first columns of their kind"
+    if _NUMBERS.fullmatch(column.type):
+        return "taken for a key or a number of a row"
+    return f"text of more than {MOST_GROUPS} values" if is_text else f"values of the type {column.type}"[:80]
 
 
 def _filled(drafts: Iterable[_Draft]) -> list[_Draft]:
@@ -232,13 +273,21 @@ def _histogram(table: str, measure: Column) -> Iterator[_Draft]:
     low, high = measure.minimum, measure.maximum
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)) or low >= high:
         return
-    width, value = _round_width((high - low) / BINS), _quoted(measure.name)
+    value, title, within = _quoted(measure.name), f"Distribution of {measure.name}", "IS NOT NULL"
+    width = _round_width((high - low) / BINS)
+    if measure.inlier_low is not None and measure.inlier_high is not None:
+        inner = max(low, measure.inlier_low), min(high, measure.inlier_high)
+        if 0 < FAR_BEYOND * (inner[1] - inner[0]) < high - low:  # else all would be one bar
+            width = _round_width((inner[1] - inner[0]) / BINS)
+            low, high = width * math.floor(inner[0] / width), width * (math.floor(inner[1] / width) + 1)
+            title = f"{title}, {low:.15g} to {high:.15g}"
+            within = f">= {low:.15g} AND {value} < {high:.15g}"
     name = measure.name if measure.name.lower() != "rows" else "bin"
     sql = (
         f"SELECT floor({value} / {width:g}) * {width:g} AS {_quoted(name)}, count(*) AS rows\n"
-        f"FROM {table}\nWHERE {value} IS NOT NULL\nGROUP BY 1\nORDER BY 1"
+        f"FROM {table}\nWHERE {value} {within}\nGROUP BY 1\nORDER BY 1"
     )
-    yield f"Distribution of {measure.name}", sql, "histogram", "small", name, "rows"
+    yield title, sql, "histogram", "small", name, "rows"
 
 
 def _scatter(table: str, group: Column, across: Column, up: Column) -> _Draft:

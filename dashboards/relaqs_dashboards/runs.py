@@ -26,10 +26,10 @@ from relaqs.jobs.executor import background_thread
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
-from relaqs_dashboards.answers import answer_of
+from relaqs_dashboards.answers import answer_of, column_type, fitting_chart
 from relaqs_dashboards.pages import TIMES, Column, day_of
 from relaqs_dashboards.settings import Params
-from relaqs_dashboards.wire import Failure, TimeColumn, encoded
+from relaqs_dashboards.wire import AnswerColumn, Failure, TimeColumn, encoded
 
 _Result = TypeVar("_Result")
 
@@ -113,6 +113,7 @@ class Run:
         user: who asked for it first, and is charged for it.
         query: its handle. None while it waits for its turn or is being started.
         is_halted: whether it was stopped before it had begun.
+        is_stale: whether the files have changed that it reads.
         reason: why it stands as it does, in words.
         version: counts the answers.
         target: the relative error that the scheduler knows as its target.
@@ -129,6 +130,7 @@ class Run:
     reason: str | None = None
     watching: asyncio.Task[None] | None = None
     is_halted: bool = False
+    is_stale: bool = False
     target: float | None = None
     _answer: tuple[int, str] = (0, "null")
 
@@ -166,6 +168,20 @@ class Run:
             shown = answer_of(self.snapshot, kinds, ranked=self.plan.is_ordered)
             self._answer = (self.version, encoded(shown))
         return self._answer[1]
+
+    @property
+    def fitting_chart(self) -> str | None:
+        """The chart that fits the answer so far, None where there is none."""
+        if self.snapshot is None:
+            return None
+        fields = self.snapshot.estimate.schema
+        kinds = [output.part for output in self.plan.outputs]
+        kinds += ["key"] * (len(fields) - len(kinds))
+        columns = [
+            AnswerColumn(each.name, kind, column_type(each.type))
+            for each, kind in zip(fields, kinds, strict=False)
+        ]
+        return fitting_chart(columns, len(self.snapshot))
 
     def tell(self) -> None:
         for watcher in list(self.watchers):

@@ -82,12 +82,16 @@ class PanelSettings:
     def __post_init__(self) -> None:
         check_name("id", self.id)
         _check_text("title", self.title, LONGEST_TITLE)
+        if self.sql == "":
+            raise PageError(
+                "the panel has no SQL yet; write a SELECT, such as SELECT count(*) AS n FROM a_table"
+            )
         _check_text("sql", self.sql, LONGEST_SQL)
         for name, accepted in (("chart", (*CHARTS, TEXT)), ("size", SIZES), ("scale", SCALES)):
             if getattr(self, name) not in accepted:
                 raise _refusal(name, getattr(self, name), f"one of {', '.join(accepted)}")
-        if self.target is not None and not (_is_number(self.target) and 0 < self.target < 1):
-            raise _refusal("target", self.target, "a relative error between 0 and 1, such as 0.01, or null")
+        if self.target is not None and not (_is_number(self.target) and 0 < self.target <= 1):
+            raise _refusal("target", self.target, "a relative error up to 1, such as 0.01, or null")
         if not (_is_number(self.priority) and 0.01 <= self.priority <= 100):
             raise _refusal("priority", self.priority, "a number from 0.01 to 100")
         for name in ("x", "y", "series"):

@@ -25,9 +25,7 @@ def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> Floa
     """Return a numeric column as doubles, with `null` where it is NULL."""
     array = _in_one(column.cast(pa.float64(), safe=False))
     values = _buffer(array, np.float64)
-    if not array.null_count:
-        return values
-    return np.where(_validity(array), values, null)
+    return np.where(_validity(array), values, null) if array.null_count else values
 
 
 def microseconds(column: pa.ChunkedArray | pa.Array) -> FloatArray:
@@ -46,9 +44,7 @@ def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np
     """Return an integer column, with `null` where it is NULL."""
     array = _in_one(column.cast(pa.int64()))
     values = _buffer(array, np.int64)
-    if not array.null_count:
-        return values
-    return np.where(_validity(array), values, null)
+    return np.where(_validity(array), values, null) if array.null_count else values
 
 
 def _in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -39,7 +39,6 @@ class Catalog:
     """The layouts by name, compared without case, as SQL does. A catalog is a value: it travels to workers.
 
     Attributes:
-        layouts: all of them.
         chosen: for tables with several layouts, the layout that a table's name stands for here. The default
             is the first layout.
         left_out: tables that are there and cannot be opened, by name, and why. To ask one raises its error.
@@ -95,7 +94,6 @@ class Catalog:
         The folder of one table is that table, with all its layouts.
 
         Args:
-            directory: the warehouse.
             cache_directory: where copies of what lies in an object store are. The default is the user's
                 cache.
             leaves_out: whether tables that cannot be opened are left out, as long as one can be.
@@ -166,7 +164,6 @@ class Catalog:
         table, and are read where they lie. Raises LayoutError and DataError as `shuffle` does.
 
         Args:
-            sources: what there is, by name.
             how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
             leaves_out: whether tables that cannot be opened are left out, as long as one can be.

@@ -39,7 +39,7 @@ from relaqs_engine.errors import (
     Underlined,
     shortened,
 )
-from relaqs_engine.stores.objects import copy_at
+from relaqs_engine.stores.mirror import copy_at
 
 # Of few rows. Who has DuckDB make such copies elsewhere is warned as before.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", module=re.escape(__name__))
@@ -52,7 +52,7 @@ BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of 
 ROW_GROUP_PROTOCOL = "rowgroup"
 """What the names of single row groups begin with, see `layouts/footers.py`."""
 
-_CHANGED_BY_ARROW = re.compile(r"(?<![\w\"'])(BIT|BIGNUM|VARIANT|TIME WITH TIME ZONE)(?![\w\"'])")
+_CHANGED_BY_ARROW = re.compile(r"(?<![\w\"'])(BIT|BIGNUM|UHUGEINT|VARIANT|TIME WITH TIME ZONE)(?![\w\"'])")
 
 FileState = tuple[str, int, int]
 """A file's path, its size in bytes, and the time of its last change in nanoseconds.

@@ -17,7 +17,10 @@ _SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
 _SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 _LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
 _OF_OTHER_FORM = " if it is not written as 2024-01-31"  # where a cast gives NULL, and DuckDB reads no time
-_DECIMAL_COMMAS = "TRY_CAST(replace(replace({0}, '.', ''), ',', '.') AS DOUBLE) if it is written as 1.234,56"
+_NUMBERS_IN_TEXT = (
+    "CAST({0} AS DOUBLE), or CAST(regexp_replace({0}, '[$, ]', '', 'g') AS DOUBLE) if it is written as "
+    "$1,234.56, or CAST(replace(replace({0}, '.', ''), ',', '.') AS DOUBLE) if as 1.234,56"
+)
 _CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
 _NUMBER = re.compile(r"(?:INTEGER|U?(?:TINY|SMALL|BIG|HUGE)INT|UINTEGER|DOUBLE|FLOAT|DECIMAL)\b")
 _IN_TIME = {  # what is never equal to a number, and how one is written
@@ -74,15 +77,7 @@ _SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)|\s*Use \"SET [^\"]*\"
 
 
 def about_rows(message: str) -> str:
-    """Return DuckDB's message about an expression that has no value for some row, and what to do next.
-
-    >>> about_rows("Conversion Error: Could not convert string 'a' to INT32")
-    "Conversion Error: Could not convert string 'a' to INT32; TRY_CAST gives NULL for such a value"
-    >>> about_rows("Invalid Input Error: Use TRY(...) to return NULL, or SET strict=false to return it.")
-    'Invalid Input Error: Use TRY(...) to return NULL.'
-    >>> about_rows('Invalid Input Error: More than one row. Use "SET x=false" to get a random row.')
-    'Invalid Input Error: More than one row.'
-    """
+    """Return DuckDB's message about an expression that has no value for some row, and what to do next."""
     attempt = next((each for begin, each in _ATTEMPTS.items() if message.startswith(begin)), None)
     if _OF_THE_WIDEST.match(message):
         attempt = "no exact number is wider; cast to DOUBLE first, as in CAST(… AS DOUBLE)"
@@ -106,6 +101,8 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     if (found := _NO_FUNCTION.search(message)) is None:
         return None
     types = _parts(_plain_types(found[2]))
+    if found[1].startswith("json_extract") and "BOOLEAN" in types:
+        return "-> and ->> bind less than =, < and NOT; put them in brackets, as in (j -> 'a' ->> 'b') = 'x'"
     values = _values(found[1], len(types), sql, place)
     pairs = list(zip(values, types, strict=False))
     named = [f"{value} ({type_text})" for value, type_text in pairs] or types
@@ -132,7 +129,7 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     if target == "TIMESTAMP" and "VARCHAR" in types:
         attempt += f", or strptime({column}, '%d.%m.%Y'){_OF_OTHER_FORM}"
     if target == "DOUBLE" and "VARCHAR" in types:
-        attempt += f", or {_DECIMAL_COMMAS.format(column)}"
+        attempt = f"a cast, as in {_NUMBERS_IN_TEXT.format(column)}"
     if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number
         span = next((value for value, given in pairs if given == "INTERVAL"), "…")
         attempt = f"its seconds, as in epoch({span})"

@@ -59,14 +59,7 @@ def replacing(path: Path, *, mode: int | None = None, is_synced: bool = True) ->
 
 
 def replace_content(path: Path, content: bytes, *, mode: int | None = None, is_synced: bool = True) -> None:
-    """Replace what a file has, in one step, as `replacing` does.
-
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> replace_content(folder / "state", b"old")
-    >>> replace_content(folder / "state", b"new")
-    >>> [(path.name, path.read_bytes()) for path in folder.iterdir()]
-    [('state', b'new')]
-    """
+    """Replace what a file has, in one step, as `replacing` does."""
     with replacing(path, mode=mode, is_synced=is_synced) as file:
         file.write(content)
 

@@ -1,8 +1,10 @@
-"""Slot policies of papers, to compare ours with: Tiresias, Optimus and Pollux.
+"""Slot policies to compare ours with: those of papers, all slots for the oldest, and ONES solved exactly.
 
 - Tiresias: whole gangs, those that have used little first.
 - Optimus: one more slot where it shortens the rest of a job most.
 - Pollux: slots and batches together, by what useful rows a second the jobs would have.
+- One at a time: all slots for the oldest job, and the next oldest what is left.
+- Exact utilisation: equation 3 of ONES by dynamic programming, instead of an evolution.
 
 `relaqs.policies.registry` finds them by entry points, so a cluster can run them, too.
 """
@@ -17,8 +19,16 @@ from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.sharing.gangs import Gangs, SlotPlan, SlotView, fewest_pieces, packed, split_batch, step_seconds
-from relaqs.slot_policies.arrival_order import planned_by_arrival
-from relaqs.slot_policies.ones import Draws
+from relaqs.slot_policies import planned_by_arrival
+from relaqs.slot_policies.ones import (
+    Draws,
+    Predictor,
+    Progress,
+    SlotSeconds,
+    by_ended_jobs,
+    rows_left,
+    slot_rows,
+)
 from relaqs.slot_policies.sia import Goodput, unmeasured_batch
 
 
@@ -379,3 +389,123 @@ def _best_distinct(costs: FloatArray, count: int) -> IntArray:
     order = np.argsort(costs, kind="stable")
     is_new = np.concatenate([[True], np.diff(costs[order]) > 0])
     return np.concatenate([order[is_new], order[~is_new]])[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class OneAtATime:
+    """The oldest job gets all the slots that its largest batch can fill, and the next oldest what is left.
+
+    Every job trains with the largest batch that it takes for its slots.
+
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
+    >>> jobs = Gangs.of([Gang("new", 5.0), Gang("old", rows_most=96.0, slot_rows_least=32.0)], nodes=1)
+    >>> OneAtATime().plan(SlotView(9.0, Nodes.equal(1, slots=4), jobs)).slots_by_id()
+    {'new': 1, 'old': 3}
+    """
+
+    name: ClassVar[str] = "one_at_a_time"
+    reads_speeds: ClassVar[bool] = False
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        return planned_by_arrival(view, _oldest_first)
+
+
+def _oldest_first(view: SlotView) -> SlotPlan:
+    gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
+    most = np.minimum(gangs.slots_most, total).astype(np.int64)
+    before = np.cumsum(most) - most
+    counts = np.clip(total - before, 0, most)
+    slots = packed(counts, gangs.held, view.nodes, np.arange(len(gangs)))
+    fitting = np.where(np.isinf(gangs.slot_rows_most), gangs.start_rows, gangs.slot_rows_most)
+    batch = np.clip(fitting * np.maximum(counts, 1), gangs.start_rows, gangs.rows_most)
+    return SlotPlan.of(view, slots, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactUtilisation:
+    """The least slot-seconds of running jobs, while no slot is idle that could work.
+
+    ONES searches for this by evolution (`relaqs.slot_policies.ones`). Once each job's slots are side by side,
+    a schedule's score depends on nothing but how many slots each job has. The score is then a sum over jobs,
+    and a knapsack finds the least one: exactly, without draws, and faster than one generation.
+
+    What each job still needs is taken at its expected progress, where ONES draws it. A job may have as many
+    slots as its user allows, with its start batch on each. A running job at most doubles at once.
+
+    The least sum of all is that of no job running, since jobs that wait count nothing. So this takes the
+    least sum among the schedules with as many slots at work as can be.
+
+    Args:
+        predictor: tells the passes that jobs still need.
+
+    >>> from relaqs.sharing.gangs import Gang, Gangs
+    >>> from relaqs.sharing.gangs import Nodes
+    >>> jobs = [Gang("short", rows_done=1e4, rows_most=64.0), Gang("long", rows_done=1e6, rows_most=64.0)]
+    >>> view = SlotView(0.0, Nodes.equal(1, slots=2), Gangs.of(jobs, nodes=1))
+    >>> ExactUtilisation().plan(view).slots_by_id()
+    {'short': 2, 'long': 0}
+    """
+
+    predictor: Predictor = by_ended_jobs
+    name: ClassVar[str] = "exact_utilisation"
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        return planned_by_arrival(view, self._plan)
+
+    def _plan(self, view: SlotView) -> SlotPlan:
+        gangs, usable = view.gangs, view.nodes.usable_slots
+        most = _slots_most(view)
+        costs = SlotSeconds.of(gangs, most, usable)
+        rows = rows_left(gangs.rows_done, Progress.of(gangs, view.finished, self.predictor).mean)
+        slots = least_sum(rows[:, None] * costs.packed, most, int(usable.sum()))
+        held = np.where(view.nodes.alive, gangs.held, 0)
+        places = packed(slots, held, view.nodes, np.argsort(-slots, kind="stable"))
+        return SlotPlan.of(view, places, slot_rows(gangs) * slots)
+
+
+def _slots_most(view: SlotView) -> IntArray:
+    gangs = view.gangs
+    rows = np.where(gangs.is_running, np.minimum(gangs.rows_most, 2.0 * gangs.batch_rows), gangs.rows_most)
+    most = np.minimum(np.floor(rows / slot_rows(gangs) + 1e-9), view.nodes.usable_slots.sum())
+    return np.asarray(np.maximum(most, 1).astype(np.int64))
+
+
+def least_sum(cost: FloatArray, most: IntArray, slots: int) -> IntArray:
+    """Return the slots of each job with the least sum of costs, of those that use as many slots as can be.
+
+    Args:
+        cost: of 0, 1, … slots of each job, shape (J, C + 1).
+        most: the slots that each job may have, at most C, shape (J,).
+        slots: how many there are.
+
+    >>> least_sum(np.array([[0.0, 3.0, 3.5], [0.0, 1.0, 9.0]]), np.array([2, 2]), slots=2).tolist()
+    [2, 0]
+    """
+    choices, _ = _table(cost, most, slots)
+    left = min(slots, int(most.sum()))
+    taken = np.zeros(len(cost), dtype=np.int64)
+    for job in range(len(cost) - 1, -1, -1):
+        taken[job] = choices[job, left]
+        left -= taken[job]
+    return taken
+
+
+def least_sums(cost: FloatArray, most: IntArray, slots: int) -> FloatArray:
+    """Return the least sum of costs if just 0, 1, …, `slots` slots are used. Infinite: it cannot be."""
+    return _table(cost, most, slots)[1]
+
+
+def _table(cost: FloatArray, most: IntArray, slots: int) -> tuple[IntArray, FloatArray]:
+    """Return the slots of each job, by how many are used up to it, (J, slots + 1), and the least sums."""
+    least = np.full(slots + 1, np.inf)
+    least[0] = 0.0
+    choices = np.zeros((len(cost), slots + 1), dtype=np.int64)
+    used = np.arange(slots + 1)
+    for job, own in enumerate(np.minimum(most, slots).tolist()):
+        before = np.concatenate([np.full(own, np.inf), least])
+        window = np.lib.stride_tricks.sliding_window_view(before, own + 1)[:, ::-1]  # used − 0, used − 1, …
+        sums = window + cost[job, : own + 1]
+        choices[job] = sums.argmin(axis=1)
+        least = sums[used, choices[job]]
+    return choices, least

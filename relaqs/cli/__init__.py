@@ -8,20 +8,28 @@ when the reader of the output has gone away.
 
 from __future__ import annotations
 
+import ast
 import errno
 import importlib
 import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from relaqs_engine.errors import STRICT, RelaqsError, is_strict, named
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import PluginError, Plugins
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # Our own commands → the module and the name in it, and what `relaqs --help` says of each without loading it.
 COMMANDS = {
@@ -139,12 +147,57 @@ def _summary(name: str) -> str:
     """Return what `relaqs --help` says of a command."""
     if name in COMMANDS:
         return COMMANDS[name][1]
-    from relaqs.cli.summary import summary
-
     try:
-        return summary(ADDED.entry(name))
+        return _summary_of(ADDED.entry(name))
     except PluginError as error:
         return str(error)
+
+
+def _summary_of(entry: EntryPoint) -> str:
+    """Return what a package's command says of itself: its `short_help`, or else its docstring's first line.
+
+    Both are read from the source, which is not run. Without one the package's name is all there is to say.
+    """
+    unknown = f"Of the package {entry.dist.name}." if entry.dist is not None else ""
+    try:
+        tree = _source(entry.module)
+    except (OSError, SyntaxError, ValueError, ImportError):  # the command itself will say what is wrong
+        return unknown
+    command = next((each for each in _functions(tree) if each.name == entry.attr), None)
+    return (command and (_short_help(command) or _first_line(command))) or unknown
+
+
+def _source(module: str) -> ast.Module:
+    spec = _spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"there is no source of {module}")
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return where a module is. `importlib.util.find_spec` would import the packages above it."""
+    package, _, rest = module.partition(".")
+    spec, name = find_spec(package), package
+    for part in filter(None, rest.split(".")):
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations if spec is not None else [])
+    return spec
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def _short_help(command: ast.FunctionDef) -> str | None:
+    for decorator in command.decorator_list:
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg == "short_help" and isinstance(keyword.value, ast.Constant):
+                return str(keyword.value.value)
+    return None
+
+
+def _first_line(command: ast.FunctionDef) -> str:
+    return (ast.get_docstring(command) or "").partition("\n")[0]
 
 
 def _warning_line(message: Warning | str, *where: object, **line: object) -> str:
@@ -158,8 +211,17 @@ def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _in_words(error: RelaqsError | OSError) -> str:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"there is no room on the disk ({error}); free some, or name a folder on a larger one"
+    if not isinstance(error, OSError):
+        return str(error)
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"there is no room on the disk ({error}); free some, or name a folder on a larger one"
+        case errno.EADDRINUSE:
+            return f"{error.strerror}; give another --port, or 0 for any that is free"
+        case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOENT if error.filename:
+            path = Path(os.fsdecode(error.filename))
+            shown = path.parent if path.name.startswith(".") else path  # a draft of ours
+            return f"{shown}: {error.strerror}; name a folder that is there and may be used"
     return str(error)
 
 

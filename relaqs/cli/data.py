@@ -169,7 +169,7 @@ def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: boo
     from relaqs_engine.layouts.folder import folder_here
 
     from relaqs.cli.reading import progress_bar
-    from relaqs.laying_out import append as add_rows
+    from relaqs.executors.spreading import append as add_rows
 
     before = read_manifest(folder_here(into))
     with progress_bar() as progress:
@@ -252,7 +252,7 @@ def shuffle(
     from relaqs_engine.layouts import add_static
 
     from relaqs.cli.reading import progress_bar
-    from relaqs.laying_out import shuffle as lay_out
+    from relaqs.executors.spreading import shuffle as lay_out
 
     if static and cluster_by:
         raise click.UsageError("--static stores the table whole: there is nothing to cluster; leave one out")

@@ -124,7 +124,7 @@ def _is_installed(package: str) -> bool:
 
 def _measured() -> Iterator[Finding]:
     """Yield how soon an estimate comes here and how soon DuckDB's answer, over rows that are made for it."""
-    from relaqs.laying_out import shuffle
+    from relaqs.executors.spreading import shuffle
     from relaqs.opening import connect
     from relaqs.rendering.rounding import show_percent
 

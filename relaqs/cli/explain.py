@@ -31,7 +31,19 @@ def tables(data: str | Path, output: str) -> None:
 
     with connect(data) as session:
         if output == "jsonl":
-            for line in _lines(session):
+            for line in [
+                json.dumps(
+                    {
+                        "table": name,
+                        "rows": table.row_count,
+                        "rows_are_counted": table.rows_are_counted,
+                        "stored": table.kind,
+                        "columns": {column.name: column.type for column in table.columns},
+                    },
+                    ensure_ascii=False,
+                )
+                for name, table in session.tables.items()
+            ]:
                 click.echo(line)
             return
         console = Console()
@@ -58,22 +70,6 @@ def columns_shown(session: Session, only: str | None = None) -> Table:
         for column in table.columns if only in (None, name) else ():
             shown.add_row(escape(name), escape(column.name), escape(column.type))
     return shown
-
-
-def _lines(session: Session) -> list[str]:
-    return [
-        json.dumps(
-            {
-                "table": name,
-                "rows": table.row_count,
-                "rows_are_counted": table.rows_are_counted,
-                "stored": table.kind,
-                "columns": {column.name: column.type for column in table.columns},
-            },
-            ensure_ascii=False,
-        )
-        for name, table in session.tables.items()
-    ]
 
 
 @click.command("explain", cls=SqlCommand)

@@ -5,10 +5,10 @@ They go to standard output, or to a file that is there in full or not at all (`t
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import math
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -54,9 +54,6 @@ def format_by_name(path: str | None) -> str:
     """Return the format that a file's name stands for, "table" where it says nothing.
 
     Raises ArgumentError where it names a format that there is not.
-
-    >>> format_by_name("late.parquet"), format_by_name("late.txt")
-    ('parquet', 'table')
     """
     suffix = Path(path or "").suffix.lower()
     if suffix in _OF_OTHER_FORMATS:
@@ -118,6 +115,7 @@ _SAID_OF_A_FILE = (
     "is_exact",
     "warnings",
 )
+_TO_QUOTE_IN_CSV = re.compile(r'[",\r\n]|\A\Z')
 _UNWRITTEN = ("widths", "course", "doubts", "_fetched")  # of a snapshot: what its methods answer from
 
 
@@ -273,18 +271,27 @@ def json_line(snapshot: Snapshot, number: int | None = None) -> str:
 
 
 def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:
-    writer = csv.writer(file, lineterminator="\n")
+    """NULL is an empty field, and an empty text stands in quotes, as DuckDB's COPY writes them."""
     is_first = True
     for snapshot in snapshots if every else _last(snapshots):
         position = [snapshot.batch, snapshot.fraction] if every else []
         table = snapshot.estimate if snapshot.is_exact and not every else snapshot.table
         if is_first:
             names = table.column_names
-            writer.writerow((["relaqs_batch", "relaqs_fraction"] if every else []) + names)
+            file.write(_csv_line((["relaqs_batch", "relaqs_fraction"] if every else []) + names))
             is_first = False
         for row in _rows(table):
-            writer.writerow([*position, *map(_field, row)])
+            file.write(_csv_line([*position, *row]))
         file.flush()
+
+
+def _csv_line(values: Iterable[object]) -> str:
+    """Return a record of CSV (RFC 4180)."""
+    return ",".join("" if value is None else _csv_field(str(_field(value))) for value in values) + "\n"
+
+
+def _csv_field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if _TO_QUOTE_IN_CSV.search(text) else text
 
 
 def _rows(table: pa.Table) -> Iterable[tuple[Any, ...]]:
@@ -350,7 +357,7 @@ def _field(value: object) -> object:
     match value:
         case bool():
             return "true" if value else "false"
-        case None | int() | float() | str():
+        case float():
             return value
         case Decimal():
             return f"{value:f}"

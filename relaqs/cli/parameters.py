@@ -6,21 +6,25 @@ import glob
 import json
 import math
 import os
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.sources import paths_in_call
 from relaqs_engine.stores.address import Address, check_path
 
-from relaqs.arguments import ArgumentError, check_zone, relative_error, seconds_in
+from relaqs.arguments import ArgumentError, budget_of, check_zone, relative_error, seconds_in
 from relaqs.memory import memory_bytes
+
+if TYPE_CHECKING:
+    from relaqs.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
@@ -92,6 +96,44 @@ memory_option = click.option(
     metavar="SIZE",
     help="Beyond it, disk is used.",
 )
+
+
+def budget(text: str) -> float | str:
+    """Return what costly functions may be asked: a number of calls, or money in text, such as $3."""
+    try:
+        return budget_of(text)
+    except ArgumentError as error:
+        raise click.BadParameter(f"{text!r} is neither a number of calls such as 500 nor $3") from error
+
+
+budget_option = click.option(
+    "--budget",
+    type=budget,
+    metavar="AMOUNT",
+    help="What a question may ask functions: calls such as 500, or $3.",
+)
+functions_option = click.option(
+    "--functions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A Python file of yours, which is run: its register(db) names functions that statements may call.",
+)
+
+
+def register_functions(session: Session, file: Path | None) -> None:
+    """Let a file's `register` give a session its functions. Raises ClickException where that fails."""
+    if file is None:
+        return
+    try:
+        register = runpy.run_path(os.fspath(file)).get("register")
+        if register is not None:
+            register(session)
+    except Exception as error:
+        raise click.ClickException(f"{file} failed: {type(error).__name__}: {error}") from error
+    if register is None:
+        raise click.ClickException(
+            f"{file} has no register; write def register(db): db.function('name', …) in it"
+        )
 
 
 class Numbers(click.FloatRange):

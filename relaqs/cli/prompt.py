@@ -94,7 +94,14 @@ def _written(name: str) -> str:
 MARK = "."
 """A command of the prompt begins with it. SQL never does."""
 
-OF_PSQL = {"\\d": ".schema", "\\dt": ".tables", "\\h": ".help", "\\?": ".help", "\\help": ".help"}
+OF_PSQL = {
+    "help": ".help",
+    "\\d": ".schema",
+    "\\dt": ".tables",
+    "\\h": ".help",
+    "\\?": ".help",
+    "\\help": ".help",
+}
 """Commands of psql, and those that do the same here."""
 
 LEAVE = ("quit", "exit", ".exit", "\\q")
@@ -239,7 +246,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _is_command(text: str) -> bool:
-    return text.lstrip().startswith((MARK, "\\"))
+    return text.lstrip().startswith((MARK, "\\")) or text.strip().lower() in OF_PSQL
 
 
 def _before_line(width: int, line: int, wraps: int) -> str:

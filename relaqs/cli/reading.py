@@ -83,12 +83,7 @@ class _Clock:
 
 
 class Doing:
-    """What a running query does, in a line that is true at the moment when it is asked for.
-
-    >>> with relaqs.connect("data", threads=1) as db, db.online_sql("SELECT sum(x) FROM numbers") as query:
-    ...     str(Doing(query, db))
-    '0.0... s · reading numbers'
-    """
+    """What a running query does, in a line that is true when it is asked for: `0.3 s · reading numbers`."""
 
     def __init__(self, running: OnlineQuery, session: Session) -> None:
         self._running = running
@@ -133,11 +128,7 @@ def _clock(seconds: float) -> str:
 
 
 def _rounded(seconds: float) -> str:
-    """Return a time to one digit or two, since it is a guess.
-
-    >>> [_rounded(seconds) for seconds in (0.3, 4.4, 38.0, 200.0)]
-    ['1 s', '4 s', '38 s', '3 min']
-    """
+    """Return a time to one digit or two, since it is a guess."""
     return f"{max(1, round(seconds))} s" if seconds < 100 else f"{round(seconds / 60)} min"
 
 

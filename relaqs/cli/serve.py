@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 
-from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size, timezone_option
+from relaqs.cli.parameters import (
+    cluster_option,
+    data_option_of_a_group,
+    functions_option,
+    memory_size,
+    register_functions,
+    timezone_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +130,7 @@ _USERS = click.option(
 )
 @cluster_option
 @timezone_option
+@functions_option
 @watching_options
 @click.pass_context
 def serve(
@@ -139,6 +147,7 @@ def serve(
     processes: int,
     cluster: str | None,
     timezone: str | None,
+    functions: Path | None,
     metrics_host: str,
     metrics_port: int | None,
     query_log: Path | None,
@@ -156,7 +165,7 @@ def serve(
         raise click.UsageError("--processes must be 1 on Windows, which hands no connections to processes")
     _need_packages()
     from relaqs.memory import bound_process_memory, usual_memory_bytes
-    from relaqs.opening import connect
+    from relaqs.opening import FOLLOW_SECONDS, connect
     from relaqs.serve.health import Health, add_metrics
     from relaqs.serve.server import Conversations, run
 
@@ -173,11 +182,13 @@ def serve(
         "threads": threads and min(threads, max(_LEAST_THREADS, threads // processes)),
         "exact_below_seconds": None if cluster else SOON_SECONDS,
         "timezone": timezone,
+        "follow": FOLLOW_SECONDS,
     }
     with ExitStack() as watching:  # is closed last, so that it hears of queries that the end stops
         if processes == 1:
             bound_process_memory()
             session = watching.enter_context(connect(**opening))
+            register_functions(session, functions)
             metrics = watch(session, metrics_host, metrics_port, query_log, watching)
             if metrics is not None:
                 add_metrics(health, metrics.registry)
@@ -186,6 +197,7 @@ def serve(
         from relaqs.serve.processes import NotStartedError, Processes
 
         told = {"opening": opening, "users": names, "query_log": query_log and os.fspath(query_log)}
+        told["functions"] = functions and os.fspath(functions)
         several = Processes(processes, {**told, "has_metrics": metrics_port is not None})
         if metrics_port is not None:
             from relaqs.serve.health import summed_metrics
@@ -211,6 +223,7 @@ def answer(line: int, marks: int) -> None:
     bound_process_memory(heard.options["places"])
     with ExitStack() as watching:
         session = watching.enter_context(connect(**heard.options["opening"]))
+        register_functions(session, heard.options["functions"])
         _log_queries(session, heard.options["query_log"], watching)
         if heard.options["has_metrics"]:
             from prometheus_client import generate_latest

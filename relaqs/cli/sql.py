@@ -21,10 +21,13 @@ from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs.arguments import ArgumentError
 from relaqs.cli.parameters import (
     SqlCommand,
+    budget_option,
     cluster_option,
     data_option,
     exact_below_option,
+    functions_option,
     param_option,
+    register_functions,
     seconds,
     share,
     timezone_option,
@@ -149,6 +152,8 @@ def _named(path: str) -> str:
     help="Write to this file, once the last answer is there; - is standard output.",
 )
 @exact_below_option
+@functions_option
+@budget_option
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
     query: str | None,
@@ -162,6 +167,7 @@ def sql(
     output: str | None,
     destination: str | None,
     exact_below: float | None,
+    functions: Path | None,
     every: bool,
     **asked: Any,  # the other fields of `QueryOptions`
 ) -> None:
@@ -206,6 +212,7 @@ def sql(
     shows_estimates = not (shows_the_last_only and options.wants_the_end_only)
     submit = partial(session.submit, options=options, params=params, shows_estimates=shows_estimates)
     with session, output_to(destination, output, every=every) as write:
+        register_functions(session, functions)
         if statements is None:
             assert query is not None
             with submit(query) as running:
@@ -235,12 +242,14 @@ def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
 @tls_options
 @timezone_option
 @exact_below_option
+@functions_option
 def shell(
     data: Path,
     cluster: str | None,
     security: dict[str, str] | None,
     timezone: str | None,
     exact_below: float | None,
+    functions: Path | None,
 ) -> None:
     """Answer SELECTs at a prompt. Each sharpens on screen until it is exact.
 
@@ -260,5 +269,6 @@ def shell(
             data, cluster=cluster, security=security, exact_below_seconds=exact_below, timezone=timezone
         )
     with session:
+        register_functions(session, functions)
         click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")
         Prompt(session).run()

@@ -140,7 +140,7 @@ class CostlyJob:
         key = TaskKey(self.id, self._steps, 0)
         if self._units is None:
             frame = self._plan.frame
-            work = QueryWork(self._frame_config, (), frame.exact_sql, frame.exact_reads)
+            work = QueryWork(self._frame_config, (), frame.exact_sql, frame.whole_reads)
             return Step(self._steps, (Task(key, work, self._frame_config.threads, whole_seconds=math.inf),))
         questions = self._units.next_questions(self._units_of_step())
         tasks = tuple(
@@ -278,7 +278,12 @@ def costly_query(
             "costly functions run in this process, and this session computes on a cluster; "
             "open one without it: relaqs.connect(..., threads=4)"
         )
+    if not plan.query.calls:
+        raise UnsupportedError("costly functions are asked of rows; write SELECT f(column) FROM a_table")
     asker = asking_user()
+    if asker.budget == 0:
+        named = " or ".join(sorted({call.function for call in plan.query.calls}))
+        raise UnsupportedError(f"{asker.name} has no budget to ask {named} with; the operator can give one")
     own = databases.of(asker, plan.civil_time)
     watch = watched_columns(plan, options.watch)
     cost = sum(functions[call.function].function.cost for call in plan.query.calls)
@@ -292,7 +297,7 @@ def costly_query(
         Asked(own.tasks, request, options.seed, watch=watch, judge=options.judge),
         own.state_cursor(),
         own.whole,
-        calls_of(options.budget, cost, len(plan.query.calls)),
+        min(calls_of(budget, cost, len(plan.query.calls)) for budget in (options.budget, asker.budget)),
         options.target,
     )
     publisher = Publisher(

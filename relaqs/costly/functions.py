@@ -222,7 +222,14 @@ _SCHEMA = (
 
 
 class CostlyCallError(RelaqsError):
-    """A costly function failed, or gave no answer that its query could use."""
+    """A costly function failed, or gave no answer that its query could use.
+
+    outward: what users of a server or an agent are told. What a function says may quote a key or a row.
+    """
+
+    def __init__(self, message: str, outward: str = "") -> None:
+        super().__init__(message)
+        self.outward = outward or message
 
 
 class AnswerCache:
@@ -433,10 +440,10 @@ class _Asking:
             except Exception as error:
                 if tries == self._function.retries or isinstance(error, TypeError):  # which comes again
                     times = f"{tries + 1} times" if tries else "once"
-                    raise CostlyCallError(
-                        f"{self._function.name} failed {times} for a batch of {len(batch)} rows: "
-                        f"{_said(error)}; what was answered before is kept, so the next query goes on from it"
-                    ) from error
+                    failed = f"{self._function.name} failed {times} for a batch of {len(batch)} rows: "
+                    kept = "; what was answered before is kept, so the next query goes on from it"
+                    outward = failed + type(error).__name__ + kept
+                    raise CostlyCallError(failed + _said(error) + kept, outward) from error
             finally:
                 with self._adding:
                     self.core_seconds += time.thread_time() - began

@@ -582,7 +582,8 @@ class ListedRows(_Questions):
             (answered,) = self._cursor.rows(f"SELECT count(*) FROM found JOIN {self._first_other} USING (r)")[
                 0
             ]
-            self._unanswered = self._found - int(answered)
+            self._answered = int(answered)
+            self._unanswered = self._found - self._answered
 
     @property
     def _fraction(self) -> float:

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from relaqs.dbapi.connection import Connection, Cursor, connect
-from relaqs.dbapi.pep249 import (
+from relaqs.dbapi.connection import (
     BINARY,
     DATETIME,
     NUMBER,
     ROWID,
     STRING,
     Binary,
+    Connection,
+    Cursor,
     DatabaseError,
     DataError,
     Date,
@@ -39,6 +40,7 @@ from relaqs.dbapi.pep249 import (
     Timestamp,
     TimestampFromTicks,
     Warning,
+    connect,
 )
 
 __all__ = [

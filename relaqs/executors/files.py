@@ -47,8 +47,7 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.manifest_file import HOW_TO_MEND, damaged_columns, fault_of, read_manifest
 from relaqs_engine.layouts.remote import extents_of, extents_to_read, fetch, fetch_manifest
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.mirror import Remote, hollow, in_use, make_room, note_use
-from relaqs_engine.stores.objects import ObjectCopy, copy_at
+from relaqs_engine.stores.mirror import ObjectCopy, Remote, copy_at, hollow, in_use, make_room, note_use
 
 from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import background_thread

@@ -85,14 +85,6 @@ class Places:
         cores: how many usual places there are.
         held: the places that are held.
         now_seconds: by the clock of these.
-
-    >>> eve, bob = Need("e", "eve", whole_seconds=9.0), Need("b", "bob", whole_seconds=0.001, is_light=True)
-    >>> places = Places(2, [Held(eve, 0.0)], now_seconds=0.01)
-    >>> places.may_start(eve), places.may_start(bob)
-    (False, True)
-    >>> places = Places(2, [Held(eve, 0.0), Held(bob, 0.01)], now_seconds=0.015)
-    >>> places.has_usual, places.may_start(Need("a", "ann")), places.spare_at_seconds
-    (False, False, 0.02)
     """
 
     def __init__(self, cores: int, held: Collection[Held], now_seconds: float) -> None:

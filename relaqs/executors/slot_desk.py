@@ -38,7 +38,7 @@ from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.scheduling.virtual_time import FairShares
 from relaqs.sharing.gangs import FINISHED_COLUMNS, Gang, Gangs, Nodes, SlotPlan, SlotPolicy, SlotView
-from relaqs.slot_policies.arrival_order import EqualSlots
+from relaqs.slot_policies import EqualSlots
 
 
 def slot_name(worker: str, index: int) -> str:
@@ -90,14 +90,6 @@ class SlotTurns:
 
     Args:
         shares: has a clock of each job that asks for turns.
-
-    >>> slots = SlotTurns(FairShares())
-    >>> slots.lease("a", ("1", "2"))
-    ('a',)
-    >>> slots.lease("b", ("2", "3")), slots.lease("c", ("3",)), slots.held("b")
-    ((), (), ())
-    >>> slots.leave("a"), slots.held("b")
-    (('b',), ('2', '3'))
     """
 
     def __init__(self, shares: FairShares) -> None:
@@ -418,7 +410,7 @@ class SlotDesk:
         for name, counts in wanted.items():
             own = [slot for slot in held.get(name, ()) if slot in there]
             chosen = self._taken(own, free, counts) or own[: sum(counts.values())]
-            offers[name] = tuple(chosen[: _power_of_two(len(chosen))])
+            offers[name] = tuple(chosen[: most_ranks(len(chosen))])
             for slot in offers[name]:
                 free[self._machine(slot)].pop(slot, None)
         return offers
@@ -519,6 +511,10 @@ def _point(gang: Gang) -> tuple[float, ...]:
     return (gang.pass_rows, gang.first_loss, gang.rows_done, fallen, gang.accuracy, gang.passes_done)
 
 
-def _power_of_two(count: int) -> int:
-    """Return the largest power of two that is not above it; 0 for 0."""
-    return 1 << (count.bit_length() - 1) if count else 0
+def most_ranks(slots: int) -> int:
+    """Return how many ranks some slots can have: the largest power of two, so that sums keep their bits.
+
+    >>> [most_ranks(slots) for slots in (0, 1, 2, 3, 4, 7)]
+    [0, 1, 2, 2, 4, 4]
+    """
+    return 1 << (slots.bit_length() - 1) if slots else 0

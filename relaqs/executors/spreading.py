@@ -1,23 +1,33 @@
-"""Work that is spread over the processes of a cluster, as the tasks of one job."""
+"""Laying tables out on several cores: by threads of this process, or by tasks of one job on a cluster."""
 
 from __future__ import annotations
 
+import os
 import queue
 import uuid
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent import futures
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial, wraps
 from itertools import islice
-from typing import Any, Generic
+from typing import Any, Generic, ParamSpec
 
-from relaqs_engine.layouts.assignment import Item, Made
+from relaqs_engine import layouts
+from relaqs_engine.errors import naming
+from relaqs_engine.layouts import Layout, Table
+from relaqs_engine.layouts.assignment import Item, Made, Spread
+from relaqs_engine.layouts.growth import appendable
+from relaqs_engine.layouts.sources import TableSource
 
 from relaqs.jobs.executor import Executor, wait_pieces
 from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
 from relaqs.sharing.view import Kind
 
+P = ParamSpec("P")
 _AHEAD = 2
-"""Tasks under way for each core, so that none waits while a result is taken."""
+"""Items under way for each core, so that none waits while a result is taken."""
 _LEAVING_SECONDS = 20.0
 """For the tasks that run when no more results are wanted: what they write must not outlive their folder."""
 
@@ -89,3 +99,57 @@ def _drain(came: queue.SimpleQueue[TaskResult], count: int) -> None:
     with suppress(queue.Empty):
         for _ in range(count):
             came.get(timeout=_LEAVING_SECONDS)
+
+
+@contextmanager
+def on_threads(count: int | None = None) -> Iterator[Spread]:
+    """Give threads to lay tables out on. count: how many; by default one for each core."""
+    threads = count or os.cpu_count() or 1
+    with futures.ThreadPoolExecutor(threads, thread_name_prefix="relaqs-layout") as pool:
+        yield partial(_spread, pool, _AHEAD * threads)
+
+
+def _spread(
+    pool: futures.ThreadPoolExecutor,
+    most_ahead: int,
+    work: Callable[[Item], Made],
+    items: Iterable[Item],
+    most: int,
+) -> Generator[Made, None, None]:
+    """Yield what the work makes of each item, in order; at the end nothing is under way. See `Spread`."""
+    waiting, under_way = iter(items), deque[futures.Future[Made]]()
+    try:
+        while True:
+            free = min(most, most_ahead) - len(under_way)
+            under_way.extend(pool.submit(work, item) for item in islice(waiting, free))
+            if not under_way:
+                return
+            made = under_way[0].result()
+            under_way.popleft()
+            yield made
+    finally:
+        for future in under_way:
+            future.cancel()
+        futures.wait(under_way)
+
+
+def _with_threads(lay_out: Callable[P, Layout]) -> Callable[P, Layout]:
+    """Return a function of the engine that lays a table out, on as many threads as it is asked to use."""
+
+    @wraps(lay_out)
+    def on_its_threads(*args: P.args, **kwargs: P.kwargs) -> Layout:
+        threads = kwargs.get("threads")
+        spreading = on_threads(threads if isinstance(threads, int) else None)
+        with naming("laying the table out"), spreading as spread:
+            return lay_out(*args, **{"spread": spread, **kwargs})  # type: ignore[arg-type]
+
+    return on_its_threads
+
+
+shuffle = _with_threads(layouts.shuffle)
+append = _with_threads(layouts.append)
+
+
+def append_to(layout: Table, source: TableSource, batch: str) -> Layout:
+    """Return the layout of a session's table after rows were added to it. batch: a name for them, or ""."""
+    return append(source, appendable(layout), batch=batch)

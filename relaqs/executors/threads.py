@@ -25,6 +25,7 @@ from relaqs.jobs.executor import (
     Done,
     Stoppable,
     background_thread,
+    call_later,
     client_name,
     give_way,
     run_measured,
@@ -81,15 +82,11 @@ class _Running:
     gives_way: bool = False
 
     @property
-    def since_seconds(self) -> float:
-        return self.place.since_seconds
-
-    @property
     def job(self) -> str:
         return self.turn.job
 
     def held_core_seconds(self, now_seconds: float) -> float:
-        return (now_seconds - self.since_seconds) * self.turn.item.task.cores
+        return (now_seconds - self.place.since_seconds) * self.turn.item.task.cores
 
 
 class ThreadExecutor:
@@ -170,7 +167,7 @@ class ThreadExecutor:
         with self._changed:
             now_seconds, running = time.monotonic(), defaultdict[str, list[float]](list)
             for each in self._running.values():
-                running[each.job] += [now_seconds - each.since_seconds] * each.turn.item.task.cores
+                running[each.job] += [now_seconds - each.place.since_seconds] * each.turn.item.task.cores
             return self._desk.accounts.status(now_seconds, self._cores, running)
 
     def cancel(self, job_id: str) -> None:
@@ -213,9 +210,7 @@ class ThreadExecutor:
             self._settled.wait_for(lambda: not any(map(self._runs, jobs)), SETTLE_SECONDS)
             if not any(map(self._runs, jobs)) or self._is_closed:
                 return
-        later = threading.Timer(worker.DEAF_SECONDS, self._give_up, (jobs,))
-        later.daemon = True
-        later.start()
+        call_later(worker.DEAF_SECONDS, self._give_up, jobs)
 
     def _give_up(self, jobs: set[str]) -> None:
         """Let other threads have the places of those that still run tasks of cancelled jobs.
@@ -305,7 +300,7 @@ class ThreadExecutor:
             is_statement = isinstance(each.turn.item.task.work, worker.QueryWork)
             if each.job == begun.job or each.gives_way or not is_statement:
                 continue
-            need, seconds = each.place.need, begun.since_seconds - each.since_seconds
+            need, seconds = each.place.need, begun.place.since_seconds - each.place.since_seconds
             is_overdue = seconds >= OVERDUE_SECONDS
             if need.is_long or is_overdue or PRECEDENCE.had_more(need.user, begun.place.need.user):
                 each.gives_way = True

@@ -39,7 +39,7 @@ from functools import partial
 from getpass import getuser
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 from relaqs_engine.errors import RelaqsError
@@ -63,6 +63,15 @@ def background_thread(target: Callable[[], object], name: str) -> threading.Thre
     return thread
 
 
+def call_later(seconds: float, function: Callable[..., object], *arguments: object) -> threading.Timer:
+    """Call a function on a thread of its own after some seconds, unless the process ends before."""
+    timer = threading.Timer(seconds, function, arguments)
+    timer.daemon = True
+    _MADE.add(timer)
+    timer.start()
+    return timer
+
+
 def give_way(thread: int = 0, niceness: int = NICENESS) -> None:
     """Let Linux give others more of a core than this thread, and than those that it starts from now on.
 
@@ -79,6 +88,8 @@ def give_way(thread: int = 0, niceness: int = NICENESS) -> None:
 FIRST_SECONDS = 0.1  # from its beginning, in which a statement goes before those of who had more of late
 _LATELY_SECONDS = 2.0  # after which a third is left of what counts
 _MUCH_CORE_SECONDS, _TIMES_MORE = 0.1, 4  # of late, and beside the others', of who gives way
+_TIMES_MORE_BEGUN = 0.5  # the same for a statement that began before its first moments
+_REPAID = 4  # so much of what somebody waited is made good while they go on
 _POLL_SECONDS = 0.004
 _STATEMENT_CORE_SECONDS = 0.0005  # at least, of what reads a statement and sends its answer
 _MOST_USERS, _LITTLE = 1000, 1e-3  # of whom core-seconds are kept; beyond it those of who had few go
@@ -89,11 +100,20 @@ def _niceness_of(thread: int = 0) -> int:
     return os.getpriority(os.PRIO_PROCESS, thread) if sys.platform == "linux" else 0
 
 
+class _Wait(NamedTuple):
+    """What a user waited for others: with statements that are new, or with those that are not any more."""
+
+    seconds: float  # less what made them good
+    looked_at: float  # when the user asked last whether to give way
+    is_behind: bool = False  # whether the user waits since then
+
+
 class Precedence:
     """Which user goes first, in this process: who had less of late. Python's lock has no turns of users.
 
-    What a user did so far counts less and less. While somebody has a statement under way who had far less,
-    one gives way: begins nothing, and pauses what can pause. Whoever waited goes on as long without.
+    What a user did so far counts less and less. While somebody has a new statement under way who had far
+    less, one gives way: begins nothing, and pauses what can pause. For a statement that is not new any more
+    one does so where the other had not far more. Nobody waits for more than four fifths of the time.
 
     clock: gives the time in seconds.
     """
@@ -102,9 +122,9 @@ class Precedence:
         self._clock = clock
         self._lock = threading.Lock()
         self._had: dict[str, tuple[float, float]] = {}  # by user: core-seconds of late, and when that was
-        self._asked: dict[object, tuple[str, float]] = {}  # statements under way: whose, and until when first
-        self._since: dict[str, float] = {}  # users who give way now
-        self._free: dict[str, float] = {}  # until when they need not
+        self._asked: dict[object, tuple[str, float]] = {}  # statements under way: whose, and until when new
+        self._waits: dict[tuple[str, bool], _Wait] = {}  # by user, and whether it is with new statements
+        self._free: dict[str, float] = {}  # until when users need not give way
 
     def charge(self, user: str, core_seconds: float) -> None:
         """Note what a user was given: at once no more than who has had all cores for long."""
@@ -113,52 +133,73 @@ class Precedence:
             self._had[user] = min(self._of_late(user) + core_seconds, most), self._clock()
             if len(self._had) > _MOST_USERS:
                 self._had = {each: self._had[each] for each in self._had if self._of_late(each) > _LITTLE}
+                self._waits = {key: wait for key, wait in list(self._waits.items()) if key[0] in self._had}
+                self._free = {each: at for each, at in list(self._free.items()) if each in self._had}
 
     @contextmanager
     def asking(self, user: str) -> Iterator[None]:
         """Have a statement of a user under way in the block."""
-        statement = object()
-        self._asked[statement] = user, self._clock() + FIRST_SECONDS
+        statement, new_until = object(), self._clock() + FIRST_SECONDS
+        self._asked[statement] = user, new_until
+        before = NEW_UNTIL.set(new_until)
         try:
             yield
         finally:
             del self._asked[statement]
             self.charge(user, _STATEMENT_CORE_SECONDS)
+            NEW_UNTIL.reset(before)  # the last, since it raises where the block ends in another context
 
-    def had_more(self, user: str, other: str) -> bool:
-        """Return whether a user had far more of late than another one."""
-        return self._of_late(user) > max(_MUCH_CORE_SECONDS, _TIMES_MORE * self._of_late(other))
+    def had_more(self, user: str, other: str, times: float = _TIMES_MORE) -> bool:
+        """Return whether a user had much of late, and so many times more than another one."""
+        return self._of_late(user) > max(_MUCH_CORE_SECONDS, times * self._of_late(other))
 
-    def gives_way(self, user: str) -> bool:
-        """Return whether a user gives way now. Whoever asks does so, and asks again soon."""
-        if not self._asked and user not in self._since:
-            return False
-        now = self._clock()
-        if now < self._free.get(user, 0.0):
-            return False
-        asked = list(self._asked.values())
-        behind = any(now < until and self.had_more(user, other) for other, until in asked)
-        since = self._since.setdefault(user, now)
-        if now > since + 2 * FIRST_SECONDS:  # it is of a statement that was given up
-            since = self._since[user] = now
-        if behind and now < since + FIRST_SECONDS:
-            return True
-        self._goes_on(user)
-        return False
+    def gives_way(self, user: str, new_until: float = math.inf) -> bool:
+        """Return whether a user gives way now. Whoever asks does so, and asks again soon.
 
-    def _goes_on(self, user: str) -> None:
-        now = self._clock()
-        waited_seconds = now - self._since.pop(user, now)
-        self._free[user] = now + min(max(waited_seconds, _POLL_SECONDS / 4), FIRST_SECONDS)
-
-    def pause(self, user: str, waiting: Callable[[], Iterable[str]] = tuple) -> None:
-        """Wait as long as a user gives way, but not while the thread is waited for by who had far less.
-
-        waiting: returns the users who wait for it.
+        new_until: until when the user's own statement is new, `NEW_UNTIL`.
         """
-        while self.gives_way(user):
-            if any(self.had_more(user, other) for other in waiting()):
-                self._goes_on(user)
+        now = self._clock()
+        key = user, now < new_until
+        if not self._asked and key not in self._waits:
+            return False
+        wait = self._wait(user, now, is_new=key[1])
+        gone = now - wait.looked_at
+        waited = max(0.0, wait.seconds + (gone if wait.is_behind else -_REPAID * gone))
+        asked = [other for other, until in list(self._asked.values()) if now < until and other != user]
+        is_behind = now >= self._free.get(user, 0.0) and self._is_behind(user, asked, new_until)
+        self._waits[key] = _Wait(waited, now, is_behind)
+        if is_behind and waited >= FIRST_SECONDS:
+            self._goes_on(user, new_until)
+            return False
+        return is_behind
+
+    def _wait(self, user: str, now: float, *, is_new: bool) -> _Wait:
+        """Return what was waited so far. The first statement that ceases to be new brings what it waited."""
+        for kind in (is_new, True):
+            wait = self._waits.get((user, kind))
+            if wait is not None and now <= wait.looked_at + 2 * FIRST_SECONDS:  # else it was given up
+                return wait if kind is is_new else self._waits.pop((user, kind), wait)
+        return _Wait(0.0, now)
+
+    def _is_behind(self, user: str, others: Iterable[str], new_until: float) -> bool:
+        times = _TIMES_MORE if self._clock() < new_until else _TIMES_MORE_BEGUN
+        return any(self.had_more(user, other, times) for other in others)
+
+    def _goes_on(self, user: str, new_until: float) -> None:
+        now = self._clock()
+        waited = self._waits.pop((user, now < new_until), _Wait(0.0, now)).seconds
+        self._free[user] = now + min(max(waited, _POLL_SECONDS), FIRST_SECONDS) / _REPAID
+
+    def pause(
+        self, user: str, waiting: Callable[[], Iterable[str]] = tuple, new_until: float = math.inf
+    ) -> None:
+        """Wait as long as a user gives way, but not while the thread is waited for by who goes first.
+
+        waiting: returns the users who wait for it. new_until: as of `gives_way`.
+        """
+        while self.gives_way(user, new_until):
+            if self._is_behind(user, [other for other in waiting() if other != user], new_until):
+                self._goes_on(user, new_until)
                 break
             time.sleep(_POLL_SECONDS)
 
@@ -168,6 +209,11 @@ class Precedence:
 
 
 PRECEDENCE = Precedence()
+NEW_UNTIL: ContextVar[float] = ContextVar("relaqs-new-until", default=math.inf)
+"""Until when the statement is new that is under way in this context, on the clock of `PRECEDENCE`."""
+
+
+_Call: TypeAlias = tuple[Callable[[], object], str]  # and the name of the thread meanwhile
 
 
 class _Waiting:
@@ -192,7 +238,7 @@ class _Waiting:
         if calls is None:
             calls = SimpleQueue()
             background_thread(partial(self._serve, calls), name).start()
-        calls.put(_Call(function, name))
+        calls.put((function, name))
 
     def end(self) -> None:
         """Let threads end as soon as they have nothing to do."""
@@ -205,9 +251,9 @@ class _Waiting:
     def _serve(self, calls: SimpleQueue[_Call | None]) -> None:
         usual = _niceness_of()
         while (call := self._next(calls)) is not None:
-            threading.current_thread().name = call.name
-            Context().run(call.function)
-            del call  # it keeps what it has done
+            function, threading.current_thread().name = call
+            Context().run(function)
+            del call, function  # they keep what was done
             threading.current_thread().name = _IDLE_NAME
             with self._lock:
                 if self._is_over or _niceness_of() != usual:  # it gives way for good
@@ -226,12 +272,6 @@ class _Waiting:
             return calls.get()  # it was taken in this moment
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    function: Callable[[], object]
-    name: str
-
-
 _WAITING = _Waiting()
 run_in_background = _WAITING.run
 if hasattr(os, "register_at_fork"):
@@ -242,6 +282,9 @@ def join_all(timeout_seconds: float = EXIT_SECONDS) -> bool:
     """Wait for the threads, and for those that they start; return whether all have ended by then."""
     deadline = time.monotonic() + timeout_seconds
     _WAITING.end()
+    for thread in list(_MADE):
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
     while running := [thread for thread in list(_MADE) if thread.is_alive()]:
         if (left := deadline - time.monotonic()) <= 0:
             return False

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 
-from relaqs.jobs.executor import Executor, is_set_in_time, run_in_background, without_frames
+from relaqs.jobs.executor import Executor, call_later, is_set_in_time, run_in_background, without_frames
 from relaqs.jobs.job import Job, JobDescription, Step, StepReport, TaskResult, check_weight
 
 
@@ -132,16 +132,15 @@ class JobRunner:
         self._over: RunState | None = None
         self._ended = threading.Event()
         self._thread: int | None = None
+        self._timeout_seconds = timeout_seconds
         self._timer: threading.Timer | None = None
-        if timeout_seconds is not None and timeout_seconds < threading.TIMEOUT_MAX:  # of more no clock knows
-            self._timer = threading.Timer(timeout_seconds, self._time_out)
         self.error: BaseException | None = None
 
     def start(self) -> None:
         _LIVE.add(self)
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
+        seconds = self._timeout_seconds
+        if seconds is not None and seconds < threading.TIMEOUT_MAX:  # of more no clock knows
+            self._timer = call_later(seconds, self._time_out)
         with suppress(Exception):  # its thread tries again, and fails the job by what is raised then
             self._enter()
             self._has_entered = True

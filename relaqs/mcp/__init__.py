@@ -10,7 +10,15 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
+from relaqs.cli.parameters import (
+    budget_option,
+    cluster_option,
+    data_option,
+    functions_option,
+    register_functions,
+    timezone_option,
+    tls_options,
+)
 
 
 @click.command("mcp")
@@ -18,7 +26,16 @@ from relaqs.cli.parameters import cluster_option, data_option, timezone_option, 
 @cluster_option
 @tls_options
 @timezone_option
-def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None, timezone: str | None) -> None:
+@functions_option
+@budget_option
+def mcp(
+    data: str | Path,
+    cluster: str | None,
+    security: dict[str, str] | None,
+    timezone: str | None,
+    functions: Path | None,
+    budget: float | str | None,
+) -> None:
     """Let an agent ask the tables of PATH, over the Model Context Protocol.
 
     The agent's client starts this program and speaks with it over standard input and output. The agent lists
@@ -26,14 +43,16 @@ def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None, 
     for the exact one. It cannot change anything.
     """
     try:
-        from relaqs.mcp.server import agent_server
+        from relaqs.mcp.tools import agent_server
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"`relaqs mcp` needs the package {error.name}; install it with pip install 'relaqs[mcp]'"
         ) from None
     from relaqs.memory import bound_process_memory
-    from relaqs.opening import connect
+    from relaqs.opening import FOLLOW_SECONDS, connect
 
     bound_process_memory()
-    with connect(data, cluster=cluster, security=security, timezone=timezone) as session:
-        agent_server(session).run("stdio")
+    session = connect(data, cluster=cluster, security=security, timezone=timezone, follow=FOLLOW_SECONDS)
+    with session:
+        register_functions(session, functions)
+        agent_server(session, budget or 0).run("stdio")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_bootstrap.first_use import on_first_use
+from relaqs_bootstrap import on_first_use
 
 from relaqs.queries.online_query import Asking, QueryRecord, Witness
 from relaqs.queries.options import asked_by

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache import Cache
 
-from relaqs.jobs.job import ClusterStatus, JobStatus
+from relaqs.jobs.job import ClusterStatus
 from relaqs.plugins import needed
 from relaqs.queries.online_query import Asking, QueryRecord, Witness
 
@@ -182,17 +182,13 @@ def _job_metrics(status: ClusterStatus) -> Iterator[Metric]:
         "relaqs_job_core_seconds", "What it was charged since it came.", labels=_LABELS
     )
     for job in status.jobs:
-        labels = _labels(job)
+        labels = (job.id, job.kind, job.name[:_NAME_CHARACTERS], job.user)
         share.add_metric(labels, job.share_cores)
         used.add_metric(labels, job.used_cores)
         attained.add_metric(labels, job.attained_core_seconds)
         if job.quality is not None:
             error.add_metric(labels, job.quality)
     yield from (share, used, error, attained)
-
-
-def _labels(job: JobStatus) -> tuple[str, str, str, str]:
-    return job.id, job.kind, job.name[:_NAME_CHARACTERS], job.user
 
 
 def _states(status: ClusterStatus) -> Metric:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_bootstrap.first_use import on_first_use
+from relaqs_bootstrap import on_first_use
 
 if TYPE_CHECKING:
     from relaqs.pacing.function_run import Context, FunctionRun

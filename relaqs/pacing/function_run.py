@@ -559,11 +559,8 @@ class FunctionRun(Handle[float]):
         """Set it up.
 
         Args:
-            program: what is run.
-            goals: when it shall end.
             executor: whose cores it takes turns on.
             readable: says how the rows of a SELECT are read.
-            running: the jobs of its session.
             keeper: keeps its state, and has the one that it goes on from.
         """
         from relaqs.executors.threads import ThreadExecutor

@@ -210,9 +210,7 @@ class PacedLoop(Handle[Reported]):
             executor: whose cores it takes turns on.
             priority: its weight beside other jobs.
             target: the loss or relative error at which a report says to stop.
-            name: for people.
             turn_seconds: how long it may compute before a report ends its turn.
-            running: the jobs of its session.
         """
         job = PacedJob(uuid.uuid4().hex[:12], turns := Turns())
         quality = self._checked_target(target)

@@ -396,7 +396,6 @@ class SearchRecipe:
         model: an estimator, or a function.
         parameters: of each trial.
         sql: the SELECT of the rows; None for a function.
-        goals: of the search.
         asked: what else is asked of each trial.
     """
 
@@ -466,7 +465,6 @@ class SearchRun:
         """Set it up.
 
         Args:
-            begin: starts a trial.
             parameters: of each trial.
             goals: what is wanted of it.
             keeper: keeps the states of its trials, and has those that it goes on from.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaqs_bootstrap.first_use import on_first_use
+from relaqs_bootstrap import on_first_use
 
 if TYPE_CHECKING:
     from relaqs.policies.deadlines import Deadlines

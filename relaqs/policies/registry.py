@@ -184,11 +184,9 @@ SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
     "slot policy",
     own={
         "ones": "relaqs.slot_policies.ones:Ones",
-        "exact_utilisation": "relaqs.slot_policies.exact_utilisation:ExactUtilisation",
         "completion_rate": "relaqs.slot_policies.sia:CompletionRate",
         "sia": "relaqs.slot_policies.sia:Sia",
-        "one_at_a_time": "relaqs.slot_policies.arrival_order:OneAtATime",
-        "equal_slots": "relaqs.slot_policies.arrival_order:EqualSlots",
+        "equal_slots": "relaqs.slot_policies:EqualSlots",
     },
 )
 
@@ -233,8 +231,6 @@ PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
         "mlfs": "relaqs.placed_policies.mlf_rl:Mlfs",
         "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
         "mlf_rl": "relaqs.placed_policies.mlf_rl:MlfRl",
-        "fair": "relaqs.placed_policies.whole_jobs:FairDevices",
-        "slack_index": "relaqs.placed_policies.whole_jobs:SlackIndex",
     },
 )
 

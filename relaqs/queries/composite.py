@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from relaqs_engine.errors import ExpressionError, TooManyGroupsError
-from relaqs_engine.execution.composite import AroundEstimator, PartSource
+from relaqs_engine.execution.composite_estimate import AroundEstimator, PartSource
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.refined import RefinedAnswer
+from relaqs_engine.execution.refined import RefinedAnswer, kept_within
 from relaqs_engine.execution.state import (
     KNOWN_ROWS_PER_ROW,
     EstimateCosts,
     GroupCount,
     fractions_after,
-    kept_within,
     leading_stream,
     partial_task,
     scheduled_batches,

@@ -17,6 +17,7 @@ from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator, RowsEstimator
 from relaqs_engine.execution.state import (
+    FIRST_OF_NEEDED,
     VALUES_DECIDED_AT,
     EstimateCosts,
     GroupState,
@@ -68,7 +69,6 @@ class FoldedQueryJob(ResumableJob):
         self._catalog, self._batches = (
             (catalog, schedule) if schedule else own_schedule(plan, catalog, asked.seed, asked.batches)
         )
-        self._may_end_first = asked.stops_early and self._catalog is not catalog
         self._config = asked.database_config
         self._cursor = setting.state_cursor
         self._reporter = Reporter(asked.watch, asked.judge)
@@ -205,11 +205,14 @@ class MergeableQueryJob(FoldedQueryJob):
         self._costs = costs
         self._may_run_whole = asked.may_run_whole
         self._lists = [column.name for column in plan.columns.basis if column.kind is Basis.VALUES]
-        self._most_listed = math.inf if plan.most_listed is None else plan.most_listed
+        most_listed = plan.columns.most_listed
+        self._most_listed = math.inf if most_listed is None else most_listed
         self._listed = 0  # values in lists that were folded
         self._values: Values | None = None  # at the end, about
         self._last = len(self._batches) - 1  # the last mini-batch to fold
         self._gives_up: TooManyGroupsError | None = None
+        self._target = asked.target
+        self._enough = FIRST_OF_NEEDED * plan.share_for(self._target) or math.inf  # as is likely
 
     @property
     def batch_count(self) -> int:
@@ -229,10 +232,12 @@ class MergeableQueryJob(FoldedQueryJob):
         return self._last == len(self._batches) - 1
 
     @property
-    def _waits_for_first_fold(self) -> bool:
-        """Whether the first mini-batch may be enough, or must tell how many values there are."""
-        may_be_last = self._may_end_first or (self._ends_exact and bool(self._lists))
-        return may_be_last and self.issued == 1 and self.folded == 0
+    def _waits_for_fold(self) -> bool:
+        """Whether what was begun is predicted to reach the target, or must tell how many values there are."""
+        if self.issued <= self.folded:
+            return False
+        tells = self.issued == 1 and self._ends_exact and bool(self._lists)
+        return tells or self._enough <= self._fractions[self.issued - 1]
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -244,10 +249,13 @@ class MergeableQueryJob(FoldedQueryJob):
         return self.issued > self._last
 
     def next_step(self) -> Step | None:
-        return None if self._waits_for_first_fold else super().next_step()
+        return None if self._waits_for_fold else super().next_step()
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
-        return replace(super().fold(step, results), gives_up=self._gives_up)
+        report = super().fold(step, results)
+        times = report.quality / self._target  # errors shrink by the root of how many times as many rows
+        self._enough = self.estimator.scanned_fraction * times * times if times > 1.0 else math.inf
+        return replace(report, gives_up=self._gives_up)
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         self._listed += self._listed_in([arrow_of(result) for result in results])

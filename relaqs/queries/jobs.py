@@ -68,7 +68,7 @@ class Asked:
         judge: how their cells' errors become one.
         may_run_whole: whether it may give up after an estimate, where the whole query costs less than more.
         state_bytes: what is kept to estimate from may take these; beyond them the query runs as a whole.
-        stops_early: whether a target is asked for, so that few rows may be enough.
+        target: the error at which it stops, where one is asked for; inf: none.
     """
 
     database_config: DatabaseConfig
@@ -79,7 +79,7 @@ class Asked:
     judge: Judge = DEFAULT_JUDGE
     may_run_whole: bool = False
     state_bytes: float = math.inf
-    stops_early: bool = False
+    target: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,7 @@ class Reporter:
         self._watch = watch
         self._judge = judge
         self._moved = ResultDelta()
+        self._waiting: tuple[Estimate, ...] | None = None  # the first one, until there is a second
         self._quality = math.inf
 
     def report(
@@ -131,7 +132,7 @@ class Reporter:
         fraction: the share of the rows that was scanned, where no estimate tells it.
         """
         if estimate is not None:
-            self._quality, fraction = self.error(estimate), estimate.fraction
+            self._quality, fraction = estimate.relative_error(self._watch, self._judge), estimate.fraction
         return StepReport(
             step=step.index,
             quality=self._quality,
@@ -141,21 +142,23 @@ class Reporter:
             progress=math.nan if estimate is None else self.progress(estimate),
         )
 
-    def error(self, estimate: Estimate) -> float:
-        return estimate.relative_error(self._watch, self._judge)
-
     def progress(self, estimate: Estimate) -> float:
         """Return how far the watched cells moved since the last estimate; call it once for each.
 
         NaN where they are too many to follow, or none, and at the end, which is no estimate. While none is
-        certified, as in answers without error bars, all count.
+        certified, as in answers without error bars, all count. The first is new as a whole, whatever it has.
         """
         if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
             return math.nan
-        cells = cells_of(estimate, self._watch)
-        if not cells.counts.any():
-            cells = replace(cells, counts=np.isfinite(cells.values))
-        return self._moved.update(cells) if cells.counts.any() else math.nan
+        if self._waiting is None:
+            self._waiting = (estimate,)
+            return 1.0 if np.isfinite(estimate.values).any() else math.nan
+        newest, self._waiting = (*self._waiting, estimate), ()
+        for cells in (cells_of(each, self._watch) for each in newest):
+            if not cells.counts.any():
+                cells = replace(cells, counts=np.isfinite(cells.values))
+            moved = self._moved.update(cells) if cells.counts.any() else math.nan
+        return moved
 
 
 class EstimatingJob(Job, Protocol):
@@ -201,19 +204,27 @@ class WholeQueryJob:
     gives_up = None
 
     def __init__(
-        self, id: str, plan: WholePlan, *, database_config: DatabaseConfig, core_seconds: float = math.inf
+        self,
+        id: str,
+        plan: WholePlan,
+        *,
+        database_config: DatabaseConfig,
+        core_seconds: float = math.inf,
+        is_seen: bool = False,
     ) -> None:
         """Make a job.
 
         Args:
             database_config: of the database that it runs in.
             core_seconds: what reading its tables is predicted to take; inf: unknown.
+            is_seen: whether there was an estimate, so that it may take twice as long at least.
         """
         self.id = id
         self.latest: Estimate | None = None
         self._plan = plan
         self._config = database_config
         self._core_seconds = core_seconds
+        self._least_overdue_seconds = LEAST_OVERDUE_SECONDS * (2 if is_seen else 1)
         self._is_issued = False
 
     @property
@@ -229,16 +240,16 @@ class WholeQueryJob:
             self._config,
             (),
             self._plan.exact_sql,
-            self._plan.exact_reads,
+            self._plan.whole_reads,
             longest_seconds=self._longest_seconds(),
         )
         key, cores = TaskKey(self.id, index, 0), self._config.threads
         return Step(index, (Task(key, work, cores, whole_seconds=self._core_seconds),))
 
     def _longest_seconds(self) -> float:
-        if self._plan.otherwise is None:
+        if self._plan.if_overdue is None:
             return math.inf
-        return max(LEAST_OVERDUE_SECONDS, OVERDUE * self._core_seconds)
+        return max(self._least_overdue_seconds, OVERDUE * self._core_seconds)
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)

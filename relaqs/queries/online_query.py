@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from relaqs_engine.errors import ExpressionError, RelaqsError, named, naming
 from relaqs_engine.execution.estimate import Estimate
@@ -117,7 +117,6 @@ class Telling:
 
     Args:
         witnesses: of the session. Those that come later hear of the queries that come later.
-        asking: the query.
         seconds: says how long ago it was submitted.
     """
 
@@ -209,8 +208,6 @@ class Resort:
 
     Attributes:
         job: under an id of its own.
-        plan: how it answers the query.
-        description: what the scheduler learns of the job.
         fallback: knows the way to go after this one; None: there is none.
     """
 
@@ -238,13 +235,10 @@ class Publisher(RunListener[Snapshot]):
     `relaqs/prediction/ahead.py` predicts when an error is reached.
 
     Args:
-        job: gives the estimates.
-        options: what the user asked for.
         stopwatch: counts since the query was submitted.
         executor: where it runs. How fast it will go on depends on how many cores there are.
         keeper: saves the job's state in a checkpoint file now and then (`relaqs/queries/jobs.py`).
         fallback: asked for another way when the job fails.
-        telling: tells the witnesses of the session.
         asked_sql: as it was written.
     """
 
@@ -544,14 +538,18 @@ class OnlineQuery(Handle[Snapshot]):
 
         Args:
             publisher: makes snapshots of the job's estimates.
-            job: computes the estimates.
-            executor: where its tasks run.
-            description: what the scheduler learns of it.
             timeout: seconds after which it is stopped.
         """
         runner = JobRunner(job, executor, description, publisher, timeout_seconds=timeout)
         super().__init__(runner, publisher)
         self._publisher = publisher
+
+    if not TYPE_CHECKING:  # which would take any name for one of a query
+
+        def __getattr__(self, name: str) -> NoReturn:
+            is_known = hasattr(Snapshot, name) and not name.startswith("_")
+            hint = f": .result().{name} waits for the last snapshot" if is_known else ""
+            raise AttributeError(f"a query has no {name!r}{hint}", name=name, obj=self)
 
     @property
     def sql(self) -> str:
@@ -705,7 +703,9 @@ class OnlineQuery(Handle[Snapshot]):
         return relative_error(target)
 
     def __repr__(self) -> str:
-        newest = "no snapshot yet" if self.latest is None else repr(self.latest)
+        from relaqs.rendering.view_model import heading
+
+        newest = "no snapshot yet" if self.latest is None else heading(self.latest)
         return f"<OnlineQuery {self.state}: {newest}>"
 
 

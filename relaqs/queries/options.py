@@ -44,11 +44,13 @@ class AskingUser:
         name: "" where nobody was named.
         cores_most: what all their queries may use together.
         memory_bytes: of the databases that answer them, apart from those of others. None: they share these.
+        budget: the most that each query may ask costly functions, as `online_sql` takes it; 0 for nothing.
     """
 
     name: str = ""
     cores_most: float = math.inf
     memory_bytes: int | None = None
+    budget: float | str | None = None
 
 
 _ASKER: ContextVar[AskingUser] = ContextVar("relaqs-asker", default=AskingUser())  # noqa: B039 - it is frozen
@@ -60,7 +62,13 @@ def asking_user() -> AskingUser:
 
 
 @contextmanager
-def asked_by(who: str, *, cores: float | None = None, memory: int | str | None = None) -> Iterator[None]:
+def asked_by(
+    who: str,
+    *,
+    cores: float | None = None,
+    memory: int | str | None = None,
+    budget: float | str | None = None,
+) -> Iterator[None]:
     """Say who asks the queries that are submitted inside the block, for logs, metrics, traces and status.
 
     A server says so of its users. Without it, the process is named.
@@ -71,15 +79,20 @@ def asked_by(who: str, *, cores: float | None = None, memory: int | str | None =
             more at once, rounded up. On a cluster they still have what nobody else asks for.
         memory: of the databases in which their queries run, apart from those of other users; in bytes or as
             "1GB". A query that needs more spills to disk, or fails. Without it they share the session's.
+        budget: the most that each query may ask costly functions: a number of calls, or money such as "$3";
+            0 for nothing.
 
     Raises:
-        ArgumentError: cores or memory is not accepted.
+        ArgumentError: cores, memory or budget is not accepted.
 
     >>> with relaqs.connect("data", threads=1) as db, relaqs.metrics.asked_by("ann", cores=0.5):
     ...     db.online_sql("SELECT sum(x) AS total FROM numbers").result().is_exact
     True
     """
-    asker = AskingUser(who, checked_cores(cores), None if memory is None else memory_bytes(memory))
+    memory = None if memory is None else memory_bytes(memory)
+    if budget != 0:
+        check_budget(budget)
+    asker = AskingUser(who, checked_cores(cores), memory, budget)
     before = _ASKER.set(asker)
     try:
         yield
@@ -151,6 +164,8 @@ class QueryOptions:
     def __post_init__(self) -> None:
         if not is_number(self.confidence) or not 0.5 < self.confidence < 1:
             raise refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
+        if self.target is not None and not is_number(self.target):
+            raise refusal("target", self.target, "a number, such as 0.01 for 1 %")
         share_of_weight(self.share)
         for name, kind in _CHOICES.items():
             choices = get_args(kind)

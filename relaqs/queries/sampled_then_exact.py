@@ -19,7 +19,7 @@ from itertools import pairwise
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.intervals import estimate_as_asked
-from relaqs_engine.execution.row_groups import certain_sql, sample_sql
+from relaqs_engine.execution.row_group_estimates import certain_sql, sample_sql
 from relaqs_engine.execution.state import reads_outliers, scheduled_batches
 from relaqs_engine.execution.summary import summary_so_far
 from relaqs_engine.layouts.manifest import PlainRead
@@ -108,9 +108,10 @@ class RowGroupSampleJob(MergeableQueryJob):
         return super().is_issued or self._has_too_many_groups
 
     @property
-    def _waits_for_first_fold(self) -> bool:
+    def _waits_for_fold(self) -> bool:
         """Whether the first mini-batch must tell whether there are too many groups to go on sampling."""
-        return self.issued == 1 and self.folded == 0 and bool(self._aggregation.columns.keys)
+        tells = self.issued == 1 and self.folded == 0 and bool(self._aggregation.columns.keys)
+        return tells or super()._waits_for_fold
 
     def _work(self, batch: MiniBatch) -> list[QueryWork]:
         """Return the work of a mini-batch of row groups. The first reads those that are far out as well."""

@@ -17,7 +17,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs.arguments import check_whole, relative_error
 from relaqs.plugins import needed
 from relaqs.prediction.ahead import REACHED, Course, Expected, expected
-from relaqs.python_values import python_values
+from relaqs.python_values import fetched_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -177,6 +177,8 @@ class Snapshot:
                 frame[name] = frame[name].dt.tz_convert(column.type.tz)
         return frame
 
+    fetchdf = df
+
     def pl(self) -> polars.DataFrame:
         """Return the query's own columns as polars has them, without intervals. Needs `relaqs[polars]`.
 
@@ -204,7 +206,7 @@ class Snapshot:
         """
         if self._fetched:
             return self.fetchmany(len(self))
-        return list(zip(*map(python_values, self.estimate.columns), strict=True))
+        return fetched_rows(self.estimate)
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """Return the next rows, as Python's values. After the last one there are none.
@@ -214,7 +216,7 @@ class Snapshot:
         """
         rows = self.estimate.slice(self._fetched, min(check_whole("size", size, least=0), len(self)))
         object.__setattr__(self, "_fetched", self._fetched + rows.num_rows)
-        return list(zip(*map(python_values, rows.columns), strict=True))
+        return fetched_rows(rows)
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row, as Python's values, and None after the last one.
@@ -273,12 +275,7 @@ class Snapshot:
         return True  # an answer without rows is still an answer
 
     def __repr__(self) -> str:
-        from relaqs.rendering.view import heading
-
-        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        return f"<Snapshot #{self.batch}: {rows} · {heading(self)}>"
-
-    def __str__(self) -> str:
+        """The table, as at the prompt of DuckDB."""
         from relaqs.rendering.terminal import plain_text
 
         return plain_text(self)

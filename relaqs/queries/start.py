@@ -45,6 +45,7 @@ from relaqs_engine.layouts.manifest import SMALL_SECONDS, SOON_SECONDS, WORTH_SE
 from relaqs_engine.planning.exact import (
     RowGroupRules,
     plan_whole,
+    reads_a_sample_once,
     samples_the_cache_alone,
     whole_core_seconds,
 )
@@ -283,7 +284,7 @@ class Planner:
         WORTH_SECONDS, from SMALL_SECONDS on: a first estimate would take too much of the whole. A sample of
         which half of that is predicted to reach the target is taken instead.
         """
-        if not plan.is_estimated:
+        if not plan.is_estimated or plan.calls_functions:
             return plan
         from_seconds = 0.0
         if below_seconds is None and samples_the_cache_alone(plan, self._catalog):
@@ -298,7 +299,7 @@ class Planner:
             self._at_once[_answer(plan)] = kept
             while len(self._at_once) > PLANS_KEPT:
                 self._at_once.popitem(last=False)
-        return replace(kept, otherwise=plan)
+        return replace(kept, if_overdue=plan)
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
@@ -384,15 +385,13 @@ def _question(plan: OnlinePlan, options: QueryOptions) -> _Question:
 
 _FIRST_SECONDS = 0.03
 """What a query takes of a core until its first answer, beside reading its rows."""
-_PREDICTED_WITHIN = 0.05
 
 
 def _is_soon_within(plan: OnlinePlan, target: float | None, whole_seconds: float) -> bool:
     """Whether a sample is predicted to reach the target in half of the time of the whole."""
     if target is None or not plan.share_needed:
         return False
-    share = plan.share_needed * (_PREDICTED_WITHIN / target) ** 2
-    return _FIRST_SECONDS + share * whole_seconds < whole_seconds / 2
+    return _FIRST_SECONDS + plan.share_for(target) * whole_seconds < whole_seconds / 2
 
 
 _GONE = "its table was not laid out after all, and the first part of the layout is gone"
@@ -413,12 +412,9 @@ class QueryFallback:
 
     Attributes:
         planner: makes the other plan.
-        catalog: the tables.
         plan: how the query is answered now.
         options: of the query; with fallback="error" there is no other way.
-        asker: who asks.
         job_id: of the job that failed.
-        databases: that its jobs run on.
         shows_estimates: whether anybody sees estimates. Where not, a query that runs as a whole goes on.
         turns: how often the query went another way already. Each way has a job of its own.
         is_second: whether it was found out already that the whole takes longer than predicted.
@@ -449,14 +445,11 @@ class QueryFallback:
             self.planner.note_whole(self.plan, self.options, whole)
         seconds = error.core_seconds if isinstance(error, WholeIsSoonerError) else None
         if seconds is not None and self.shows_estimates and not self.is_second:
-            whole = replace(whole, otherwise=self.plan)
+            whole = replace(whole, if_overdue=self.plan)
         job_id, config = self._next_id("whole"), self.databases.whole
-        return self._resort(
-            WholeQueryJob(
-                job_id, whole, database_config=config, core_seconds=math.inf if seconds is None else seconds
-            ),
-            whole,
-        )
+        seconds = math.inf if seconds is None else seconds
+        job = WholeQueryJob(job_id, whole, database_config=config, core_seconds=seconds, is_seen=has_answered)
+        return self._resort(job, whole)
 
     def _estimated(self) -> Resort | None:
         if (plan := self.plan.if_overdue) is None:
@@ -682,6 +675,7 @@ def _while_worthwhile(
     from relaqs_engine.execution.state import EstimateCosts
 
     costs = EstimateCosts(whole_core_seconds(plan, catalog))
+    ends_soon = ends_soon and (costs.scan_seconds < SOON_SECONDS or reads_a_sample_once(plan))
     has_intervals = plan.is_two_level or plan.method is not Method.NONE
     estimated = [output for output in plan.outputs if output.kind is OutputKind.ESTIMATE]
     has_only_totals = (
@@ -729,7 +723,7 @@ def _job(
             options.judge,
             may_run_whole=may_run_whole,
             state_bytes=_OF_STATES * databases.states.memory_bytes if may_run_whole else math.inf,
-            stops_early=options.target is not None,
+            target=math.inf if options.target is None else options.target,
         ),
         state_cursor=databases.state_cursor() if plan.is_estimated else None,
         exact_config=databases.whole,

@@ -39,8 +39,16 @@ from relaqs_engine.duck import (
     LentData,
     ReadingDatabase,
 )
-from relaqs_engine.errors import BrokenDatabaseError, LayoutError, named
-from relaqs_engine.layouts.cache import CacheUse, LayingOut, Opening, lay_out, opened_table, reopened_table
+from relaqs_engine.errors import BrokenDatabaseError, LayoutError, RelaqsError, named
+from relaqs_engine.layouts.cache import (
+    CacheUse,
+    LayingOut,
+    Opening,
+    has_changed,
+    lay_out,
+    opened_table,
+    reopened_table,
+)
 from relaqs_engine.layouts.folder import settle
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, FirstPart, Layout, Table
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
@@ -49,7 +57,7 @@ from relaqs_engine.shared_files import lock
 
 from relaqs.executors import Executor
 from relaqs.executors import duck_process as worker
-from relaqs.jobs.executor import background_thread, give_way, user_name
+from relaqs.jobs.executor import background_thread, call_later, give_way, user_name
 from relaqs.queries.options import AskingUser
 
 
@@ -120,9 +128,6 @@ class Databases:
         owner: the user whom they belong to, "" for all others.
 
     Attributes:
-        tasks: the database that reads partitions.
-        whole: the database of queries that run as a whole.
-        states: the database of merged states.
         state_bytes: what merged states may take.
     """
 
@@ -227,6 +232,7 @@ def announce(message: str) -> None:
 
 
 SAY_SECONDS = 5.0  # between two sentences about the progress of a layout
+_FOLLOWED_SECONDS = 60.0  # after a look at the files, which takes up what else would be told of them
 
 
 class OpenTables:
@@ -239,6 +245,7 @@ class OpenTables:
         changed: the session's method that is called with a new catalog, and what is lent no more. The
             session is not kept by it.
         civil_time: by which texts are read as moments. None: that of the process.
+        look_seconds: between two looks at whether sources have changed. None: they are not looked at.
 
     Attributes:
         catalog: the tables as they are now.
@@ -251,6 +258,7 @@ class OpenTables:
         cores: int | None,
         changed: Callable[[Catalog, Collection[Lent]], None],
         civil_time: CivilTime | None = None,
+        look_seconds: float | None = None,
     ) -> None:
         self.catalog = catalog
         self._use = use
@@ -262,6 +270,19 @@ class OpenTables:
         self._behind = (
             None if cores is None else BackgroundLayouts(cores, announce, self._replace, use, civil_time)
         )
+        self._looked_at = float("-inf") if look_seconds is None else time.monotonic()
+        self._unread: dict[str, str] = {}  # why tables could not be read anew that have changed
+        self._next_look: threading.Timer | None = None
+        if look_seconds is not None:
+            self._next_look = call_later(look_seconds, self._look, look_seconds)
+
+    def _look(self, seconds: float) -> None:
+        try:
+            self.refresh_changed()
+        finally:
+            with self._changing:
+                if not self._is_closed:
+                    self._next_look = call_later(seconds, self._look, seconds)
 
     @property
     def progress(self) -> LayoutProgress | None:
@@ -271,7 +292,7 @@ class OpenTables:
     def asked(self, plain_tables: Iterable[str]) -> None:
         """Count a question about these plain tables, and say what there is to know about all tables."""
         now_seconds = time.monotonic()
-        if self._use.read:
+        if self._use.read and now_seconds - self._looked_at > _FOLLOWED_SECONDS:
             for news in self._use.news(now_seconds):
                 announce(news)
         self._say_progress(now_seconds)
@@ -294,7 +315,7 @@ class OpenTables:
         if isinstance(table, Layout):
             return table
         assert isinstance(table, PlainTable)
-        from relaqs.laying_out import on_threads
+        from relaqs.executors.spreading import on_threads
 
         with on_threads() as spread:
             how = LayingOut(announce, spread=spread, civil_time=self._civil_time)
@@ -312,9 +333,33 @@ class OpenTables:
             self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
         return self.catalog.table(name)
 
+    def refresh_changed(self) -> tuple[str, ...]:
+        """Read tables anew whose sources have changed, and return their names.
+
+        What cannot be read, such as a file that is still being written, stays as it was until the next call,
+        and is announced.
+        """
+        self._looked_at = time.monotonic()
+        names = dict.fromkeys(each.table.partition(LAYOUT_MARK)[0] for each in self.catalog.layouts)
+        opening = Opening(self._use, reading=ReadingDatabase(self._civil_time))
+        with closing(opening.reading):
+            return tuple(name for name in names if not self._is_closed and self._is_refreshed(name, opening))
+
+    def _is_refreshed(self, name: str, opening: Opening) -> bool:
+        try:
+            if is_other := any(has_changed(each, opening) for each in self.catalog.all_of(name)):
+                self.refresh(name)
+            self._unread.pop(name, None)
+        except (RelaqsError, OSError) as error:
+            if self._unread.get(name) != str(error):
+                self._unread[name] = str(error)
+                announce(f"{name} cannot be read anew, so answers stay about the rows of before: {error}")
+            return False
+        return is_other
+
     def append(self, name: str, source: TableSource, batch: str) -> Layout:
         """Return a table's layout after rows were added to it. batch: a name for them, or ""."""
-        from relaqs.laying_out import append_to
+        from relaqs.executors.spreading import append_to
 
         append_to(self.catalog.table(name), source, batch)
         self.refresh(name)
@@ -382,6 +427,8 @@ class OpenTables:
             self._behind.stop()
         with self._changing:
             self._is_closed = True
+            if self._next_look is not None:
+                self._next_look.cancel()
 
     def release(self) -> None:
         """Let the cache remove what these tables are read from."""
@@ -506,7 +553,6 @@ class BackgroundLayouts:
         adopt: called with a table and what takes its place, on the thread that lays it out: the plain table
             with the first part of its layout, then the layout. If that fails, the plain table without.
         use: what the session uses of the cache.
-        civil_time: by which texts are read as moments. None: that of the process.
     """
 
     def __init__(

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import MissingPackageError, Plugins
 from relaqs.rendering.rounding import Shown
-from relaqs.rendering.view import AnswerView, Bar, Column, DrawableAnswer, view_of
+from relaqs.rendering.view_model import AnswerView, Bar, Column, DrawableAnswer, view_of
 
 if TYPE_CHECKING:
-    from relaqs.rendering.view import WatchableQuery
+    from relaqs.rendering.view_model import WatchableQuery
 
 MAX_ROWS = 30
 _BLUE = "#3b82f6"

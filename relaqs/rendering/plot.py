@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
-from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import needed
 from relaqs.python_values import python_values
 from relaqs.rendering.rounding import show_value
-from relaqs.rendering.view import DrawableAnswer, heading
+from relaqs.rendering.view_model import DrawableAnswer, heading, is_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +50,18 @@ def plot(
     is_line = along is not None and _is_scale(table.column(along).type)
     others = [key for key in keys if key != along]
     if along is not None and (is_line or x is not None):
-        labels, by = [along], others if snapshot.columns else []
+        labels, by = [along], others if snapshot.columns or snapshot.measures else []
     else:
         labels, by = keys, []
-    points = _split(snapshot, drawn, labels, by if split is None else [split], is_line=is_line)
-    (_draw_lines if is_line else _draw_bars)(axes, points)
+    names, groups = _names_of(table, labels), _names_of(table, by if split is None else [split])
+    if len(set(zip(names, groups, strict=True))) < len(names):  # rows without keys: none hides another
+        names = [(f"{key} {row}", name) for row, (key, name) in enumerate(names)]
+    at = python_values(table.column(labels[0])) if is_line else [key for key, _ in names]
+    points = _split(snapshot, drawn, at, groups, is_line=is_line)
+    if is_line:
+        _draw_lines(axes, points)
+    else:
+        _draw_bars(axes, points, dict(names))
     _label(axes, snapshot, points, None if along is None else table.column_names[along], drawn)
     return axes
 
@@ -78,7 +84,7 @@ def _position(table: pa.Table, name: str) -> int:
 def _drawn_by_default(snapshot: DrawableAnswer) -> int:
     """Return the first estimate, or where there is none the last number."""
     estimates = [column.position for column in snapshot.columns]
-    numbers = [i for i, column in enumerate(snapshot.estimate.columns) if _is_number(column.type)]
+    numbers = [i for i, column in enumerate(snapshot.estimate.columns) if is_number(column.type)]
     found = [i for i in estimates if i in numbers] or numbers[-1:]
     if not found:
         raise ArgumentError("the answer has no column of numbers to draw; select one")
@@ -87,64 +93,77 @@ def _drawn_by_default(snapshot: DrawableAnswer) -> int:
 
 def _keys(snapshot: DrawableAnswer, drawn: int) -> list[int]:
     """Return the columns that say what a row is about. Without estimates these are taken to be the names."""
-    estimates = {column.position for column in snapshot.columns}
-    others = [i for i in range(snapshot.estimate.num_columns) if i != drawn and i not in estimates]
-    if snapshot.columns:
+    values = {drawn, *snapshot.measures, *(column.position for column in snapshot.columns)}
+    others = [i for i in range(snapshot.estimate.num_columns) if i not in values]
+    if snapshot.columns or snapshot.measures:
         return others
-    return [i for i in others if not _is_number(snapshot.estimate.column(i).type)] or others[:1]
+    return [i for i in others if not is_number(snapshot.estimate.column(i).type)] or others[:1]
 
 
 def _split(
-    snapshot: DrawableAnswer, drawn: int, labels: Sequence[int], by: Sequence[int], *, is_line: bool
+    snapshot: DrawableAnswer,
+    drawn: int,
+    at: Sequence[Any],
+    names: Sequence[tuple[str, str]],
+    *,
+    is_line: bool,
 ) -> list[_Points]:
     """Return the rows of each series, in their order along x where they are lines."""
-    table = snapshot.estimate
-    names = _joined(table, by) if by else [""] * len(snapshot)
-    several = list(dict.fromkeys(names)) or [""]
+    several = list(dict.fromkeys(names)) or [("", "")]
     if len(several) > _MOST_SERIES:
         raise ArgumentError(
             f"there are {len(several)} series, and a chart has at most {_MOST_SERIES}; keep fewer with WHERE"
         )
-    at = python_values(table.column(labels[0])) if is_line else _joined(table, labels)
     values, below, above, certified = _numbers(snapshot, drawn)
     found = []
     for name in several:
-        rows = [i for i, each in enumerate(names) if each == name and at[i] is not None]
+        # NaN, which is not even itself, has no place on a line, and text such as "infinity" has none
+        rows = [
+            i
+            for i, each in enumerate(names)
+            if each == name and at[i] == at[i] is not None and not (is_line and isinstance(at[i], str))
+        ]
         if is_line:
             rows.sort(key=lambda row: at[row])
         found.append(
-            _Points(name, [at[i] for i in rows], values[rows], below[rows], above[rows], certified[rows])
+            _Points(name[1], [at[i] for i in rows], values[rows], below[rows], above[rows], certified[rows])
         )
     return found
 
 
-def _joined(table: pa.Table, columns: Sequence[int]) -> list[str]:
-    """Return the values of some columns as one text a row."""
-    texts = [[show_value(value) for value in python_values(table.column(i))] for i in columns]
-    return [" · ".join(row) for row in zip(*texts, strict=True)] if texts else [""] * table.num_rows
+def _names_of(table: pa.Table, columns: Sequence[int]) -> list[tuple[str, str]]:
+    """Return of each row what tells its values of some columns from others, and how they are written."""
+    values = [python_values(table.column(i)) for i in columns]
+    texts = zip(*map(_written, values), strict=True)
+    found = [
+        (repr(row), " · ".join(text)) for row, text in zip(zip(*values, strict=True), texts, strict=True)
+    ]
+    return found or [("", "")] * table.num_rows
+
+
+def _written(values: Sequence[object]) -> list[str]:
+    """Return values as text for matplotlib, where $ begins a formula and _ hides a name from the legend."""
+    moments = {repr(value): value for value in values if isinstance(value, datetime.datetime)}
+    days = {value.date() for value in moments.values() if value.time() == datetime.time()}
+    if len(days) == len(moments):
+        values = [value.date() if isinstance(value, datetime.datetime) else value for value in values]
+    texts = [show_value(value).replace("$", r"\$") for value in values]
+    return [f" {text}" if text.startswith("_") else text for text in texts]
 
 
 def _numbers(snapshot: DrawableAnswer, drawn: int) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
     """Return values, how far down and up they may be off, and whether they are certified."""
     column = snapshot.estimate.column(drawn)
-    if not _is_number(column.type):
+    if not is_number(column.type):
         raise ArgumentError(f"the column {snapshot.estimate.column_names[drawn]!r} has no numbers to draw")
     values = _floats(column)
     interval = next((each for each in snapshot.columns if each.position == drawn), None)
     if interval is None:
         nothing = np.zeros(len(values))
         return values, nothing, nothing, np.ones(len(values), dtype=bool)
-    return values, *_margins(snapshot.table, interval, values)
-
-
-def _margins(
-    table: pa.Table, interval: ApproximateColumn, values: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    low, high = (_floats(table.column(part)) for part in (interval.low, interval.high))
-    certified = np.array(
-        [value is True for value in table.column(interval.certified).to_pylist()], dtype=bool
-    )
-    return _distance(values - low), _distance(high - values), certified
+    low, high = (_floats(snapshot.table.column(part)) for part in (interval.low, interval.high))
+    certified = _floats(snapshot.table.column(interval.certified)) == 1.0
+    return values, _distance(values - low), _distance(high - values), certified
 
 
 def _distance(margins: FloatArray) -> FloatArray:
@@ -153,21 +172,16 @@ def _distance(margins: FloatArray) -> FloatArray:
 
 
 def _floats(column: pa.ChunkedArray) -> FloatArray:
-    numbers = [np.nan if value is None else float(value) for value in column.to_pylist()]
-    return np.array(numbers, dtype=np.float64)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
 
 
 def _is_scale(kind: pa.DataType) -> bool:
-    return bool(_is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    return bool(is_number(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _draw_lines(axes: Axes, points: Sequence[_Points]) -> None:
     for each in points:
-        at = np.array([float(x) if _is_plain(x) else x for x in each.at])
+        at = np.array([x if isinstance(x, datetime.date) else float(x) for x in each.at])
         (line,) = axes.plot(at, each.values, label=each.name)
         for chosen, face in ((each.certified, line.get_color()), (~each.certified, "none")):
             axes.errorbar(
@@ -179,29 +193,25 @@ def _draw_lines(axes: Axes, points: Sequence[_Points]) -> None:
                 markerfacecolor=face,
                 capsize=_CAP_POINTS,
             )
+    if (day := next((x for each in points for x in each.at), None)) and isinstance(day, datetime.date):
+        _name_days(axes, getattr(day, "tzinfo", None))
 
-    if any(not _is_plain(x) for each in points for x in each.at):
-        _name_days(axes)
 
-
-def _name_days(axes: Axes) -> None:
+def _name_days(axes: Axes, zone: datetime.tzinfo | None) -> None:
     """Name days and times along x in few characters, so that names do not touch."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(tz=zone)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
 
 
-def _is_plain(x: object) -> bool:
-    return not isinstance(x, datetime.date | datetime.datetime)
-
-
-def _draw_bars(axes: Axes, points: Sequence[_Points]) -> None:
-    names = list(dict.fromkeys(name for each in points for name in each.at))
+def _draw_bars(axes: Axes, points: Sequence[_Points], names: Mapping[str, str]) -> None:
+    """Draw bars side by side, a place for each key. names: how the keys are written."""
+    places = {key: place for place, key in enumerate(names)}
     width = 0.8 / len(points)
     for i, each in enumerate(points):
-        at = np.array([names.index(name) for name in each.at]) + (i - (len(points) - 1) / 2) * width
+        at = np.array([places[key] for key in each.at]) + (i - (len(points) - 1) / 2) * width
         bars = axes.bar(
             at,
             each.values,
@@ -216,9 +226,10 @@ def _draw_bars(axes: Axes, points: Sequence[_Points]) -> None:
             if not is_certified:
                 bar.set_facecolor("none")
                 bar.set_linestyle("--")
-    slanted = max(map(len, names), default=0) * len(names) > 60
+    texts = list(names.values())
+    slanted = max(map(len, texts), default=0) * len(texts) > 60
     axes.set_xticks(
-        range(len(names)), names, rotation=45 if slanted else 0, ha="right" if slanted else "center"
+        range(len(texts)), texts, rotation=45 if slanted else 0, ha="right" if slanted else "center"
     )
 
 
@@ -226,7 +237,10 @@ def _label(
     axes: Axes, snapshot: DrawableAnswer, points: Sequence[_Points], along: str | None, drawn: int
 ) -> None:
     hollow = any((~each.certified).any() for each in points)
-    axes.set_title(heading(snapshot) + (f"\n{_HOLLOW_NOTE}" if hollow else ""), fontsize="small")
+    notes = [_HOLLOW_NOTE] if hollow else []
+    if placeless := len(snapshot) - sum(len(each.at) for each in points):
+        notes.append(f"{placeless:,} row{'s' * (placeless > 1)} not drawn: NULL or NaN along the line")
+    axes.set_title("\n".join([heading(snapshot), *notes]), fontsize="small")
     axes.set_ylabel(snapshot.estimate.column_names[drawn])
     if along is not None:
         axes.set_xlabel(along)

@@ -25,6 +25,7 @@ import pyarrow as pa
 UNKNOWN = "±?"
 _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
 _NOT_IN_A_BLOB = re.compile(r"""[^ -~]|[\\'"]""")  # what DuckDB writes as \xAA
+_UNCLEAR = re.compile(r"|NULL| .*|.* |'.*'", re.DOTALL)  # text that is shown in quotes
 _SUFFIXES = {0: "", 3: " k", 6: " M", 9: " B", 12: " T"}
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 17  # powers of ten; beyond these a number is written as 1.5e-7
 _DIGITS_OF_A_MEASURE = 6
@@ -83,7 +84,8 @@ def show_column(cells: Sequence[Cell]) -> tuple[Shown, ...]:
 def show_value(value: object, *, group_from: int = 10_000) -> str:
     """Return an exact value in full.
 
-    Thousands are separated from `group_from` on: years and small keys stay as people write them.
+    Thousands are separated from `group_from` on: years and small keys stay as people write them. Text is in
+    quotes where it reads as NULL, as nothing, or as text in quotes.
     """
     match value:
         case None:
@@ -100,16 +102,14 @@ def show_value(value: object, *, group_from: int = 10_000) -> str:
             return show_duration(*value)
         case bytes():
             return show_bytes(value)
+        case str() if _UNCLEAR.fullmatch(value):
+            return f"'{visible(value)}'"
         case _:
             return visible(str(value))
 
 
 def show_bytes(value: bytes) -> str:
-    r"""Return bytes as DuckDB writes and reads a BLOB.
-
-    >>> print(show_bytes(b"ab'c\\\xaa\n"))
-    ab\x27c\x5C\xAA\x0A
-    """
+    r"""Return bytes as DuckDB writes and reads a BLOB."""
     return _NOT_IN_A_BLOB.sub(lambda found: f"\\x{ord(found[0]):02X}", value.decode("latin-1"))
 
 
@@ -117,11 +117,6 @@ def show_measured(value: object) -> str:
     """Return an exact number that was computed: six digits, but all before the point and a decimal's cents.
 
     Exports have all digits.
-
-    >>> show_measured(15.10795435218885), show_measured(1230113636.4105), show_measured(0.00012345678)
-    ('15.108', '1,230,113,636', '0.000123457')
-    >>> show_measured(Decimal("205.10")), show_measured(Decimal("12345.6789"))
-    ('205.10', '12,345.68')
     """
     if isinstance(value, float | Decimal) and math.isfinite(value) and value:
         place = min(0, Decimal(value).adjusted() - _DIGITS_OF_A_MEASURE + 1)
@@ -386,13 +381,7 @@ _DAY, _MINUTE, _SECOND, _MILLISECOND = 86_400_000_000, 60_000_000, 1_000_000, 1_
 
 
 def show_duration(months: int, days: int, nanoseconds: int) -> str:
-    """Return a value of type INTERVAL as text, as DuckDB casts it to VARCHAR.
-
-    >>> show_duration(14, 49, 43_200_500_000_000)
-    '1 year 2 months 49 days 12:00:00.5'
-    >>> show_duration(0, -1, -90_000_000_000), show_duration(0, 0, 0)
-    ('-1 day -00:01:30', '00:00:00')
-    """
+    """Return a value of type INTERVAL as text, as DuckDB casts it to VARCHAR."""
     years = abs(months) // 12 * (1 if months > 0 else -1)
     counted = ((years, "year"), (months - 12 * years, "month"), (days, "day"))
     parts = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for count, unit in counted if count]
@@ -404,11 +393,7 @@ def show_duration(months: int, days: int, nanoseconds: int) -> str:
 
 
 def microseconds_between(earlier: Moment, later: Moment) -> int | None:
-    """Return how many microseconds lie between two moments of one kind, None where they cannot be compared.
-
-    >>> microseconds_between(datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)) / 86_400e6
-    2.0
-    """
+    """Return how many microseconds lie between two moments of one kind, None where none can be told."""
     if isinstance(earlier, tuple) or isinstance(later, tuple):
         if isinstance(earlier, tuple) and isinstance(later, tuple):
             return _length(later) - _length(earlier)
@@ -424,11 +409,7 @@ def microseconds_between(earlier: Moment, later: Moment) -> int | None:
 
 
 def seconds_of(moment: Moment) -> float:
-    """Return a moment as seconds from a beginning that all moments of its kind have.
-
-    >>> seconds_of(datetime.time(0, 1)), seconds_of(datetime.date(1, 1, 2))
-    (60.0, 86400.0)
-    """
+    """Return a moment as seconds from a beginning that all moments of its kind have."""
     if isinstance(moment, tuple):
         return _length(moment) / _SECOND
     if isinstance(moment, datetime.time):
@@ -437,16 +418,7 @@ def seconds_of(moment: Moment) -> float:
 
 
 def show_moment(value: Moment, low: Moment, high: Moment) -> tuple[str, str] | None:
-    """Return a moment and its margin as text, None where its interval does not hold it or has no length.
-
-    >>> day = datetime.datetime(2020, 5, 16, 12, 4, 9)
-    >>> show_moment(day, day - datetime.timedelta(days=12), day + datetime.timedelta(days=12))
-    ('2020-05-16', '± 12 days')
-    >>> show_moment(day, day - datetime.timedelta(seconds=90), day + datetime.timedelta(seconds=60))
-    ('2020-05-16 12:04:09', '+1.0/−1.5 min')
-    >>> show_moment((0, 1, 7_384 * 10**9), (0, 1, 7_000 * 10**9), (0, 1, 7_768 * 10**9))
-    ('1 day 02:03:04', '± 6.4 min')
-    """
+    """Return a moment and its margin as text, None where its interval does not hold it or has no length."""
     below, above = microseconds_between(low, value), microseconds_between(value, high)
     if below is None or above is None or below < 0 or above < 0 or not below + above:
         return None
@@ -488,11 +460,8 @@ def _rounded_duration(value: Duration, half: float) -> str:
 
 
 def _timespec(half: float) -> str:
-    if half >= 10 * _MINUTE:
-        return "minutes"
-    if half >= 10 * _SECOND:
-        return "seconds"
-    return "milliseconds" if half >= 10 * _MILLISECOND else "microseconds"
+    steps = (("minutes", _MINUTE), ("seconds", _SECOND), ("milliseconds", _MILLISECOND))
+    return next((name for name, size in steps if half >= 10 * size), "microseconds")
 
 
 def _full(moment: datetime.datetime | datetime.date) -> datetime.datetime:

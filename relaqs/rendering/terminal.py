@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relaqs.rendering.rounding import Shown
-from relaqs.rendering.view import AnswerView, Bar, Column, DrawableAnswer, view_of
+from relaqs.rendering.view_model import AnswerView, Bar, Column, DrawableAnswer, view_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -25,19 +24,12 @@ def markdown_of(snapshot: DrawableAnswer) -> str:
     """Return a table with all rows, its margins beside the values, the heading above and notes below."""
     view = view_of(snapshot, max_rows=max(1, len(snapshot)))
     rules = ["---:" if column.is_number else "---" for column in view.columns]
-    cells = [[_cell(cell) for cell in column.cells] for column in view.columns]
-    lines = [f"*{_plain(view.heading)}*", "", _line(list(map(_header, view.columns))), _line(rules)]
+    cells = [[_plain(cell.text) for cell in column.cells] for column in view.columns]
+    names = [_plain(column.name) for column in view.columns]
+    lines = [f"*{_plain(view.heading)}*", "", _line(names), _line(rules)]
     lines += [_line(row) for row in zip(*cells, strict=True)]
     lines += [line for note in view.notes for line in ("", _plain(note))]
     return "\n".join(lines) + "\n"
-
-
-def _header(column: Column) -> str:
-    return _plain(column.name)
-
-
-def _cell(cell: Shown) -> str:
-    return _plain(" ".join(filter(None, (cell.value, cell.margin, cell.mark))))
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -165,7 +157,7 @@ def _width(strips: Sequence[_Strip]) -> int:
 def _strips(column: Column, page: _Page, bar_width: int) -> Iterator[_Strip]:
     """Yield the column's values with their margins and, if it has them, its bars."""
     values = [_cropped(page.spell(cell.value)) for cell in column.cells]
-    margins = [page.spell(_margin(cell)) for cell in column.cells]
+    margins = [page.spell(f"{cell.margin} {cell.mark}".strip()) for cell in column.cells]
     value_width, margin_width = _longest(values), _longest(margins)
     content = value_width + (1 + margin_width if margin_width else 0)
     width = max(content, _cell_count(column.name))
@@ -182,10 +174,6 @@ def _strips(column: Column, page: _Page, bar_width: int) -> Iterator[_Strip]:
     if column.bars and bar_width:
         bars = tuple(((page.spell(_bar(bar, bar_width)), ""),) for bar in column.bars)
         yield _Strip(_fitted(page.view.interval_name, bar_width), bars, bar_width)
-
-
-def _margin(cell: Shown) -> str:
-    return f"{cell.margin} {cell.mark}".strip()
 
 
 def _bar(bar: Bar | None, width: int) -> str:

@@ -447,7 +447,6 @@ class Desk:
         turns: whose task starts next.
 
     Args:
-        policy: who gets how many cores.
         credit_core_seconds: see `FairShares`.
     """
 

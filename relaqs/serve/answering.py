@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,10 +29,11 @@ from relaqs_engine.sql.binder import parameter_count, with_values
 from relaqs_engine.sql.read import WrittenSql
 
 from relaqs.jobs.executor import give_way, run_in_background
+from relaqs.progress import StopReason
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
-from relaqs.rendering.view import doubts_said, not_judged_text
+from relaqs.rendering.view_model import doubts_said, not_judged_text
 from relaqs.serve.column_types import (
     BOOL,
     FLOAT8,
@@ -57,6 +59,9 @@ _T = TypeVar("_T")
 _AT_ONCE_SECONDS = 0.05  # after which a question about the server gives way
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
+_ONE_TABLE = re.compile(
+    r"(?:(?!\bfrom\b).)*\bfrom\s+(?:\w+\.)?(\w+)(?:\s+(?:where|order|limit|group)\b.*)?", re.I | re.S
+)
 OPEN_TYPES = {0, UNKNOWN.oid}
 _TEXTS_KEPT = 256  # whose meaning is known, and the types of parameters: clients ask one text again and again
 SHORT_CHARACTERS = 2_000  # of a text that is read in some milliseconds
@@ -110,14 +115,44 @@ class Asker:
     Attributes:
         quota: what the user may use.
         process_id: by which the client knows the connection.
-        stop_other: stops the query of another connection of the user. False where there is none.
+        stop_other: stops the query of another connection of the user, or ends it. False where there is none.
+        prepared: returns a SELECT of the statements that are prepared; None for none.
     """
 
     name: str
     settings: Settings
     quota: UserQuota = field(default_factory=UserQuota)
     process_id: int = 0
-    stop_other: Callable[[int], bool] = lambda process_id: False
+    stop_other: Callable[[int, bool], bool] = lambda process_id, is_to_end: False
+    prepared: Callable[[], str | None] = lambda: None
+
+
+class _Known:
+    """What is known of tables while they have the same columns.
+
+    Attributes:
+        column_types: by names in lower case.
+        meant: the meaning of texts.
+        parameter_types: of short texts, the oldest first.
+    """
+
+    def __init__(self, tables: Mapping[str, Table], metadata_of: Callable[[], Metadata]) -> None:
+        self._tables = tables
+        self._metadata_of = metadata_of
+        self.column_types = _column_types(tables)
+        self.meant = lru_cache(maxsize=_TEXTS_KEPT)(partial(meaning_of, columns=self.column_types))
+        self.parameter_types: dict[str, dict[int, str]] = {}
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What answers questions about the columns. Making it takes too long for the event loop."""
+        return self._metadata_of()
+
+    def is_of(self, tables: Mapping[str, Table]) -> bool:
+        """Whether these tables have the same columns."""
+        if tables is not self._tables and _column_types(tables) == self.column_types:
+            self._tables = tables
+        return tables is self._tables
 
 
 class Answering:
@@ -125,20 +160,33 @@ class Answering:
 
     Args:
         session: has the tables and the cores.
-        metadata: answers what is asked about the server itself.
+        metadata_of: makes what answers questions about the server itself and the tables' columns.
         planning: threads that plan and look up. Queries run on the session's own.
         encoding: threads that make rows ready to be sent.
     """
 
-    def __init__(self, session: Session, metadata: Metadata, planning: FairPool, encoding: FairPool) -> None:
+    def __init__(
+        self, session: Session, metadata_of: Callable[[], Metadata], planning: FairPool, encoding: FairPool
+    ) -> None:
         self._session = session
-        self._metadata = metadata
+        self._metadata_of = metadata_of
         self._planning = planning
         self._encoding = encoding
-        self._column_types = _column_types(session)
-        self._meant = lru_cache(maxsize=_TEXTS_KEPT)(partial(meaning_of, columns=self._column_types))
-        self._parameter_types: dict[str, dict[int, str]] = {}  # of short texts, the oldest first
+        self._last_known = _Known(session.tables, metadata_of)
+        _ = self._last_known.metadata  # made now, while nobody waits
         self._plans: OrderedDict[_PlanKey, _KeptPlan] = OrderedDict()  # the oldest first
+
+    @property
+    def _known(self) -> _Known:
+        """What is known of the tables' columns. Tables that were opened anew may have others."""
+        if self._last_known.is_of(self._session.tables):
+            return self._last_known
+        self._last_known = _Known(self._session.tables, self._metadata_of)
+        return self._last_known
+
+    def close(self) -> None:
+        """Answer nothing about the server any more."""
+        self._last_known.metadata.close()
 
     async def requests(self, sql: str, asker: Asker) -> tuple[Request, ...]:
         """Return what the statements of a text ask for. A long text waits for its turn to be read.
@@ -174,19 +222,22 @@ class Answering:
         oids = [*given[:count], *(0,) * (count - len(given))]
         if all(oid not in OPEN_TYPES for oid in oids):
             return tuple(oids)
-        found = self._parameter_types.get(select.sql)
+        known = self._known.parameter_types
+        found = known.get(select.sql)
         if found is None:
             found = await self.in_turn(asker, self._types_of_parameters, select.sql)
             if len(select.sql) <= SHORT_CHARACTERS:
-                self._parameter_types[select.sql] = found
-            while len(self._parameter_types) > _TEXTS_KEPT:
-                del self._parameter_types[next(iter(self._parameter_types))]
+                known[select.sql] = found
+            while len(known) > _TEXTS_KEPT:
+                del known[next(iter(known))]
         return tuple(
             parameter_oid(found.get(place)) if oid in OPEN_TYPES else oid for place, oid in enumerate(oids, 1)
         )
 
     def _types_of_parameters(self, sql: str) -> dict[int, str]:
-        return parameter_types(self._session.with_own_names(sql), self._column_types)
+        known = self._known
+        of_server = known.metadata.column_types if may_ask_metadata(sql) else {}
+        return parameter_types(self._session.with_own_names(sql), {**of_server, **known.column_types})
 
     async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[ReplyColumn, ...]:
         """Return the columns that the answer will have.
@@ -226,7 +277,10 @@ class Answering:
         self, select: Select, explained: Explain, values: Sequence[Any], asker: Asker
     ) -> Reply:
         """Return how the answer to a query comes. Where it is timed it runs, and its rows are counted."""
-        lines = (await self.in_turn(asker, self._explained, select, values, asker)).splitlines()
+        if await self._rewritten(select, values, asker) is not None:
+            lines = ["What is asked about the server itself is looked up."]
+        else:
+            lines = (await self.in_turn(asker, self._explained, select, values, asker)).splitlines()
         numbers: dict[str, float] = {}
         if explained.is_timed:
             begin = time.monotonic()
@@ -236,7 +290,9 @@ class Answering:
             lines += ["", f"rows: {reply.table.num_rows}", f"Execution Time: {milliseconds:.3f} ms"]
         if explained.is_json:
             costs = {"Startup Cost": 0.0, "Total Cost": 0.0, "Plan Rows": 0, "Plan Width": 0}  # not known
-            plan = {"Node Type": lines[0], **costs, **numbers, "Details": lines[1:]}
+            read = _ONE_TABLE.fullmatch(select.sql)
+            name = {"Relation Name": read[1].lower()} if read is not None else {}
+            plan = {"Node Type": lines[0], **name, **costs, **numbers, "Details": lines[1:]}
             timed = {"Execution Time": numbers["Actual Total Time"]} if numbers else {}
             lines = [json.dumps([{"Plan": plan, **timed}], indent=2, ensure_ascii=False)]
         return Reply((_explained_column(explained),), pa.table({_EXPLAINED: lines}))
@@ -282,6 +338,8 @@ class Answering:
         finally:
             query.stop()
         if snapshot is None or (asker.settings.is_exact and not snapshot.is_exact):
+            if query.stop_reason == StopReason.BUDGET:
+                raise RelaqsError("the budget does not pay the exact answer; SET relaqs.target = '5%' or so")
             raise RelaqsError("the query was stopped before its answer was there; run it again")
         asker.quota.check_size(snapshot.table.nbytes)
         holding = asker.quota.hold(ANSWERS, snapshot.table.nbytes)
@@ -312,7 +370,7 @@ class Answering:
         return round(rows * (1.0 if snapshot.is_exact else snapshot.fraction))
 
     async def _about_the_server(self, rewritten: str, asker: Asker) -> Reply:
-        cursor = self._metadata.cursor(asker.settings.timezone)
+        cursor = self._known.metadata.cursor(asker.settings.timezone)
         try:
             described, table = await self.in_turn(asker, _answered_in_time, cursor, rewritten)
         except Interrupted:
@@ -326,7 +384,7 @@ class Answering:
         return Reply(_described(described), table, holding=asker.quota.hold(ANSWERS, table.nbytes))
 
     def _metadata_columns(self, rewritten: str) -> tuple[ReplyColumn, ...]:
-        cursor = self._metadata.cursor()
+        cursor = self._known.metadata.cursor()
         try:
             return _described(cursor.describe(rewritten))
         finally:
@@ -336,12 +394,13 @@ class Answering:
         """Return the SQL for a question about the server itself, None for one about tables."""
         if not may_ask_metadata(select.sql):
             return None
-        cursor: Cursor = self._metadata.cursor(asker.settings.timezone)
+        metadata = self._known.metadata
+        cursor: Cursor = metadata.cursor(asker.settings.timezone)
         try:
             sql = with_values(WrittenSql(select.sql), list(values) or None, cursor.typed_text).sql
         finally:
             cursor.close()
-        return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
+        return metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
 
     def _plan(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Meaning, OnlinePlan]:
         """Return what a SELECT is for DuckDB, and how it is answered.
@@ -361,7 +420,9 @@ class Answering:
             )
         except (SqlError, ExpressionError) as error:
             raise meaning.placed(error, select.sql) from error
-        is_same_each_time = not values and plan.sql == meaning.sql and tables is self._session.tables
+        if tables is not self._session.tables:  # they were opened anew meanwhile, perhaps with other types
+            return self._plan(select, values, asker)
+        is_same_each_time = not values and plan.sql == meaning.sql
         begins_soon = len(select.sql) <= SHORT_CHARACTERS and not plan.is_estimated and not plan.plain_tables
         if is_same_each_time and begins_soon:
             self._plans[_plan_key(select, asker.settings)] = _KeptPlan(tables, meaning, plan)
@@ -421,7 +482,8 @@ class Answering:
         is_matched = "~" in sql or "@" in sql or "regexp" in sql.lower()
         texts = tuple(each if is_matched and isinstance(each, str) else None for each in values)
         is_kept = len(sql) <= SHORT_CHARACTERS and not any(texts)
-        meant = self._meant if is_kept else self._meant.__wrapped__
+        known = self._known.meant
+        meant = known if is_kept else known.__wrapped__
         return meant(sql, parameters=kinds, values=texts, is_estimated=not asker.settings.is_exact)
 
 
@@ -465,11 +527,11 @@ def _answered_in_time(cursor: Cursor, rewritten: str) -> tuple[list[tuple[str, s
             over.set()
 
 
-def _column_types(session: Session) -> dict[str, dict[str, str]]:
+def _column_types(tables: Mapping[str, Table]) -> dict[str, dict[str, str]]:
     """Return the types of all tables' columns, by names in lower case."""
     return {
         name.lower(): {column.name.lower(): column.type for column in layout.columns}
-        for name, layout in session.tables.items()
+        for name, layout in tables.items()
     }
 
 
@@ -483,6 +545,10 @@ def _constant(function: str, argument: str, asker: Asker) -> str | None:
     }
     if function in known:
         return known[function]
+    if function == "txid_current":
+        return str(asker.settings.transaction_number)
+    if function == "pg_prepared_statements":
+        return asker.prepared()
     try:
         return asker.settings.show(argument)
     except RefusedError:

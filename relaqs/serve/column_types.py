@@ -99,9 +99,6 @@ def column_type(duckdb_type: str) -> ColumnType:
     """Return the type of Postgres for DuckDB's. Structs, maps and lists of them are JSON.
 
     An array of arrays has the type of one, as in Postgres. All else that is not known is text.
-
-    >>> [column_type(each).name for each in ("BIGINT", "STRUCT(a INTEGER)[]", "BIT", "DATE[]", "DOUBLE[3][]")]
-    ['int8', 'json', 'text', '_date', '_float8']
     """
     if (known := _OF_DUCKDB.get(duckdb_type)) is not None:
         return known
@@ -118,11 +115,7 @@ def column_type(duckdb_type: str) -> ColumnType:
 
 
 def parameter_oid(duckdb_type: str | None) -> int:
-    """Return the OID for a parameter of DuckDB's type, which may be a list. Where none is known it is text.
-
-    >>> parameter_oid("INTEGER"), parameter_oid("INTEGER[]"), parameter_oid("oid[]"), parameter_oid(None)
-    (23, 1007, 1028, 25)
-    """
+    """Return the OID for a parameter of DuckDB's type, which may be a list; of text where none is known."""
     if duckdb_type is None:
         return TEXT.oid
     duckdb_type = duckdb_type.upper()  # a type that DuckDB does not have, as oid, is as it was written
@@ -132,17 +125,20 @@ def parameter_oid(duckdb_type: str | None) -> int:
 
 
 def type_oid(written: str) -> int:
-    """Return the OID of a type as it is written in SQL, 0 for one that is not known here.
-
-    >>> type_oid("int"), type_oid("timestamp with time zone"), type_oid("text[]"), type_oid("money")
-    (23, 1184, 1009, 0)
-    """
+    """Return the OID of a type as it is written in SQL, 0 for one that is not known here."""
     name = re.sub(r"\s+", " ", re.sub(r"\([^)]*\)", "", written)).strip().lower()
     element = name.removesuffix("[]").strip()
     found = next((each for each in TYPES if element in (each.name, each.sql_name)), _OF_WORDS.get(element))
     if found is None:
         return 0
     return found.array_oid if name.endswith("[]") else found.oid
+
+
+def type_name(oid: int) -> str:
+    """Return a type's name in SQL, "???" for one that is not known here."""
+    if oid in ARRAYS:
+        return f"{ARRAYS[oid].sql_name}[]"
+    return next((each.sql_name for each in TYPES if each.oid == oid), "???")
 
 
 def is_number(kind: ColumnType) -> bool:

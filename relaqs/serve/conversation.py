@@ -12,13 +12,14 @@ import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pygwire import TransactionStatus
 from pygwire import messages as wire
 from relaqs_engine.errors import ExpressionError, SqlError
-from relaqs_engine.sql.binder import NullOf
+from relaqs_engine.sql.binder import Constant
 
 from relaqs.jobs.executor import PRECEDENCE
 from relaqs.serve import failures
@@ -29,6 +30,8 @@ from relaqs.serve.copy_out import CopiedRows
 from relaqs.serve.encoded_rows import AnswerRows
 from relaqs.serve.failures import RefusedError, error_fields, notice_fields
 from relaqs.serve.named import (
+    ChannelMember,
+    Channels,
     Cursors,
     KeptPlace,
     Portal,
@@ -37,32 +40,39 @@ from relaqs.serve.named import (
     check_transaction,
     formats_of,
     row_description,
+    select_of,
 )
-from relaqs.serve.parameters import null_of, parameter_value, written_value
 from relaqs.serve.quotas import STATEMENTS, VALUES
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.stream import ClientGoneError, Stream
+from relaqs.serve.values import as_kind, null_of, parameter_value, written_value
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
 _TEXT_COPIES = 2  # of the text of a prepared statement: itself, and its place for errors
 _MOST_VALUE_BYTES = 1 << 20  # of one statement: written out, they have to be no longer than a statement
 _NO_VALUES: tuple[Any, ...] = ()
+_ENDED = "terminating connection due to administrator command"
 
 
 class Conversation:
     """What one client asks and is answered, after they were let in."""
 
-    def __init__(self, stream: Stream, asker: Asker, answering: Answering) -> None:
+    def __init__(self, stream: Stream, asker: Asker, answering: Answering, channels: Channels) -> None:
         self._stream = stream
-        self._asker = asker
-        self._answering = answering
         self._prepared: dict[str, Prepared] = {}
+        self._asker = replace(asker, prepared=partial(select_of, self._prepared))
+        self._answering = answering
         self._portals: dict[str, Portal] = {}
         self._cursors = Cursors()
         self._savepoints = Savepoints()
         self._status = TransactionStatus.IDLE
+        self._inbox: asyncio.Queue[wire.PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
         self._running: asyncio.Task[None] | None = None
+        self._is_ending = False
+        self._member = ChannelMember(
+            channels, asker.process_id, self._may_tell, stream.send, stream.unsent_bytes
+        )
         self._skips_to_sync = False
         self._is_one_of_several = False  # statements of one message, which are a transaction
         self._reported = self._reportable()
@@ -77,6 +87,14 @@ class Conversation:
         if self._running is not None:
             self._running.cancel()
 
+    def end(self) -> None:
+        """End, as another connection of the user asks for: what was to come is not answered any more."""
+        self._is_ending = True
+        self.cancel()
+        while not self._inbox.empty():
+            self._inbox.get_nowait()
+        self._inbox.put_nowait(RefusedError(failures.SHUTTING_DOWN, _ENDED, is_fatal=True))
+
     async def hold(self) -> None:
         """Answer until the client says goodbye or has gone.
 
@@ -84,7 +102,7 @@ class Conversation:
             RefusedError: what came is no message of the protocol.
             ClientGoneError: the client went while it was being answered.
         """
-        inbox: asyncio.Queue[wire.PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
+        inbox = self._inbox
         reading = asyncio.create_task(self._read(inbox))
         try:
             while (message := await inbox.get()) is not None and not isinstance(message, wire.Terminate):
@@ -93,6 +111,7 @@ class Conversation:
                 await self._answer(message)
         finally:
             reading.cancel()
+            self._member.listen(None, is_on=False)
             self._prepared.clear()
             self._portals.clear()
             self._cursors.close(None)
@@ -138,6 +157,8 @@ class Conversation:
             if (own := asyncio.current_task()) is not None and own.cancelling():
                 self._running.cancel()
                 raise
+            if self._is_ending:
+                raise RefusedError(failures.SHUTTING_DOWN, _ENDED, is_fatal=True) from None
             error: BaseException = RefusedError(failures.CANCELED, "canceling statement due to user request")
         except ClientGoneError:
             raise
@@ -147,6 +168,8 @@ class Conversation:
             self._running = None
         if self._status is TransactionStatus.IN_TRANSACTION:
             self._status = TransactionStatus.ERROR_TRANSACTION
+        elif self._status is TransactionStatus.IDLE:
+            self._member.pending.clear()
         self._stream.send(wire.ErrorResponse(error_fields(error, sql)))
         error.__traceback__ = None  # it and its task refer to each other, and to what the statement kept
         return False
@@ -165,9 +188,13 @@ class Conversation:
                 failures.CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
             ) from None
 
+    def _may_tell(self) -> bool:
+        return self._running is None and self._status is TransactionStatus.IDLE
+
     def _ready(self) -> None:
         if self._status is TransactionStatus.IDLE:
             self._portals.clear()
+            self._member.end_transaction()
         for name, value in self._reportable().items():
             if self._reported[name] != value:
                 self._stream.send(wire.ParameterStatus(name, value))
@@ -201,9 +228,10 @@ class Conversation:
 
     async def _simple_request(self, request: asked.Request) -> None:
         try:
-            if isinstance(request, asked.Select) and await self._answering.parameter_count(
-                request, self._asker
-            ):
+            is_open = isinstance(request, asked.Sleep | asked.StopOther) and request.given is None
+            if isinstance(request, asked.Select):
+                is_open = await self._answering.parameter_count(request, self._asker) > 0
+            if is_open:
                 raise RefusedError(failures.SYNTAX_ERROR, "the statement has a parameter and no value for it")
             portal = Portal(Prepared(request), _NO_VALUES, ())
             await self._execute(portal, 0, is_described=False)
@@ -240,29 +268,31 @@ class Conversation:
         if isinstance(request, asked.Select | asked.Declare | asked.Copy):
             select = request if isinstance(request, asked.Select) else request.select
             oids = await self._answering.parameter_oids(select, message.param_types, self._asker)
-        elif isinstance(request, asked.Sleep) and request.seconds is None:
+        elif isinstance(request, asked.Sleep | asked.StopOther) and request.given is None:
             declared = message.param_types[0] if message.param_types else 0
-            oids = (FLOAT8.oid if declared in OPEN_TYPES else declared,)
+            kind = FLOAT8 if isinstance(request, asked.Sleep) else INT4
+            oids = (kind.oid if declared in OPEN_TYPES else declared,)
         self._keep(message.statement, Prepared(request, oids), message.query)
         self._stream.send(wire.ParseComplete())
 
     def _keep(self, name: str, prepared: Prepared, sql: str) -> None:
         """Keep a statement by its name. Raises RefusedError or MemoryLimitError where there is no room."""
+        if name and name in self._prepared:
+            raise RefusedError("42P05", f'prepared statement "{name}" already exists')
         if len(self._prepared) >= _MOST_PREPARED:
             raise RefusedError(
                 failures.FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
             )
+        prepared.sql = sql
         prepared.holding = self._asker.quota.hold(STATEMENTS, _TEXT_COPIES * sys.getsizeof(sql))
         self._prepared[name] = prepared
 
     async def _prepare(self, request: asked.Prepare) -> str:
         """Keep a query by its name, as one of the protocol is kept; return the tag."""
-        if request.name in self._prepared:
-            raise RefusedError("42P05", f"there is a prepared statement {request.name!r} already")
         given = [type_oid(each) for each in request.types]
         oids = await self._answering.parameter_oids(request.select, given, self._asker)
         await self._answering.columns(request.select, (None,) * len(oids), self._asker)
-        self._keep(request.name, Prepared(request.select, oids), request.select.sql)
+        self._keep(request.name, Prepared(request.select, oids, is_of_sql=True), request.text)
         return "PREPARE"
 
     def _performed(self, request: asked.Perform) -> tuple[asked.Request | None, tuple[Any, ...]]:
@@ -372,14 +402,18 @@ class Conversation:
             case asked.Declare():
                 return await self._declare(request, bound)
             case asked.Fetch():
-                return self._fetched(request)
+                return await self._fetched(request)
             case asked.CloseCursor():
                 self._cursors.close(request.name)
                 return "CLOSE CURSOR" if request.name is not None else "CLOSE CURSOR ALL"
             case asked.StopOther():
-                return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
+                other = _number(bound[0], request.function) if request.given is None else request.given
+                is_to_end = request.function == "pg_terminate_backend"
+                return _stopped(
+                    request, has_stopped=self._asker.stop_other(int(max(0, min(other, 2**31))), is_to_end)
+                )
             case asked.Sleep():
-                await asyncio.sleep(_seconds(bound[0]) if request.seconds is None else request.seconds)
+                await asyncio.sleep(_number(bound[0], "pg_sleep") if request.given is None else request.given)
                 return _SLEPT
             case asked.Set():
                 return self._set(request)
@@ -393,14 +427,21 @@ class Conversation:
                 settings.reset_all()
                 if request.tag == "DISCARD ALL":
                     self._prepared.clear()
+                    self._member.at_end((None, False))
                 return request.tag
             case asked.Transaction():
-                return self._transaction(request.tag)
+                return self._transaction(request)
             case asked.Savepoint():
                 return self._savepoint(request)
             case asked.Deallocate():
                 self._deallocate(request.name)
                 return "DEALLOCATE" if request.name is not None else "DEALLOCATE ALL"
+            case asked.Listen():
+                self._member.at_end((request.channel, request.is_on))
+                return "LISTEN" if request.is_on else "UNLISTEN"
+            case asked.Notify():
+                self._member.say(request.channel, request.payload)
+                return "NOTIFY"
             case asked.Nothing():
                 return request.tag
 
@@ -434,7 +475,15 @@ class Conversation:
         self._cursors.keep(request.name, replace(reply, notices=()), is_held=request.is_held)
         return "DECLARE CURSOR"
 
-    def _fetched(self, request: asked.Fetch) -> Reply | str:
+    async def _fetched(self, request: asked.Fetch) -> Reply | str:
+        portal = None if request.is_sent else self._portals.get(request.name)
+        if portal is not None and (performed := portal.prepared.request) is not None:  # of the protocol
+            if portal.rows is None:
+                answer = await self._answer_of(performed, portal.bound)
+                if isinstance(answer, str):
+                    return answer
+                self._begin_rows(portal, answer, is_described=True)
+            return f"MOVE {portal.pass_over(request.most_rows)}"
         rows = self._cursors.fetch(request.name, request.most_rows)
         return rows if request.is_sent else f"MOVE {rows.table.num_rows}"
 
@@ -460,23 +509,30 @@ class Conversation:
             kept = settings.kept()
             settings.set(request.name, request.value, is_local=True)  # what is wrong is told
             settings.take_back(kept)
-            fields = notice_fields("SET LOCAL can only be used in transaction blocks", "WARNING", "25P01")
-            self._stream.send(wire.NoticeResponse(fields))
+            self._warn("SET LOCAL can only be used in transaction blocks", "25P01")
         return request.tag
 
-    def _transaction(self, tag: str) -> str:
-        if tag == "BEGIN":
-            if self._status is TransactionStatus.IDLE:
+    def _transaction(self, request: asked.Transaction) -> str:
+        tag = request.tag
+        if tag in ("BEGIN", "SET"):
+            if tag == "BEGIN" and self._status is TransactionStatus.IDLE:
                 self._asker.settings.begin()
                 self._status = TransactionStatus.IN_TRANSACTION
+            elif tag == "BEGIN":
+                self._warn("there is already a transaction in progress", "25001")
+            for name, value in request.modes:
+                self._asker.settings.set(name, value, is_local=not name.startswith("default_"))
             return tag
         has_failed = self._status is TransactionStatus.ERROR_TRANSACTION
         ends_as = "ROLLBACK" if has_failed else tag
-        if self._status is not TransactionStatus.IDLE:
+        if self._status is TransactionStatus.IDLE:
+            self._warn("there is no transaction in progress", "25P01")
+        else:
             self._asker.settings.end(is_rolled_back=ends_as == "ROLLBACK")
         self._status = TransactionStatus.IDLE
         self._cursors.end_transaction()
         self._savepoints.clear()
+        self._member.end_transaction(is_rolled_back=ends_as == "ROLLBACK")
         return ends_as
 
     def _savepoint(self, request: asked.Savepoint) -> str:
@@ -484,13 +540,15 @@ class Conversation:
         check_transaction(request.tag, in_transaction=self._status is not TransactionStatus.IDLE)
         match request.tag:
             case "SAVEPOINT":
-                self._savepoints.keep(KeptPlace(request.name, settings.kept(), self._cursors.names()))
+                kept = (settings.kept(), self._cursors.names(), len(self._member.pending))
+                self._savepoints.keep(KeptPlace(request.name, *kept))
             case "RELEASE":
                 self._savepoints.release(request.name)
             case "ROLLBACK":
                 place = self._savepoints.back_to(request.name)
                 settings.take_back(place.settings)
                 self._cursors.keep_only(place.cursors)
+                del self._member.pending[place.pending_count :]
                 self._status = TransactionStatus.IN_TRANSACTION
         return request.tag
 
@@ -501,15 +559,8 @@ class Conversation:
             raise RefusedError(failures.UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
 
     def _begin_rows(self, portal: Portal, answer: Reply, *, is_described: bool) -> None:
-        told = portal.prepared.columns
-        if told is not None and [each.kind.oid for each in told] != [
-            each.kind.oid for each in answer.columns
-        ]:
-            raise RefusedError(
-                failures.NOT_SUPPORTED,
-                "the types of the columns are not those that were described; cast the parameters, as in "
-                "$1::INTEGER, or prepare the statement again",
-            )
+        if portal.prepared.columns is not None:
+            answer = _as_described(answer, portal.prepared.columns)
         for notice in answer.notices:
             self._notice(notice)
         formats = formats_of(portal.formats, len(answer.columns))
@@ -536,8 +587,11 @@ class Conversation:
         count = "" if tag == "SHOW" else f" {portal.sent}"
         self._stream.send(wire.CommandComplete(tag + count))
 
-    def _notice(self, message: str, severity: str = "NOTICE") -> None:
-        self._stream.send(wire.NoticeResponse(notice_fields(message, severity)))
+    def _notice(self, message: str) -> None:
+        self._stream.send(wire.NoticeResponse(notice_fields(message)))
+
+    def _warn(self, message: str, code: str) -> None:
+        self._stream.send(wire.NoticeResponse(notice_fields(message, "WARNING", code)))
 
     def _statement(self, name: str) -> Prepared:
         if name not in self._prepared:
@@ -550,18 +604,18 @@ class Conversation:
         return self._portals[name]
 
 
-def _seconds(value: Any) -> float:
-    """Return for how long pg_sleep sleeps: not at all for what is no number, and for ever for infinity."""
-    if value is None or isinstance(value, NullOf):
+def _number(value: Any, function: str) -> float:
+    """Return the number that a parameter is, 0 for NULL: no connection has it, and it is no time to sleep."""
+    if value is None or isinstance(value, Constant):
         return 0.0
     if not isinstance(value, int | float | Decimal | str) or isinstance(value, bool):
         raise RefusedError(
-            failures.UNKNOWN_FUNCTION, f"pg_sleep takes seconds, and {value!r} is none; write 1.5"
+            failures.UNKNOWN_FUNCTION, f"{function} takes a number, and {value!r} is none; write 15"
         )
     try:
         seconds = float(value)
     except ValueError:
-        raise RefusedError(failures.BAD_TEXT, f"pg_sleep takes seconds, and {value!r} is no number") from None
+        raise RefusedError(failures.BAD_TEXT, f"{function} takes a number, and {value!r} is none") from None
     except OverflowError:
         return math.inf
     return 0.0 if math.isnan(seconds) else seconds  # asyncio refuses NaN
@@ -589,8 +643,29 @@ def _stopped(request: asked.StopOther, *, has_stopped: bool) -> Reply:
     return Reply((column,), pa.table({request.function: [has_stopped]}))
 
 
+def _as_described(answer: Reply, told: Sequence[ReplyColumn]) -> Reply:
+    """Return an answer with the types that its client was told of, before it gave the parameters' values.
+
+    Raises RefusedError where a value of the answer is none of its type.
+    """
+    kinds, has = [each.kind for each in told], [each.kind for each in answer.columns]
+    if [each.oid for each in kinds] == [each.oid for each in has]:
+        return answer
+    try:
+        if len(kinds) != len(has):
+            raise pa.ArrowInvalid("other columns")
+        columns = [as_kind(*each) for each in zip(answer.table.columns, has, kinds, strict=True)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise RefusedError(
+            failures.NOT_SUPPORTED,
+            "the types of the columns are not those that were described; cast the parameters, as in "
+            "$1::INTEGER, or prepare the statement again",
+        ) from None
+    return replace(answer, columns=tuple(told), table=pa.table(columns, names=answer.table.column_names))
+
+
 def _leaves_failure(request: asked.Request) -> bool:
     """Return whether a failed transaction takes the statement: its end, or the way back to a savepoint."""
     if isinstance(request, asked.Savepoint):
         return request.tag == "ROLLBACK"
-    return isinstance(request, asked.Transaction) and request.tag != "BEGIN"
+    return isinstance(request, asked.Transaction) and request.tag not in ("BEGIN", "SET")

@@ -48,7 +48,9 @@ _ESCAPED = {
 }
 _OPTION = re.compile(r"\s*(\w+)\s*((?:'(?:[^']|'')*')|\*|[\w.]+|\([^()]*\))?\s*(?:,|$)")
 _WORD = re.compile(
-    r"\s*(?:(csv|binary|header)|(delimiter|null|quote|escape)\s+(?:as\s+)?('(?:[^']|'')*'))\s*", re.I
+    r"\s*(?:(csv|binary|header)|(delimiter|null|quote|escape|force\s+quote)\s+(?:as\s+)?"
+    r"('(?:[^']|'')*'|\*|\w+(?:\s*,\s*\w+)*))\s*",
+    re.I,
 )
 _COPY = re.compile(
     r'copy\s+(\(.*\)|(?:[\w.]|"[^"]+")+(?:\s*\([^()]*\))?)\s+to\s+(stdout|program\b.*|\'.*)\b\s*(.*)',
@@ -93,9 +95,6 @@ def copied(sql: str) -> tuple[str, CopyForm]:
 
     Raises:
         RefusedError: it copies from somewhere, to a file, or has an option that is not served.
-
-    >>> copied("COPY trips (zone, fare) TO STDOUT (FORMAT csv, HEADER)")[0]
-    'SELECT zone, fare FROM trips'
     """
     found = _COPY.fullmatch(sql.strip())
     if found is None or found[2].lower() != "stdout":
@@ -130,7 +129,7 @@ def _form(text: str) -> CopyForm:
             if word[1]:
                 given |= {"header": "true"} if word[1].lower() == "header" else {"format": word[1]}
             else:
-                given[word[2].lower()] = _unquoted(word[3])
+                given["_".join(word[2].lower().split())] = _unquoted(word[3])
             at = word.end()
     return _with_options(given)
 

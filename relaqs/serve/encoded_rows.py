@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from relaqs_engine.duck import in_zone
+from relaqs_engine.sql.dialect import pause
 
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
-from relaqs.serve.values import BINARY, DAYS_TO_2000, MICROSECONDS_TO_2000, encoded_values
+from relaqs.serve.values import BINARY, DAYS_TO_2000, MICROSECONDS_TO_2000, encoded_values, offset_text
 
 FEW_VALUES, FEW_BYTES = 200, 1 << 14  # plain ones, which are encoded in less time than it takes to wait
 _ROWS_BY_VALUES = 32  # that are encoded value by value: calls of Arrow take longer than so few values
@@ -63,6 +64,10 @@ class AnswerRows:
         self._most_rows = max(1, min(rows, values // max(1, len(kinds))))
 
     @property
+    def row_count(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
     def are_few(self) -> bool:
         """Whether the rows that are left take less than a millisecond to encode."""
         few = self._table.num_rows * self._table.num_columns <= FEW_VALUES
@@ -102,6 +107,7 @@ class AnswerRows:
             yield from encoded_values(chunk, kind, format_, self._timezone)
 
     def _column(self, kind: ColumnType, format_: int, column: pa.ChunkedArray) -> pa.Array:
+        pause()
         chunks = [column_bytes(chunk, kind, format_, self._timezone) for chunk in column.chunks]
         return pa.concat_arrays(chunks) if len(chunks) > 1 else chunks[0]
 
@@ -282,17 +288,9 @@ def _timestamptz_text(column: pa.Array, timezone: str) -> pa.Array | None:
         return None
     ahead = pc.divide(pc.subtract(local, moments.view(pa.int64())), 1_000_000)
     zones = pc.dictionary_encode(ahead)
-    names = [_zone_text(seconds) for seconds in zones.dictionary.to_pylist()]
+    names = [offset_text(seconds) for seconds in zones.dictionary.to_pylist()]
     suffixes = pa.DictionaryArray.from_arrays(zones.indices, pa.array(names, pa.string())).dictionary_decode()
     return _as_bytes(pc.binary_join_element_wise(_moment_text(local), suffixes, ""))
-
-
-def _zone_text(seconds: int) -> str:
-    """Return how far a zone is ahead of UTC, as Postgres writes it: +00, +05:30, -04:56:02."""
-    parts = [abs(seconds) // 3600, abs(seconds) // 60 % 60, abs(seconds) % 60]
-    while len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return ("-" if seconds < 0 else "+") + ":".join(f"{part:02}" for part in parts)
 
 
 def _bytea_text(column: pa.Array, timezone: str) -> pa.Array | None:

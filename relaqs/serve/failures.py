@@ -29,7 +29,7 @@ SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P0
 UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"
 DIVIDED_BY_ZERO, BAD_TEXT, BAD_BYTES = "22012", "22P02", "22P03"
 BAD_VALUE, READ_ONLY, NOT_SUPPORTED, IN_FAILED_TRANSACTION = "22023", "25006", "0A000", "25P02"
-WRONG_PASSWORD, NOT_LET_IN, PROTOCOL_VIOLATION = "28P01", "28000", "08P01"
+WRONG_PASSWORD, NOT_LET_IN, NO_DATABASE, PROTOCOL_VIOLATION = "28P01", "28000", "3D000", "08P01"
 FULL, TOO_LONG = "53000", "54000"
 CRASHED, NOT_YET = "57P02", "57P03"
 TOO_MANY, TOO_LARGE, CANCELED, SHUTTING_DOWN, INTERNAL = "53300", "53200", "57014", "57P01", "XX000"
@@ -70,6 +70,7 @@ _CODES_BY_WORDS = tuple(
             UNKNOWN_FUNCTION,
         ),
         (r"\b[Dd]ivision by zero\b", DIVIDED_BY_ZERO),
+        (r"\bnumber of array dimensions exceeds\b", TOO_LONG),
         (r"\b(?:date|time|timestamp) field value out of range\b", "22008"),
         (r"\binvalid (?:date|time|timestamp) field format\b|\bstring '.*' to INTERVAL\b", "22007"),
         (
@@ -113,10 +114,6 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
 
     An error that is none of ours is a fault of the server. Its traceback goes to standard error, and the
     client gets no part of it.
-
-    >>> fields = error_fields(SqlError("there is no column faer", (1, 8), ("fare",)), "SELECT faer")
-    >>> fields["C"], fields["M"], fields["H"], fields["P"]
-    ('42703', 'column "faer" does not exist', "did you mean 'fare'?", '8')
     """
     code = error.code if isinstance(error, RefusedError) else _code(error)
     severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
@@ -160,6 +157,6 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SqlError | ExpressionError):
         return error.message
     if isinstance(error, RelaqsError) and not isinstance(error, InternalError):
-        return str(error)
+        return str(getattr(error, "outward", error))
     traceback.print_exception(error, file=sys.stderr)
     return "the server failed at this statement; its log has the reason"

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from relaqs_engine.errors import MemoryLimitError
 from relaqs_engine.sql.dialect import pausing
 
-from relaqs.jobs.executor import PRECEDENCE, run_in_background
+from relaqs.jobs.executor import NEW_UNTIL, PRECEDENCE, run_in_background
 from relaqs.queries.options import asked_by
 from relaqs.serve.failures import TOO_MANY, RefusedError
 
@@ -50,6 +50,7 @@ class Limits:
             much as one answer, and at least LEAST_HELD_BYTES.
         cores: what the scheduler plans for all queries of the user together; None for no limit.
         memory_bytes: of databases of the user's own; None: the user shares those of all others.
+        budget: what one statement may ask costly functions: calls, or money in text; None for no limit.
     """
 
     weight: float = 1.0
@@ -60,6 +61,7 @@ class Limits:
     held_bytes: int | None = None
     cores: float | None = None
     memory_bytes: int | None = None
+    budget: float | str | None = None
 
 
 class Holding:
@@ -96,7 +98,8 @@ class UserQuota:
 
     def asking(self) -> AbstractContextManager[None]:
         """Return a context in which queries are submitted as the user's, within the user's quota."""
-        return asked_by(self._name, cores=self._limits.cores, memory=self._limits.memory_bytes)
+        limits = self._limits
+        return asked_by(self._name, cores=limits.cores, memory=limits.memory_bytes, budget=limits.budget)
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -189,7 +192,7 @@ class FairPool:
         self._threads = self._free = threads
         self._each = each
         self._busy: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # users in the order of their turns
+        self._waiting: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}  # users in their order
         self._later: asyncio.TimerHandle | None = None  # when somebody's turn comes who gives way
 
     @property
@@ -215,14 +218,14 @@ class FairPool:
             undo: is called with what the function returns if the call was cancelled meanwhile.
         """
         await self._turn(user)
-        loop = asyncio.get_running_loop()
+        loop, new_until = asyncio.get_running_loop(), NEW_UNTIL.get()
         answer: asyncio.Future[_T] = loop.create_future()
 
         def call() -> None:
             found, error, begun_seconds = None, None, time.thread_time()
             try:
                 try:
-                    with pausing(partial(PRECEDENCE.pause, user, self._without_thread)):
+                    with pausing(partial(PRECEDENCE.pause, user, self._without_thread, new_until)):
                         found = function(*arguments)
                 finally:
                     PRECEDENCE.charge(user, time.thread_time() - begun_seconds)
@@ -257,7 +260,7 @@ class FairPool:
     async def _turn(self, user: str) -> None:
         """Wait for a thread, which is the user's from then on."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append(turn)
+        self._waiting.setdefault(user, deque()).append((turn, NEW_UNTIL.get()))
         self._give_turns()
         try:
             await turn
@@ -285,17 +288,20 @@ class FairPool:
     def _gives_turn(self, user: str) -> bool:
         """Give a free thread to a user who waits and may have one more; return whether there was one."""
         turns = self._waiting[user]
-        while turns and turns[0].done():  # cancelled
+        while turns and turns[0][0].done():  # it came, or was cancelled
             turns.popleft()
         if not turns:
             del self._waiting[user]
         elif self._free and self._busy[user] < self._each:
-            if not PRECEDENCE.gives_way(user):
-                self._free -= 1
-                self._busy[user] += 1
-                turns.popleft().set_result(None)
-                self._waiting[user] = self._waiting.pop(user)
-                return True
+            now = time.monotonic()
+            firsts = {now < until: (turn, until) for turn, until in reversed(turns) if not turn.done()}
+            for turn, until in sorted(firsts.values(), key=turns.index):  # that of new ones, and of others
+                if not PRECEDENCE.gives_way(user, until):
+                    self._free -= 1
+                    self._busy[user] += 1
+                    turn.set_result(None)
+                    self._waiting[user] = self._waiting.pop(user)
+                    return True
             later = asyncio.get_running_loop().call_later
             self._later = self._later or later(_LATER_SECONDS, self._give_turns)
         return False

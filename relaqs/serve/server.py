@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Protocol
 
@@ -21,12 +22,12 @@ from relaqs_engine.postgres.metadata import Metadata, ShownColumn, ShownTable, S
 from relaqs.serve.answering import Answering, Asker
 from relaqs.serve.column_types import TYPES, column_type
 from relaqs.serve.conversation import Conversation
-from relaqs.serve.entry import Door, Guest, Key, enter, welcome
+from relaqs.serve.entry import Door, Guesses, Guest, Key, Strangers, enter, network, welcome
 from relaqs.serve.failures import SHUTTING_DOWN, TOO_MANY, WRONG_PASSWORD, RefusedError, error_fields
 from relaqs.serve.health import Health
+from relaqs.serve.named import Channels
 from relaqs.serve.quotas import FairPool, UserQuota
 from relaqs.serve.settings import Settings
-from relaqs.serve.strangers import Guesses, Strangers, network
 from relaqs.serve.stream import ClientGoneError, Stream
 from relaqs.session import Session
 
@@ -74,12 +75,13 @@ class Conversations:
     """
 
     def __init__(self, session: Session, users: Iterable[str], place: int = 0, places: int = 1) -> None:
-        self._metadata = _metadata(session, users)
+        metadata_of = partial(_metadata, session, tuple(users))
         planning = FairPool(PLANNING_THREADS, PLANNING_THREADS_EACH, "relaqs-planning")
         encoding = FairPool(1, 1, "relaqs-encoding")  # Python encodes: more threads are no faster
-        self._answering = Answering(session, self._metadata, planning, encoding)
+        self._answering = Answering(session, metadata_of, planning, encoding)
         self._quotas: dict[str, UserQuota] = {}
         self._all: dict[Key, Conversation] = {}
+        self._channels = Channels()
         self._place, self._places = place, places
         self.timezone = session.timezone
 
@@ -92,10 +94,8 @@ class Conversations:
         quota = self._quotas.setdefault(name, UserQuota(name, guest.user.limits))
         key = Key.drawn(self._place, self._places)
         with quota.connected():
-            asker = Asker(
-                name, guest.settings, quota, key.process_id, lambda other: self._stop_own(name, other)
-            )
-            conversation = self._all[key] = Conversation(stream, asker, self._answering)
+            asker = Asker(name, guest.settings, quota, key.process_id, partial(self._stop_own, name))
+            conversation = self._all[key] = Conversation(stream, asker, self._answering, self._channels)
             try:
                 welcome(stream, guest, key)
                 await conversation.hold()
@@ -110,17 +110,17 @@ class Conversations:
                 conversation.cancel()
                 return
 
-    def _stop_own(self, user: str, process_id: int) -> bool:
-        """Stop the statement of another connection of a user. Return whether there is one."""
+    def _stop_own(self, user: str, process_id: int, is_to_end: bool) -> bool:
+        """Stop the statement of another connection of a user, or end it. Return whether there is one."""
         for key, conversation in self._all.items():
             if key.process_id == process_id and conversation.user == user:
-                conversation.cancel()
+                (conversation.end if is_to_end else conversation.cancel)()
                 return True
         return False
 
     async def stop(self) -> None:
         """Answer nothing about the server any more."""
-        self._metadata.close()
+        self._answering.close()
 
 
 class Server:

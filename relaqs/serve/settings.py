@@ -7,27 +7,29 @@
     SET relaqs.confidence_for = 'table'  of all certified intervals together, not of each cell's
     SET relaqs.exact_below = '0.3s'  what one core reads in less time is exact, at once; with a target, too,
                                     unless a sample reaches it in half of the time
+    SET relaqs.budget = '$3'        what a statement may ask costly functions: money, or calls such as 500
     SET relaqs.dialect = 'duckdb'   statements mean what they do in DuckDB, not what they do in Postgres
 
 A comment sets them for one statement, from tools that cannot say SET:
 
     SELECT /*+ relaqs target=5% within=2s */ avg(fare) FROM trips
 
-Without one of the first two every answer is exact. A setting that is changed in a transaction is as before
-when the transaction is rolled back.
+Without a target, a time or a budget every answer is exact. A setting that is changed in a transaction is as
+before when the transaction is rolled back.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from relaqs.arguments import ArgumentError, check_zone, relative_error, share_of_weight
+from relaqs.arguments import ArgumentError, budget_of, check_zone, relative_error, share_of_weight
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import ConfidenceFor
 from relaqs.serve.failures import BAD_VALUE, FULL, UNKNOWN_SETTING, RefusedError
@@ -43,7 +45,7 @@ _OFF = {"", "off", "none", "default", "0"}
 _HOURS_AHEAD = re.compile(
     r"([+-]?\d{1,2})(?:\.0*)?|interval\s*'([+-]?\d{1,2})(?::?00)?(?:\s*hours?)?'.*", re.IGNORECASE
 )
-_HOURS_BEHIND = re.compile(r"(?:UTC|GMT|<\w*[+-]?\d*>)([+-]\d{1,2})(?::?00)?", re.IGNORECASE)
+_HOURS_BEHIND = re.compile(r"(?:UTC|GMT|<\w*[+-]?\d*>|(?=.*:))([+-]?\d{1,2})(?::?00)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,9 @@ def _switch(text: str) -> str:
     if word in {"off", "false", "no", "0"}:
         return "off"
     raise ValueError("it must be on or off")
+
+
+_isolation = _either("read uncommitted", "read committed", "repeatable read", "serializable")
 
 
 def _zone(text: str) -> str:
@@ -102,6 +107,13 @@ def _confidence(text: str) -> str:
     share = share_of_weight(text)
     if not 0.5 < share < 1:
         raise ValueError("it must be between 50% and 100%, such as 95%")
+    return text
+
+
+def _budget(text: str) -> str:
+    if text.lower() in _OFF - {"0"}:  # 0 is nothing elsewhere, and off is no limit
+        return "off"
+    budget_of(text)
     return text
 
 
@@ -144,6 +156,7 @@ _OWN = {
     "relaqs.confidence": _Setting("95%", _confidence),
     "relaqs.confidence_for": _Setting("cell", _either(*get_args(ConfidenceFor))),
     "relaqs.exact_below": _Setting("300ms", _duration),
+    "relaqs.budget": _Setting("off", _budget),
     "relaqs.dialect": _Setting("postgres", _either("postgres", "duckdb")),
 }
 
@@ -170,6 +183,14 @@ _OF_POSTGRES = {
     "intervalstyle": _Setting("postgres", _either("postgres", shown="postgres")),
     "standard_conforming_strings": _Setting("on", _either("on", "true", "1", shown="on")),
     "bytea_output": _Setting("hex", _either("hex", shown="hex")),
+    **{
+        f"{which}transaction_{name}": setting
+        for which in ("", "default_")
+        for name, setting in (
+            ("isolation", _Setting("read committed", _isolation)),
+            ("deferrable", _Setting("off", _switch)),
+        )
+    },
     "default_transaction_read_only": _Setting("on", _switch),
     "statement_timeout": _Setting("0", _milliseconds),
     "timezone": _Setting("UTC", _zone),
@@ -178,16 +199,17 @@ _OF_POSTGRES = {
         for name, default in (
             *(("application_name", ""), ("search_path", '"$user", public'), ("extra_float_digits", "1")),
             *(("client_min_messages", "notice"), ("default_tablespace", ""), ("session_authorization", "")),
-            *((f"{which}transaction_isolation", "read committed") for which in ("", "default_")),
             *((f"{which}_timeout", "0") for which in ("idle_in_transaction_session", "lock")),
             *((name, "on") for name in ("row_security", "synchronize_seqscans", "check_function_bodies")),
             *((name, "on") for name in ("geqo", "enable_seqscan")),
             *(("jit", "off"), ("default_table_access_method", "heap"), ("role", "none")),
-            *(("xmloption", "content"), ("work_mem", "4MB")),
+            *(("xmloption", "content"), ("work_mem", "4MB"), ("escape_string_warning", "on")),
         )
     },
 }
 
+_TRANSACTIONS = itertools.count(1)
+_OF_TRANSACTION = ("transaction_isolation", "transaction_deferrable")
 _CHANGEABLE = {**_OWN, **_OF_POSTGRES}
 
 # What clients are told at the beginning, and again when it changes.
@@ -220,11 +242,6 @@ class Settings:
     Args:
         at_start: what the client gave when it connected.
         timezone: where it gave none.
-
-    >>> settings = Settings({})
-    >>> settings.set("relaqs.target", "5%")
-    >>> settings.show("relaqs.target"), settings.options(1.0).target
-    ('5%', 0.05)
     """
 
     def __init__(self, at_start: Mapping[str, str], timezone: str = "UTC") -> None:
@@ -236,6 +253,7 @@ class Settings:
         self._now = dict(self._at_start)
         self._of_session = dict(self._at_start)  # without SET LOCAL
         self._before: dict[str, str] | None = None  # at BEGIN
+        self._transaction = next(_TRANSACTIONS)
 
     def set(self, name: str, value: str | None, *, is_local: bool = False) -> None:
         """Change a setting; None for its value at the start.
@@ -267,12 +285,6 @@ class Settings:
 
         Raises:
             RefusedError: a hint does not read, names no setting of ours, or has a value that is not accepted.
-
-        >>> settings = Settings({})
-        >>> settings.hinted(["+ relaqs target=5% within=2s "]).options(1.0).timeout
-        2.0
-        >>> settings.hinted(["+ other", "a comment"]) is settings
-        True
         """
         found = [hint[1] for hint in map(_HINT.fullmatch, comments) if hint is not None]
         if not found:
@@ -297,6 +309,8 @@ class Settings:
     def show(self, name: str) -> str:
         """Return a setting's value. Raises RefusedError where there is no such setting."""
         key = self._key(name)
+        if key in _OF_TRANSACTION and self._before is None:
+            key = f"default_{key}"
         return _FIXED[key] if key in _FIXED else self._now[key]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -313,6 +327,8 @@ class Settings:
     def begin(self) -> None:
         """Remember the settings, for a rollback."""
         self._before = dict(self._of_session)
+        self._transaction = next(_TRANSACTIONS)
+        self._now |= {name: self._now[f"default_{name}"] for name in _OF_TRANSACTION}
 
     def end(self, *, is_rolled_back: bool) -> None:
         """End a transaction. Settings that were local to it, or are rolled back, are as before."""
@@ -321,9 +337,14 @@ class Settings:
         self._now, self._before = dict(self._of_session), None
 
     @property
+    def transaction_number(self) -> int:
+        """The number of the transaction. A statement outside of one is one itself."""
+        return next(_TRANSACTIONS) if self._before is None else self._transaction
+
+    @property
     def is_exact(self) -> bool:
         """Whether nothing but exact answers is allowed."""
-        return self._now["relaqs.target"] == self._now["relaqs.within"] == "off"
+        return {self._now[f"relaqs.{name}"] for name in ("target", "within", "budget")} == {"off"}
 
     @property
     def wants_intervals(self) -> bool:
@@ -359,13 +380,14 @@ class Settings:
 
     def options(self, priority: float) -> QueryOptions:
         """Return what a query is asked for. priority: of its user."""
-        within = self._now["relaqs.within"]
+        within, budget = self._now["relaqs.within"], self._now["relaqs.budget"]
         return QueryOptions(
             target=self.target,
             timeout=None if within == "off" else seconds_of(within),
             confidence=share_of_weight(self._now["relaqs.confidence"]),
             confidence_for=cast("ConfidenceFor", self._now["relaqs.confidence_for"]),
             priority=priority,
+            budget=None if budget == "off" else budget_of(budget),
         )
 
     def _key(self, name: str) -> str:
@@ -385,7 +407,8 @@ def _checked(name: str, value: str) -> str:
         words: Any = str(error)
         if isinstance(error, ArgumentError) or "could not convert" in words:
             words = {
-                "relaqs.target": "it must be a relative error above 0, such as 5% or 0.05, or off",
+                "relaqs.target": "it must be a relative error up to 100%, such as 5% or 0.05, or off",
                 "relaqs.confidence": "it must be between 50% and 100%, such as 95%",
+                "relaqs.budget": "it must be a number of calls such as 500, money such as $3, or off",
             }.get(name.lower(), "it must be a time, such as 2s or 500ms, or off")
         raise RefusedError(BAD_VALUE, f"{name} is {value!r}; {words}") from None

@@ -87,9 +87,13 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The begin or end of a transaction. tag: BEGIN, COMMIT or ROLLBACK."""
+    """The begin or end of a transaction, or how it is isolated. tag: BEGIN, COMMIT, ROLLBACK or SET.
+
+    modes: settings and their values.
+    """
 
     tag: str
+    modes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,12 @@ class Deallocate:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """A query that is kept by a name. types: those of its parameters, as they were written."""
+    """A query that is kept by a name. types: of its parameters, as they were written. text: all of it."""
 
     name: str
     types: tuple[str, ...]
     select: Select
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,22 @@ class Perform:
 
     name: str
     given: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """What others say in a channel is to be told. channel: None is all of them. is_on: False ends it."""
+
+    channel: str | None
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Something is to be told to those who listen to a channel."""
+
+    channel: str
+    payload: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +179,20 @@ class CloseCursor:
 
 @dataclass(frozen=True, slots=True)
 class StopOther:
-    """Another connection of the same user is to stop its query. function: by which it was asked for."""
+    """Another connection of the same user is to stop its query, or to end.
 
-    process_id: int
+    given: by which number it is known; what a parameter says where it is None. function: that was called.
+    """
+
+    given: int | None
     function: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing is to happen for so long; for as many seconds as a parameter says where it is None."""
+    """Nothing is to happen for so many seconds; for as many as a parameter says where it is None."""
 
-    seconds: float | None
+    given: float | None
 
 
 _OfCursor: TypeAlias = Declare | Fetch | CloseCursor
@@ -186,6 +210,8 @@ Request: TypeAlias = (
     | Prepare
     | Perform
     | Deallocate
+    | Listen
+    | Notify
     | Nothing
 )
 _Read: TypeAlias = Callable[[str, Statement], Request]
@@ -197,6 +223,8 @@ _SET_NAMES = re.compile(r"set\s+names\s+(.+)", re.I | re.S)
 _SET_TRANSACTION = re.compile(
     r"set\s+(?:(?:session|local)\s+)?(?:transaction|session\s+characteristics|constraints)\b", re.I
 )
+_ISOLATION = re.compile(r"isolation\s+level\s+(read\s+(?:un)?committed|repeatable\s+read|serializable)", re.I)
+_DEFERRABLE = re.compile(r"(\bnot\s+)?\bdeferrable\b", re.I)
 _SET_ROLE = re.compile(r"set\s+(?:(?:session|local)\s+)?(role|session\s+authorization)\s+(.+)", re.I | re.S)
 _EXPLAIN = re.compile(r"explain\b\s*(\([^)]*\)|(?:(?:analyze|verbose)\b\s*)*)\s*(.*)", re.I | re.S)
 _EXPLAIN_OPTION = re.compile(r"\s*(\w+)(?:\s+(\w+))?\s*", re.I)
@@ -222,7 +250,7 @@ _SAVEPOINT = re.compile(
     re.I,
 )
 _STOP_OTHER = re.compile(
-    r"select\s+(?:pg_catalog\.)?(pg_terminate_backend|pg_cancel_backend)\s*\(\s*(?:(\d+)\s*\)|(?:pid|procpid)\s*\)"
+    r"select\s+(?:pg_catalog\.)?(pg_terminate_backend|pg_cancel_backend)\s*\(\s*(?:(?:(\d+)|\$1(?:::\w+)?)\s*\)|(?:pid|procpid)\s*\)"
     r"\s+from\s+(?:pg_catalog\.)?pg_stat_activity\s+where\s+(?:pid|procpid)\s*=\s*'?(\d+)'?)",
     re.I,
 )
@@ -231,13 +259,15 @@ _SLEEP = re.compile(
     r"select\s+(?:\*\s+from\s+)?(?:pg_catalog\.)?pg_sleep\s*\(\s*(?:(\d*\.?\d+)|\$1(?:::[\w ]+)?)\s*\)", re.I
 )
 
+_LISTEN = re.compile(rf"(un)?listen\s+(\*|{_NAME})", re.I)
+_NOTIFY = re.compile(rf"notify\s+({_NAME})\s*(?:,\s*'((?:[^']|'')*)')?", re.I | re.S)
 _READ_ONLY_WORDS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
 )
 _TEMPORARY = re.compile(r"create\s+(?:(?:local|global)\s+)?temp(?:orary)?\b", re.I)
 _NOT_HERE = (
-    *("listen", "notify", "call", "do"),
+    *("call", "do"),
     *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
 )
 
@@ -248,9 +278,6 @@ def requests(text: str) -> tuple[Request, ...]:
     Raises:
         SqlError: it is too long, or a quote or a comment is not closed.
         RefusedError: a statement is one that this server has not.
-
-    >>> requests("BEGIN; SET relaqs.target TO '5%'")
-    (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False, tag='SET'))
     """
     check_text(text)
     return tuple(_request(each) for each in statements_of(text))
@@ -280,7 +307,7 @@ def _select(sql: str, statement: Statement) -> Select:
 
 def _select_or_stop(sql: str, statement: Statement) -> Request:
     if (found := _STOP_OTHER.fullmatch(sql)) is not None:
-        return StopOther(int(found[2] or found[3]), found[1].lower())
+        return StopOther(int(number) if (number := found[2] or found[3]) else None, found[1].lower())
     if (sleep := _SLEEP.fullmatch(sql)) is not None:
         return Sleep(None if sleep[1] is None else float(sleep[1]))
     return _select(sql, statement)
@@ -315,6 +342,18 @@ def _close_cursor(sql: str, statement: Statement) -> Request:
     return CloseCursor(None if name.lower() == "all" else _identifier(name))
 
 
+def _listen(sql: str, statement: Statement) -> Request:
+    if (found := _LISTEN.fullmatch(sql)) is None or (not found[1] and found[2] == "*"):
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} names no channel; write LISTEN name")
+    return Listen(None if found[2] == "*" else _identifier(found[2]), is_on=not found[1])
+
+
+def _notify(sql: str, statement: Statement) -> Request:
+    if (found := _NOTIFY.fullmatch(sql)) is None:
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} says nothing; write NOTIFY name, 'a text'")
+    return Notify(_identifier(found[1]), (found[2] or "").replace("''", "'"))
+
+
 def _explain(sql: str, statement: Statement) -> Select:
     how, query = _EXPLAIN.fullmatch(sql).groups()  # type: ignore[union-attr]  # it begins with the word
     given = how.strip("() ").split(",") if how.startswith("(") else how.split()
@@ -344,7 +383,7 @@ def _prepare(sql: str, statement: Statement) -> Request:
             READ_ONLY if word in _READ_ONLY_WORDS else SYNTAX_ERROR,
             f"{word.upper() or 'this'} cannot be prepared here; only a SELECT can",
         )
-    return Prepare(_identifier(found[1]), between_commas(found[2]), Select(found[3], statement))
+    return Prepare(_identifier(found[1]), between_commas(found[2]), Select(found[3], statement), sql)
 
 
 def _perform(sql: str, statement: Statement) -> Request:
@@ -361,7 +400,8 @@ def _identifier(text: str) -> str:
 
 def _set(sql: str, statement: Statement) -> Request:
     if _SET_TRANSACTION.match(sql):
-        return Nothing("SET")
+        prefix = "default_" if re.search(r"\bcharacteristics\b", sql, re.I) else ""
+        return Transaction("SET", tuple((prefix + name, value) for name, value in _modes(sql)))
     if (zone := _SET_ZONE.fullmatch(sql)) is not None:
         return Set("timezone", _value(zone[2]), is_local=(zone[1] or "").lower() == "local")
     if (role := _SET_ROLE.fullmatch(sql)) is not None and not re.match(r"to\b|=", role[2], re.I):
@@ -371,6 +411,13 @@ def _set(sql: str, statement: Statement) -> Request:
     if (found := _SET.fullmatch(sql)) is None:
         raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
     return Set(found[2].strip('"'), _value(found[3]), is_local=(found[1] or "").lower() == "local")
+
+
+def _modes(sql: str) -> tuple[tuple[str, str], ...]:
+    """Return what a transaction is to be: nobody writes, so that it makes no difference."""
+    found = [("transaction_isolation", " ".join(each[1].split())) for each in _ISOLATION.finditer(sql)]
+    found += [("transaction_deferrable", "off" if each[1] else "on") for each in _DEFERRABLE.finditer(sql)]
+    return tuple(found)
 
 
 def _set_role(name: str, role: str) -> Request:
@@ -448,7 +495,7 @@ _READERS: dict[str, _Read] = {
     "reset": _reset,
     "show": _show,
     # Drivers say READ WRITE of every transaction. What would write is refused by itself.
-    **dict.fromkeys(("begin", "start"), _always(Transaction("BEGIN"))),
+    **dict.fromkeys(("begin", "start"), lambda sql, statement: Transaction("BEGIN", _modes(sql))),
     **dict.fromkeys(("commit", "end"), _always(Transaction("COMMIT"))),
     **dict.fromkeys(("rollback", "abort"), _rollback),
     **dict.fromkeys(("savepoint", "release"), _savepoint),
@@ -456,7 +503,8 @@ _READERS: dict[str, _Read] = {
     "execute": _perform,
     "deallocate": _deallocate,
     "discard": _discard,
-    "unlisten": _always(Nothing("UNLISTEN")),
+    **dict.fromkeys(("listen", "unlisten"), _listen),
+    "notify": _notify,
     "close": _close_cursor,
     "declare": _declare,
     **dict.fromkeys(("fetch", "move"), _fetch),
@@ -501,12 +549,6 @@ def steered(sql: str, *, is_exact: bool) -> AboutAnswer:
 
     Raises:
         RefusedError: there is no such function, or it cannot stand where it does.
-
-    >>> found = steered("SELECT avg(x), relaqs.low(avg(x)), relaqs.error() AS e FROM t", is_exact=False)
-    >>> found.sql
-    'SELECT avg(x), (avg(x)), CAST(NULL AS DOUBLE) AS e FROM t'
-    >>> found.asked, found.names
-    ({1: 'low', 2: 'error'}, {1: 'low'})
     """
     if _MAY_ASK.search(sql) is None:
         return AboutAnswer(sql)

@@ -27,8 +27,6 @@ class Stream:
     """One connection's messages. `phase` says how the next one is read; whoever knows it sets it.
 
     Args:
-        reader: of the connection.
-        writer: of the connection.
         received: what came of it before.
         note: told whether all messages that were begun are with the system, before and after each is sent.
     """
@@ -94,8 +92,12 @@ class Stream:
             self._writer.write(b"".join(message.to_wire() for message in messages))
             self._note_whole()
 
+    def unsent_bytes(self) -> int:
+        """Return how much of what was sent the client has not taken."""
+        return self._writer.transport.get_write_buffer_size()
+
     def _note_whole(self) -> None:
-        if not self._writer.transport.get_write_buffer_size():
+        if not self.unsent_bytes():
             self._note(True)
 
     async def send_large(self, wire: bytes) -> None:

@@ -10,6 +10,7 @@ answer = "1GB"                        the size of one answer
 held = "2GB"                          answers, prepared statements and values that are kept, together
 cores = 4                             planned for all queries of the user together
 memory = "2GB"                        of databases of the user's own, taken from --memory-limit
+budget = "$3"                         what a statement may ask the functions of --functions; else nothing
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, TypeAlias
 
 from relaqs_engine.shared_files import replace_content
 
-from relaqs.arguments import ArgumentError, check_count, check_priority
+from relaqs.arguments import ArgumentError, budget_of, check_count, check_priority
 from relaqs.memory import SMALLEST_BYTES, amount_bytes
 from relaqs.queries.options import checked_cores
 from relaqs.serve.quotas import Limits
@@ -138,7 +139,8 @@ def _user(path: Path, name: str, entry: Any) -> User:
 
 
 def _limits(entry: Mapping[str, Any]) -> Limits:
-    known = {"password", "weight", "running", "queued", "connections", "answer", "held", "cores", "memory"}
+    bounds = {"running", "queued", "connections", "answer", "held", "cores", "memory", "budget"}
+    known = {"password", "weight", *bounds}
     if unknown := sorted(set(entry) - known):
         raise ArgumentError(f"there is no {unknown[0]!r}; there are {', '.join(sorted(known))}")
     usual = Limits()
@@ -151,6 +153,7 @@ def _limits(entry: Mapping[str, Any]) -> Limits:
         held_bytes=None if "held" not in entry else amount_bytes(str(entry["held"])),
         cores=None if "cores" not in entry else checked_cores(entry["cores"]),
         memory_bytes=None if "memory" not in entry else _memory_bytes(entry["memory"]),
+        budget=budget_of(str(entry["budget"])) if "budget" in entry else 0,
     )
 
 

@@ -1,4 +1,4 @@
-"""Values of an answer as bytes of the protocol: each column as text or in binary, as the client asks.
+"""Values as bytes of the protocol: those of an answer, and of parameters that clients send; text or binary.
 
 A column is read from Arrow once, as plain integers where Python's own dates and times would not hold all
 values: DuckDB has years beyond 9999, years before the first, and infinity.
@@ -12,18 +12,22 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.duck import in_zone
+from relaqs_engine.duck import LocalMoment, in_zone
 from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.postgres.formats import MOST_DIMENSIONS, array_items
+from relaqs_engine.sql.binder import Constant
 
+from relaqs.arguments import ArgumentError
 from relaqs.python_values import nested_values, python_values
 from relaqs.serve import column_types as types
-from relaqs.serve.column_types import ColumnType
+from relaqs.serve.column_types import ARRAYS, ColumnType
+from relaqs.serve.failures import BAD_BYTES, BAD_TEXT, RefusedError
 
 Encode: TypeAlias = Callable[[Any], bytes]
 
@@ -41,6 +45,10 @@ _TO_QUOTE_IN_ARRAYS = re.compile(rb'[\s{}",\\]')
 # Arrow makes a DECIMAL(38,0) of it, which the largest do not fit into.
 _UNSENDABLE = re.compile(r"\bUHUGEINT\b")
 
+_WHOLE = {types.INT2.oid: pa.int16(), types.INT4.oid: pa.int32(), types.INT8.oid: pa.int64()}
+_OF_WHOLE = {**_WHOLE, types.FLOAT8.oid: pa.float64(), types.NUMERIC.oid: pa.decimal128(38)}
+_TEXTS = dict.fromkeys((types.TEXT.oid, types.JSON.oid), pa.string())
+
 
 def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:
     """Raise UnsupportedError for a type that cannot be sent without losing a part of its values."""
@@ -49,6 +57,23 @@ def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:
             raise UnsupportedError(
                 f"column {name} is a {type_}, which cannot be sent; send it as text: CAST({name} AS VARCHAR)"
             )
+
+
+def as_kind(column: pa.ChunkedArray, kind: ColumnType, wanted: ColumnType) -> pa.ChunkedArray:
+    """Return the values of a column as those of another type. Raises ArrowInvalid where one would change."""
+    if kind.oid == wanted.oid:
+        return column
+    has = (kind.element or kind).oid
+    leaf = (_OF_WHOLE if has in _WHOLE else _TEXTS if has in _TEXTS else {}).get(
+        (wanted.element or wanted).oid
+    )
+    if leaf is None or (kind.element is None) != (wanted.element is None):
+        raise pa.ArrowInvalid(f"{kind.name} is not {wanted.name}")
+    return column.cast(_with_leaves(column.type, leaf))
+
+
+def _with_leaves(type_: pa.DataType, leaf: pa.DataType) -> pa.DataType:
+    return pa.list_(_with_leaves(type_.value_type, leaf)) if pa.types.is_list(type_) else leaf
 
 
 def encoded_values(column: pa.Array, kind: ColumnType, format_: int, timezone: str) -> list[bytes | None]:
@@ -215,10 +240,10 @@ def _timestamp_text(value: int, zone: str = "") -> bytes:
 
 def _timestamptz_text(value: tuple[int, int]) -> bytes:
     moment, local = value
-    return _timestamp_text(local, _offset((local - moment) // 1_000_000))
+    return _timestamp_text(local, offset_text((local - moment) // 1_000_000))
 
 
-def _offset(seconds: int) -> str:
+def offset_text(seconds: int) -> str:
     """Return how far a zone is ahead of UTC, as Postgres writes it: +00, +05:30, -04:56:02."""
     sign, seconds = "-" if seconds < 0 else "+", abs(seconds)
     parts = [seconds // 3600, seconds // 60 % 60, seconds % 60]
@@ -374,4 +399,244 @@ _BINARY: dict[int, Encode] = {
     types.INTERVAL.oid: _interval_binary,
     types.UUID.oid: lambda value: uuid.UUID(str(value)).bytes,
     types.JSON.oid: _json_text,
+}
+
+
+Decode: TypeAlias = Callable[[bytes], Any]
+
+_EPOCH = datetime(2000, 1, 1)
+_WIDE = Context(prec=1_000)  # the usual one has 28 digits
+_DATE_AND_MORE = re.compile(r"(\d{4}-\d\d-\d\d)[ T+Z-]")
+_WRITTEN = re.compile(
+    r"(?:[a-z]\w*(?:\s[a-z]\w*)*\s*)?'((?:[^']|'')*)'(?:::.*)?|([+-]?[\d.]+(?:e[+-]?\d+)?|true|false|null)(?:::.*)?",
+    re.I | re.S,
+)
+_OF_OIDS = {each.oid: each for each in types.TYPES}
+_OPEN = {each.oid for each in (types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME, types.UNKNOWN)}
+_NAMES = {oid: each.name for oid, each in _OF_OIDS.items()}
+_TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
+
+
+def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
+    """Return the value of one parameter.
+
+    Args:
+        raw: its bytes; None for NULL.
+        oid: of its type; 0 where the client leaves it open, which makes it a text.
+        format_: TEXT or BINARY.
+
+    Raises:
+        ArgumentError: the type has no binary form here.
+        RefusedError: the bytes are no value of the type.
+    """
+    if raw is None:
+        return null_of(oid)
+    try:
+        if oid in ARRAYS:
+            read_array = _binary_array if format_ == BINARY else _text_array
+            return read_array(raw, ARRAYS[oid])
+        return _decoder(oid, format_)(raw)
+    except (ValueError, ArithmeticError, InvalidOperation, struct.error, IndexError, KeyError) as error:
+        shown = raw[:40] + (b"..." if len(raw) > 40 else b"")
+        raise RefusedError(
+            BAD_BYTES if format_ == BINARY else BAD_TEXT,
+            f"a parameter is {shown!r}, which is no value of the type {_NAMES.get(oid, oid)}",
+        ) from error
+
+
+def null_of(oid: int) -> Constant | None:
+    """Return NULL as a value of a type. One of a text is open, as a text that is written out."""
+    kind = ARRAYS.get(oid) or _OF_OIDS.get(oid)
+    if kind is None or (kind.oid == oid and oid in _OPEN):
+        return None
+    name = "VARCHAR" if kind.oid in _OPEN else "DECIMAL(2, 1)" if kind is types.NUMERIC else kind.name
+    return Constant(f"{name}[]" if oid in ARRAYS else name)
+
+
+def written_value(text: str, oid: int) -> Any:
+    """Return the value of a parameter that is written out in SQL, as EXECUTE has it.
+
+    Raises:
+        ArgumentError: it is no number, text or NULL.
+        RefusedError: it is no value of the type.
+    """
+    if (found := _WRITTEN.fullmatch(text.strip())) is None:
+        raise ArgumentError(
+            f"{text[:60]!r} is no value that is written out; EXECUTE takes 12, 'a text', NULL and the like"
+        )
+    quoted, plain = found.groups()
+    if quoted is None and plain.lower() == "null":
+        return None
+    return parameter_value((plain if quoted is None else quoted.replace("''", "'")).encode(), oid, TEXT)
+
+
+def _decoder(oid: int, format_: int) -> Decode:
+    if format_ == BINARY:
+        if oid not in _OF_BINARY:
+            raise ArgumentError(
+                f"a parameter has the type with the OID {oid} in binary; send it as text, or as one of "
+                f"{', '.join(sorted(_NAMES.values()))}"
+            )
+        return _OF_BINARY[oid]
+    return _OF_TEXT.get(oid, bytes.decode)
+
+
+def _read_bool(raw: bytes) -> bool:
+    word = raw.decode().strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(word)
+    return word in _TRUE
+
+
+def _bytea(raw: bytes) -> bytes:
+    if not raw.startswith(b"\\x"):
+        raise ValueError("a blob is written in hexadecimal digits after \\x")
+    return bytes.fromhex(raw[2:].decode())
+
+
+def _number(raw: bytes) -> Decimal:
+    value = Decimal(raw.decode().strip())
+    if not value.is_finite():
+        raise ValueError("DuckDB's decimals are finite")
+    return value
+
+
+def _date(raw: bytes) -> date | Constant:
+    """Return a date. Drivers that know no type send a time or a zone behind it, which Postgres leaves out."""
+    text = raw.decode().strip()
+    found = _DATE_AND_MORE.match(text)
+    return _infinite(text, "DATE") or date.fromisoformat(found[1] if found else text)
+
+
+def _moment(raw: bytes) -> datetime | Constant:
+    """Return a moment without a zone. One that is given is left out, as by Postgres."""
+    text = raw.decode().strip()
+    return _infinite(text, "TIMESTAMP") or datetime.fromisoformat(text).replace(tzinfo=None)
+
+
+def _moment_with_zone(raw: bytes) -> datetime | LocalMoment | Constant:
+    text = raw.decode().strip()
+    if (infinite := _infinite(text, "TIMESTAMP WITH TIME ZONE")) is not None:
+        return infinite
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else LocalMoment(value.isoformat(" "))
+
+
+def _infinite(text: str, type_: str) -> Constant | None:
+    """Return the end of all time as a value of a type, which Python has not."""
+    word = text.lower().removeprefix("+")
+    return Constant(type_, word) if word in ("infinity", "-infinity") else None
+
+
+def _read_date(raw: bytes) -> date | Constant:
+    (days,) = struct.unpack("!i", raw)
+    if days in (_INFINITE_DAY, -(2**31)):
+        return Constant("DATE", "infinity" if days > 0 else "-infinity")
+    return _EPOCH.date() + timedelta(days=days)
+
+
+def _read_moment(type_: str, zone: tzinfo | None) -> Decode:
+    def read(raw: bytes) -> datetime | Constant:
+        (microseconds,) = struct.unpack("!q", raw)
+        if microseconds in (_INFINITE_MICROSECOND, -(2**63)):
+            return Constant(type_, "infinity" if microseconds > 0 else "-infinity")
+        return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=zone)
+
+    return read
+
+
+def _read_interval(raw: bytes) -> timedelta:
+    microseconds, days, months = struct.unpack("!qii", raw)
+    if months:
+        raise ValueError("an interval with months has no fixed length; write it in the SQL")
+    return timedelta(days=days, microseconds=microseconds)
+
+
+def _read_numeric(raw: bytes) -> Decimal:
+    count, weight, sign, scale = struct.unpack_from("!hhHh", raw)
+    if sign not in (0, 0x4000):
+        raise ValueError("DuckDB's decimals are finite")
+    digits = struct.unpack_from(f"!{count}h", raw, 8)
+    whole = 0
+    for digit in digits:
+        whole = whole * 10_000 + digit
+    value = _WIDE.scaleb(Decimal(whole), 4 * (weight - count + 1)) if count else Decimal(0)
+    value = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    return value.copy_negate() if sign else value
+
+
+def _unpacker(layout: str) -> Decode:
+    whole = struct.Struct(layout)
+    return lambda raw: whole.unpack(raw)[0]
+
+
+def _binary_array(raw: bytes, element: ColumnType) -> list[Any]:
+    dimensions, _, oid = struct.unpack_from("!iiI", raw)
+    if not 0 <= dimensions <= MOST_DIMENSIONS or oid in ARRAYS:
+        raise ValueError(f"an array has up to {MOST_DIMENSIONS} dimensions")
+    lengths = struct.unpack_from("!" + "ii" * dimensions, raw, 12)[::2]
+    if not dimensions or lengths == (0,):
+        return []
+    if min(lengths) < 1 or math.prod(lengths) > len(raw) // 4:
+        raise ValueError("an array has fewer elements than its lengths say")
+    values: list[Any] = []
+    offset = 12 + 8 * dimensions
+    for _ in range(math.prod(lengths)):
+        (size,) = struct.unpack_from("!i", raw, offset)
+        offset += 4
+        value = raw[offset : offset + size]
+        values.append(None if size < 0 else parameter_value(value, oid, BINARY))
+        offset += max(0, size)
+    for length in lengths[:0:-1]:
+        values = [values[at : at + length] for at in range(0, len(values), length)]
+    return values
+
+
+def _text_array(raw: bytes, element: ColumnType) -> list[Any]:
+    decode = _OF_TEXT.get(element.oid, bytes.decode)
+
+    def decoded(each: Any) -> Any:
+        if isinstance(each, list):
+            return list(map(decoded, each))
+        return None if each is None else decode(each.encode())
+
+    return [decoded(each) for each in array_items(raw.decode())]
+
+
+_OF_TEXT: dict[int, Decode] = {
+    types.BOOL.oid: _read_bool,
+    types.BYTEA.oid: _bytea,
+    types.INT2.oid: int,
+    types.INT4.oid: int,
+    types.INT8.oid: int,
+    types.OID.oid: int,
+    types.FLOAT4.oid: float,
+    types.FLOAT8.oid: float,
+    types.NUMERIC.oid: _number,
+    types.DATE.oid: _date,
+    types.TIME.oid: lambda raw: time.fromisoformat(raw.decode().strip()),
+    types.TIMESTAMP.oid: _moment,
+    types.TIMESTAMPTZ.oid: _moment_with_zone,
+    types.UUID.oid: lambda raw: uuid.UUID(raw.decode()),
+}
+
+_OF_BINARY: dict[int, Decode] = {
+    types.BOOL.oid: _unpacker("!?"),
+    types.BYTEA.oid: bytes,
+    types.INT2.oid: _unpacker("!h"),
+    types.INT4.oid: _unpacker("!i"),
+    types.INT8.oid: _unpacker("!q"),
+    types.OID.oid: _unpacker("!I"),
+    types.FLOAT4.oid: _unpacker("!f"),
+    types.FLOAT8.oid: _unpacker("!d"),
+    types.NUMERIC.oid: _read_numeric,
+    types.DATE.oid: _read_date,
+    types.TIME.oid: lambda raw: (_EPOCH + timedelta(microseconds=struct.unpack("!q", raw)[0])).time(),
+    types.TIMESTAMP.oid: _read_moment("TIMESTAMP", None),
+    types.TIMESTAMPTZ.oid: _read_moment("TIMESTAMP WITH TIME ZONE", UTC),
+    types.INTERVAL.oid: _read_interval,
+    types.UUID.oid: lambda raw: uuid.UUID(bytes=raw),
+    **{each.oid: bytes.decode for each in (types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME)},
+    **{each.oid: bytes.decode for each in (types.UNKNOWN, types.JSON)},
+    0: bytes.decode,
 }

@@ -35,8 +35,7 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
+from relaqs_bootstrap.arrays import MASK, STEP, BoolArray, FloatArray, IntArray, mixed, mixed_word
 
 from relaqs.prediction.passes_left import FEATURES, FEWEST_POINTS, MOST_POINTS, PassesLeft
 from relaqs.sharing.gangs import (
@@ -49,7 +48,7 @@ from relaqs.sharing.gangs import (
     rows_per_second,
     split_batch,
 )
-from relaqs.slot_policies.arrival_order import planned_by_arrival
+from relaqs.slot_policies import planned_by_arrival
 
 IDLE = -1
 

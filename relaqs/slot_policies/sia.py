@@ -26,7 +26,7 @@ from relaqs.sharing.gangs import (
     rows_per_second,
     split_batch,
 )
-from relaqs.slot_policies.arrival_order import planned_by_arrival
+from relaqs.slot_policies import planned_by_arrival
 from relaqs.slot_policies.ones import Predictor, Progress, by_ended_jobs, known_speed
 
 

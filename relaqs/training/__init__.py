@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from relaqs_bootstrap.first_use import on_first_use
+from relaqs_bootstrap import on_first_use
 
 from relaqs.plugins import needed as _needed
 

@@ -44,10 +44,10 @@ from relaqs.arguments import (
 )
 from relaqs.plugins import require
 from relaqs.training.algorithms import make_training_job
+from relaqs.training.launch import TrainingRecipe
 from relaqs.training.protocol import MiniBatchTraining, TrainingJob, WholeSteps
 from relaqs.training.rows import Profile, Rows, Sums, class_codes, frame_of, known_classes
 from relaqs.training.run import HELD_OUT, Batch, StopWord, TrainingOptions
-from relaqs.training.start import TrainingRecipe
 
 if TYPE_CHECKING:
     import pandas
@@ -212,7 +212,10 @@ class Fit:
                 f"sql is {self.sql!r}; it must be the SELECT of the rows, such as 'SELECT x, y FROM points'. "
                 "Open a data frame with relaqs.connect(tables={'points': frame})"
             )
-        if _is_module(self.model):
+        if any(
+            each.__module__.startswith("torch.nn.") and each.__name__ == "Module"
+            for each in type(self.model).__mro__
+        ):
             from relaqs.training.elastic.torch_module import module_steps
 
             self._refuse("weight")
@@ -360,13 +363,6 @@ def _counterpart(model: Any) -> Counterpart | None:
     """Return our algorithm for an estimator. One of a user's own class has none: it may do otherwise."""
     home, name = type(model).__module__.split(".")[0], type(model).__name__
     return COUNTERPARTS.get(name) if home == "sklearn" else None
-
-
-def _is_module(model: Any) -> bool:
-    """Return whether it is a module of PyTorch, which is not imported for that."""
-    return any(
-        each.__module__.startswith("torch.nn.") and each.__name__ == "Module" for each in type(model).__mro__
-    )
 
 
 def _parameters(model: Any, *, deep: bool = False) -> dict[str, Any]:

@@ -168,7 +168,6 @@ class RunRows:
     """The rows that a run trains on.
 
     Attributes:
-        run_id: of the run.
         budget_bytes: what a worker process may keep in memory between passes.
     """
 

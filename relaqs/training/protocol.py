@@ -153,17 +153,7 @@ class SizedPieces(Protocol):
 
 @runtime_checkable
 class TellsClasses(Protocol):
-    """What a `TrainingJob` adds so that its accuracy can be measured on rows that are held out.
-
-    >>> import numpy as np
-    >>> class Sign:
-    ...     def right(self, model, rows):
-    ...         return int(((rows.features[:, 0] > model) == rows.target).sum())
-    >>> isinstance(Sign(), TellsClasses)
-    True
-    >>> Sign().right(0.5, Rows(np.array([[0.2], [0.9]]), np.array([False, False])))
-    1
-    """
+    """What a `TrainingJob` adds so that its accuracy can be measured on rows that are held out."""
 
     def right(self, model: Any, rows: Rows) -> int:
         """Return how many of some rows the model tells rightly. Runs on workers; a pure function."""

@@ -34,6 +34,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.files import FOLDER_VARIABLE, local_folder
+from relaqs.jobs.executor import call_later
 from relaqs.memory import amount_bytes
 from relaqs.training.rows import Pieces, Rows
 
@@ -65,7 +66,7 @@ class Kept(Generic[Stored]):
 
     def __init__(self, size: Callable[[Stored], int]) -> None:
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._groups: dict[str, _Group[Stored]] = {}
         self._byte_count = 0
         self._sweeper: threading.Timer | None = None
@@ -107,7 +108,7 @@ class Kept(Generic[Stored]):
                 self._byte_count -= self._size(earlier)
             room = budget_bytes - self._size(value)
             if self._byte_count > room:
-                self._drop_unused_since(now - IDLE_SECONDS)
+                self.drop_unused_since(now - IDLE_SECONDS)
             if self._byte_count > room:
                 return False
             group.of_partition[partition] = value
@@ -117,32 +118,23 @@ class Kept(Generic[Stored]):
 
     def forget(self, owner: str) -> None:
         with self._lock:
-            self._drop(owner)
+            if (group := self._groups.pop(owner, None)) is not None:
+                self._byte_count -= sum(map(self._size, group.of_partition.values()))
 
     def drop_unused_since(self, seconds: float) -> None:
         """Let go what was last used before that time of the monotonic clock."""
         with self._lock:
-            self._drop_unused_since(seconds)
-
-    def _drop_unused_since(self, seconds: float) -> None:
-        for owner in [owner for owner, group in self._groups.items() if group.used_seconds < seconds]:
-            self._drop(owner)
-
-    def _drop(self, owner: str) -> None:
-        group = self._groups.pop(owner, None)
-        if group is not None:
-            self._byte_count -= sum(map(self._size, group.of_partition.values()))
+            for owner in [owner for owner, group in self._groups.items() if group.used_seconds < seconds]:
+                self.forget(owner)
 
     def _sweep_later(self) -> None:
         if self._sweeper is None:
-            self._sweeper = threading.Timer(IDLE_SECONDS, self._sweep)
-            self._sweeper.daemon = True
-            self._sweeper.start()
+            self._sweeper = call_later(IDLE_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         with self._lock:
             self._sweeper = None
-            self._drop_unused_since(time.monotonic() - IDLE_SECONDS)
+            self.drop_unused_since(time.monotonic() - IDLE_SECONDS)
             if self._groups:
                 self._sweep_later()
 

@@ -185,7 +185,6 @@ class AccuracyWatch:
     """Keeps the accuracies of one run after its passes, and what they promise.
 
     Args:
-        goals: of the run.
         passes_most: the passes at the end of the run; inf where none is known.
 
     >>> watch = AccuracyWatch(Goals(accuracy=0.8, stop=Stop.REQUIRED), passes_most=math.inf)
@@ -271,7 +270,6 @@ class SavedTraining:
     """What a run goes on from in another process.
 
     Attributes:
-        job: where its job is.
         steps: the passes before.
         elapsed_seconds: since the run was submitted.
     """
@@ -285,8 +283,6 @@ class TrainingListener(RunListener[TrainingStep]):
     """Keeps what each pass gave, and says when the model is good enough.
 
     Args:
-        job: the model in training.
-        options: what the user asked for.
         stopwatch: counts since the run was submitted.
         keeper: keeps the run's state, and has the one that it goes on from.
     """
@@ -414,11 +410,6 @@ class TrainingRun(Handle[TrainingStep]):
         """Set the run up.
 
         Args:
-            job: the model in training.
-            executor: where its tasks run.
-            options: what the user asked for.
-            stopwatch: counts since it was submitted.
-            running: the jobs of its session.
             given: the model that the user gave, if that is not what the job fits.
             keeper: keeps the run's state, and has the one that it goes on from.
         """

@@ -84,6 +84,21 @@ def test_a_page_without_a_place_is_refused_before_anything_is_measured(
         hostile_users.main([str(tmp_path / "no warehouse"), *words.split(), "--page", str(page)])
 
 
+def test_first_estimates_are_told_in_the_median_and_at_their_worst() -> None:
+    alone = hostile_users.Visits((0.01,), (0.02,), tuple(0.001 * number for number in range(101)), 0)
+    beside = hostile_users.Visits((0.01,), (0.02,), tuple(0.003 * number for number in range(101)), 0)
+    head, row = hostile_users._rows_beside([hostile_users.Beside("eve", 1.0, alone, beside, 0.5)])
+    assert list(zip(head, row, strict=True))[7:] == [
+        ("first estimate: alone, p50 ms", "50"),
+        ("beside, p50 ms", "150"),
+        ("times", "3.0"),
+        ("alone, p95 ms", "95"),
+        ("beside, p95 ms", "285"),
+        ("times", "3.0"),
+        ("SIGTERM s", "0.50"),
+    ]
+
+
 @pytest.mark.slow
 def test_how_long_a_user_waits_is_told_for_each_attack(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

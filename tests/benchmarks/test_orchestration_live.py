@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-import relaqs.training.elastic.gang_job as gang_job
+import relaqs.training.elastic.gang_carrier as gang_carrier
 from benchmarks import orchestration_live, record
 from benchmarks.orchestration_jobs import Drawn, FixedGangs, templates
 from benchmarks.orchestration_live import Asked, Way, asked
@@ -72,7 +72,7 @@ def test_what_is_asked_is_reached_or_not() -> None:
 def test_the_smallest_run_prints_what_was_asked_and_read(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gang_job, "LEAST_PASS_SECONDS", 0.0)  # so that passes over the small table have gangs
+    monkeypatch.setattr(gang_carrier, "LEAST_PASS_SECONDS", 0.0)  # so that short passes have gangs
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     orchestration_live.main([*SMALLEST, "--data", str(tpch_warehouse)])
     [path] = tmp_path.iterdir()

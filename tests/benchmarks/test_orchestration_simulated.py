@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import relaqs.training.elastic.gang_job as gang_job
+import relaqs.training.elastic.gang_carrier as gang_carrier
 from benchmarks import orchestration_simulated, record
 from benchmarks.orchestration_jobs import Drawn, FixedGangs, templates
 from benchmarks.orchestration_simulated import Measured, Pair, asked, simulated
@@ -53,7 +53,7 @@ def test_apart_is_relative_to_the_live_mean() -> None:
 def test_the_smallest_run_prints_live_and_simulated(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gang_job, "LEAST_PASS_SECONDS", 0.0)  # so that passes over the small table have gangs
+    monkeypatch.setattr(gang_carrier, "LEAST_PASS_SECONDS", 0.0)  # so that short passes have gangs
     monkeypatch.setattr(record, "RESULTS", tmp_path)
     orchestration_simulated.main([*SMALLEST, "--data", str(tpch_warehouse)])
     [path] = tmp_path.iterdir()

@@ -1,20 +1,10 @@
-"""Scaling, leaving blocks out and weighing them."""
+"""Leaving blocks out and weighing them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_bootstrap import block_weights, leave_one_out, scale_factor
-
-
-def test_a_total_is_scaled_by_rows() -> None:
-    assert scale_factor(250, 1000) == 4.0
-
-
-@pytest.mark.parametrize(("rows", "population"), [(0, 10), (11, 10), (-1, 10)])
-def test_an_impossible_scale_is_refused(rows: int, population: int) -> None:
-    with pytest.raises(ValueError, match=f"{rows} scanned rows of {population}"):
-        scale_factor(rows, population)
+from relaqs_bootstrap import block_weights, leave_one_out
 
 
 def test_leaving_a_block_out_leaves_the_sums_and_rows_of_the_others() -> None:

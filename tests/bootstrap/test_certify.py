@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_bootstrap import Variance, is_certified, largest_influence
+from relaqs_bootstrap import Doubt, Variance, doubts, largest_influence
 
 # What a row adds 1 to a COUNT and its value to a SUM by: the second column goes with the first.
 TOGETHER = np.array([-1, 0])
@@ -25,10 +25,10 @@ def variance(value: float) -> Variance:
     ],
 )
 def test_rows_and_a_finite_variance(rows: int, value: float, expected: bool) -> None:
-    certified = is_certified(
+    found = doubts(
         variance(value), fraction=0.1, rows_matched=np.array([rows]), possible_influence=np.array([[1.0]])
     )
-    assert certified[0, 0] == expected
+    assert (found[0, 0] == Doubt.NONE) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,20 +39,19 @@ def test_no_unseen_row_may_move_the_answer_far_and_what_is_unknown_may(
     influence: float, expected: bool
 ) -> None:
     # A variance of 2 after finite-population correction by one half is one of 4 before.
-    certified = is_certified(
+    found = doubts(
         variance(2.0),
         fraction=0.5,
         rows_matched=np.array([50]),
         possible_influence=np.array([[influence]]),
     )
-    assert certified[0, 0] == expected
+    assert (found[0, 0] == Doubt.NONE) == expected
 
 
 def test_everything_is_certified_once_everything_is_scanned() -> None:
     unknown = np.array([[np.nan]])
-    assert is_certified(variance(0.0), fraction=1.0, rows_matched=np.array([1]), possible_influence=unknown)[
-        0, 0
-    ]
+    found = doubts(variance(0.0), fraction=1.0, rows_matched=np.array([1]), possible_influence=unknown)
+    assert found[0, 0] == Doubt.NONE
 
 
 def test_one_row_moves_count_by_the_scale_sum_by_its_value_and_average_by_its_distance() -> None:

@@ -117,6 +117,77 @@ def test_a_bar_is_solid_to_the_low_end_faded_to_the_high_end_and_ticked_at_the_e
     assert tick["y"] == pytest.approx(faded["y"] + faded["height"] / 2, abs=1.5)
 
 
+ALIKE = {"NULL": "'NULL'", None: "NULL", "": "''", "a": "a", "a ": "'a '"}
+
+
+def alike(*names: str) -> dict[str, Any]:
+    """Return an exact answer whose last key has values that are easily written alike."""
+    columns = [{"name": name, "kind": "key", "type": "text"} for name in names]
+    keys = [[value] for value in ALIKE] if len(names) == 1 else [[x, s] for x in "vw" for s in ALIKE]
+    rows = [[*key, 10 + i] for i, key in enumerate(keys)]
+    value = {"name": "n", "kind": "measure", "type": "number"}
+    return {"columns": [*columns, value], "rows": rows, "ranked": False, "truncated": None}
+
+
+def attributes(page: Page, parts: str, *names: str) -> set[tuple[str, ...]]:
+    """Return what each of the parts has as these attributes."""
+    found = page.locator(parts).evaluate_all(
+        "(all, names) => all.map((each) => names.map((name) => each.getAttribute(name)))", list(names)
+    )
+    return {tuple(each) for each in found}
+
+
+@pytest.mark.parametrize("chart", ["bars", "stacked", "heatmap", "rows"])
+def test_values_that_are_written_alike_stand_apart(page: Page, chart: str) -> None:
+    """NULL is not the text NULL: each has its place and its name, and none hides another."""
+    draw(page, chart, alike("s"), state="exact", fraction=1.0)
+    parts = "rect.cell" if chart == "heatmap" else "rect.solid"
+    expect(page.locator(parts)).to_have_count(len(ALIKE))
+    assert len(attributes(page, parts, "x", "y")) == len(ALIKE)
+    assert set(page.locator("text.group-tick, text.row-name").all_text_contents()) >= set(ALIKE.values())
+    draw(page, chart, alike("v", "s"), state="exact", fraction=1.0)
+    expect(page.locator(".panel").last.locator(parts)).to_have_count(2 * len(ALIKE))
+
+
+def test_a_line_has_a_place_for_each_of_them(page: Page) -> None:
+    draw(page, "line", alike("s"), state="exact", fraction=1.0)
+    expect(page.locator("path.stroke")).to_have_count(1)
+    ((course,),) = attributes(page, "path.stroke", "d")
+    assert len({point.split(",")[0] for point in course[1:].split("L")}) == len(ALIKE)
+
+
+@pytest.mark.parametrize(
+    ("chart", "parts"), [("bars", "rect.solid"), ("line", "path.stroke"), ("stacked", "rect.part")]
+)
+def test_series_that_are_written_alike_have_colours_of_their_own(page: Page, chart: str, parts: str) -> None:
+    draw(page, chart, alike("v", "s"), state="exact", fraction=1.0)
+    expect(page.locator(".legend li")).to_have_count(len(ALIKE))
+    assert set(page.locator(".legend li").all_inner_texts()) == set(ALIKE.values())
+    assert len(attributes(page, parts, "class")) == len(ALIKE)
+
+
+@pytest.mark.parametrize("chart", ["line", "histogram", "areas"])
+def test_rows_without_a_place_along_a_line_are_told_of(page: Page, chart: str) -> None:
+    given = answer([1, 5], [2, 6], [None, 7], ["NaN", 8], kind="measure", key="number")
+    draw(page, chart, given, state="exact", fraction=1.0)
+    expect(page.get_by_text("2 not drawn: nation is NULL or no finite number")).to_be_visible()
+
+
+def test_days_with_a_zone_are_named_by_the_day_and_long_names_by_what_differs(page: Page) -> None:
+    days = [[f"2024-10-{day}T00:00:00+02:00", 5 + day] for day in range(20, 27)]
+    draw(page, "bars", answer(*days, kind="measure", key="timestamp"), state="exact", fraction=1.0)
+    expect(page.locator("text.group-tick")).to_have_count(7)
+    assert page.locator("text.group-tick").all_text_contents() == [f"2024-10-{day}" for day in range(20, 27)]
+
+
+def test_names_that_are_cut_alike_show_what_differs(page: Page) -> None:
+    names = [[f"a very long name of which only the end says which one it is: {end}", 5] for end in "stuvwxyz"]
+    draw(page, "rows", answer(*names, kind="measure"), state="exact", fraction=1.0)
+    expect(page.locator("text.row-name")).to_have_count(8)
+    shown = page.locator("text.row-name").all_text_contents()
+    assert [name[-1] for name in shown] == list("stuvwxyz")
+
+
 def test_an_exact_bar_has_neither_fade_nor_tick(page: Page) -> None:
     draw(page, "bars", answer(["FRANCE", about(50.0, 0.0)]), state="exact", fraction=1.0)
     expect(page.locator("rect.solid")).to_have_count(1)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.pages import PageList, page_of_table, page_text, parse_page, read_page, write_page
-from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings
+from relaqs_dashboards.settings import TEXT, PageError, PageSettings, PanelSettings
 
 import relaqs
 from relaqs import Session
@@ -97,7 +97,7 @@ def test_a_page_made_for_a_table_can_be_asked(tpch_warehouse: Path, table: str) 
     with relaqs.connect(tpch_warehouse, threads=2) as session:
         page = page_of_table(table, session.tables[table])
         assert len(page.panels) >= 4
-        for panel in page.panels:
+        for panel in (each for each in page.panels if each.chart != TEXT):
             names = {output.name for output in session.plan(panel.sql).outputs}
             assert {panel.x, panel.y} - {None} <= names, panel.title
 
@@ -146,6 +146,39 @@ def test_a_table_without_numbers_or_groups_shows_some_rows(tmp_path: Path) -> No
         ]
 
 
+@pytest.mark.parametrize(("values", "ends"), [(1000, "0 to 1000"), (11, "0 to 10.5"), (61, "0 to 62")])
+def test_a_histogram_of_a_long_tail_is_of_the_values_without_it(
+    tmp_path: Path, values: int, ends: str
+) -> None:
+    tail = [float(i % values) for i in range(60_000)] + [1e6] * 3
+    pq.write_table(pa.table({"x": tail}), tmp_path / "t.parquet")
+    relaqs.shuffle(tmp_path / "t.parquet", tmp_path / "warehouse" / "t")
+    with relaqs.connect(tmp_path / "warehouse") as session:
+        panels = page_of_table("t", session.tables["t"]).panels
+        (shown,) = (panel for panel in panels if panel.chart == "histogram")
+        assert shown.title == f"Distribution of x, {ends}"
+        bins = session.sql(shown.sql)
+        assert len(bins) >= 10
+        assert sum(bins.estimate["rows"].to_pylist()) == 60_000
+
+
+def test_a_page_says_which_columns_have_no_panel(tmp_path: Path) -> None:
+    columns = {
+        "city": ["Bern", "Ulm"] * 50,
+        "price": [f"${i}.50" for i in range(100)],
+        "note": [f"note {i}" for i in range(100)],
+        "user_id": list(range(100)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with relaqs.connect(tables={"t": tmp_path / "t.parquet"}, cache_directory=tmp_path / "c") as session:
+        said = Dashboard(session, tmp_path / "state", data="own").pages.pages("you")[0].panels[-1]
+    assert (said.title, said.chart) == ("Columns without a panel", TEXT)
+    assert "price: text that looks like numbers" in said.sql
+    assert "note: text of more than 25 values" in said.sql
+    assert "user_id: taken for a key" in said.sql
+    assert "city" not in said.sql
+
+
 def test_a_saved_page_takes_the_place_of_the_built_in_one(tmp_path: Path, tpch_warehouse: Path) -> None:
     with relaqs.connect(tpch_warehouse, threads=1) as session:
         pages = PageList(tmp_path, session.tables)
@@ -185,10 +218,15 @@ def test_the_page_of_a_file_is_filled_and_begins_with_what_says_something(tmp_pa
         pages = Dashboard(session, tmp_path / "state", data="own").pages.pages("you")
         assert [page.title for page in pages] == ["flights", "a_texts"]  # the largest first
         for page in pages:
-            for panel in page.panels:
+            for panel in (each for each in page.panels if each.chart != TEXT):
                 assert session.online_sql(panel.sql).result().is_exact
     titles = [panel.title for panel in pages[0].panels]
     assert titles[1:4] == ["Rows by carrier", "Mean delay by carrier", "Rows by month"]
-    assert [(panel.chart, panel.size) for panel in pages[1].panels] == [("number", "small"), ("bars", "wide")]
+    shown = [(panel.chart, panel.size) for panel in pages[1].panels]
+    assert shown == [("number", "small"), ("bars", "wide"), (TEXT, "full")]
+    assert (
+        pages[1].panels[-1].sql
+        == "Umsatz (€): text that looks like numbers; a panel's SQL can make it numbers."
+    )
     (distribution,) = (panel for panel in pages[0].panels if panel.title == "Distribution of delay")
     assert distribution.x == "delay"

@@ -17,7 +17,7 @@ import yaml
 from distributed import Client
 
 import relaqs
-from relaqs.executors.dask import connection
+from relaqs.executors.dask import messages
 from tests.relaqs.executors.clusters import LONG_SECONDS, address_of, free_port, started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def test_the_manifests_commands_make_a_cluster_that_answers(tmp_path: Path) -> N
             stack.enter_context(started(*words, *more))
         with Client(address_of(port), timeout=LONG_SECONDS, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=LONG_SECONDS)
-            client.run(connection.versions)  # all have imported what they need: who runs answers soon
+            client.run(messages.versions)  # all have imported what they need: who runs answers soon
         db = stack.enter_context(relaqs.connect(tmp_path, cluster=address_of(port)))
         assert db.online_sql("SELECT count(*) AS n FROM numbers").result().table["n"].to_pylist() == [1000]
 

@@ -108,14 +108,12 @@ def _add_algorithm(copy: Path) -> None:
 
 
 def _add_rule(copy: Path) -> None:
-    rules = "engine/relaqs_engine/rewrite/__init__.py"
     insert(
         copy,
-        rules,
-        "from relaqs_engine.rewrite.method",
-        "from relaqs_engine.rewrite.exists_order import read_no_order_of_exists\n",
+        "engine/relaqs_engine/rewrite/__init__.py",
+        '    Named("normalize:check_shape"),\n',
+        '    Named("exists_order:read_no_order_of_exists"),\n',
     )
-    insert(copy, rules, "    check_shape,\n", "    read_no_order_of_exists,\n")
     (case,) = [each for each in blocks_of(DOCS / "howto" / "add-a-rule.md") if "-- shows:" in each.code]
     (copy / CASE).write_text(case.code, encoding="utf-8")
 

@@ -181,6 +181,7 @@ TAKES_ANY = frozenset(
     )
 )
 COMPENSATED = frozenset(("fsum", "kahan_sum", "sumkahan", "favg"))
+SUMS_OF_PRODUCTS = frozenset(("covar_pop", "covar_samp", "regr_sxy"))
 MACROS = (
     *("weighted_avg", "wavg", "json_group_object", "json_group_array", "json_group_structure"),
     *("geomean", "geometric_mean", "variant_group_array", "percentile_cont", "percentile_disc"),
@@ -491,6 +492,8 @@ def _alone(ways: Ways, cell: Cell) -> Outcome:
     takes_any = cell.function in TAKES_ANY and not is_ordered
     if cell.function in COMPENSATED and not is_ordered:  # an infinite value makes NaN, unless it comes last
         has_sign = has_sign or "infinity" in cell.type or "NaN" in cell.type
+    if cell.function in SUMS_OF_PRODUCTS and not is_ordered:
+        has_sign = has_sign or "infinity" in cell.type
     if found.verdict != "wrong" or found.detail.startswith("schema"):
         return found
     may_differ = takes_any or has_sign or _differs_by_last_digit(ways, cell)

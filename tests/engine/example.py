@@ -38,7 +38,7 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_engine.rewrite import ESTIMATED_TO_THE_END, LISTING, READING, SAMPLING, Rule, rule_of
+from relaqs_engine.rewrite import ESTIMATED_TO_THE_END, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.scans import stream_token
 from relaqs_engine.sql.binder import Binder
@@ -54,10 +54,10 @@ def after(rule: Rule, sql: str) -> Draft:
     binder = _binder()
     parsed = parse_query(sql, CATALOG.tables)
     draft = Draft(parsed.sql, CATALOG, binder, parsed.tree, tuple(binder.describe(sql)))
-    last = ESTIMATED_TO_THE_END if rule in map(rule_of, ESTIMATED_TO_THE_END) else LISTING
+    last = ESTIMATED_TO_THE_END if rule in [each.rule for each in ESTIMATED_TO_THE_END] else LISTING
     for each in (*READING, *SAMPLING, *last):
         draft = each(draft)
-        if rule_of(each) is rule:
+        if each.rule is rule:
             return draft
     raise ValueError(f"{rule} is in none of the tuples of relaqs_engine.rewrite")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 from relaqs_engine.rewrite.aggregates import _MERGES
-from relaqs_engine.sql.aggregates import IN_OTHER_WORDS, LAWS, Law, Merge, call_of, mark_aggregates
+from relaqs_engine.sql.aggregate_laws import IN_OTHER_WORDS, LAWS, Law, Merge, call_of, mark_aggregates
 from relaqs_engine.sql.functions import allowed_functions
 from relaqs_engine.sql.read import Effort, read_statements
 

@@ -42,14 +42,18 @@ def test_shares_are_shares_in_every_estimate(tpch: World) -> None:
 
 
 def test_a_share_is_surer_than_its_part(tpch: World) -> None:
-    """The whole varies with its parts, so that a share varies less."""
+    """The whole varies with its parts, so that a share varies less: on average, as half-widths have luck."""
     sql = (
         "SELECT l_returnflag, count(*) AS n, count(*) / sum(count(*)) OVER () AS s FROM lineitem "
         "WHERE l_tax > 0.02 GROUP BY 1"
     )
-    first, *_ = tpch.estimates(tpch.plan(sql), batches=6)
-    row = max(rows(first), key=lambda row: row["n"])
-    assert (row["s_high"] - row["s_low"]) / row["s"] < (row["n_high"] - row["n_low"]) / row["n"]
+    wider = []
+    for seed in range(6):
+        first, *_ = tpch.estimates(tpch.plan(sql), seed=seed, batches=6)
+        row = max(rows(first), key=lambda row: row["n"])
+        relative = [(row[f"{name}_high"] - row[f"{name}_low"]) / row[name] for name in ("s", "n")]
+        wider.append(relative[0] / relative[1])
+    assert np.mean(wider) < 0.97
 
 
 def test_ranks_are_not_certified_before_the_end(tpch: World) -> None:

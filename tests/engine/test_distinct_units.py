@@ -13,10 +13,10 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.state import GroupState, batch_tasks, leading_stream, scheduled_batches
-from relaqs_engine.layouts import Layout, read_manifest, shuffling, statistics, verify
+from relaqs_engine.layouts import Layout, column_statistics, read_manifest, shuffling, verify
+from relaqs_engine.layouts.column_statistics import FEW_VALUES, GROUPED_ROWS
 from relaqs_engine.layouts.manifest import KEPT_HASHES, DistinctCount
 from relaqs_engine.layouts.manifest_file import write_manifest
-from relaqs_engine.layouts.statistics import FEW_VALUES, GROUPED_ROWS
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.aggregate import MergePlan
 from relaqs_engine.plans.plan import IntervalRequest
@@ -303,7 +303,7 @@ def test_values_of_groups_are_known_beforehand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None, rows_looked_at: int
 ) -> None:
     """In a small table they are counted, in a large one those of a share of the values."""
-    monkeypatch.setattr(statistics, "GROUPED_ROWS", rows_looked_at)
+    monkeypatch.setattr(column_statistics, "GROUPED_ROWS", rows_looked_at)
     world = world_of(tmp_path, shapes(), **({"cluster_by": key} if key else {}))
     is_exact = rows_looked_at >= MANY_ROWS
     for sql in BY_GROUP:

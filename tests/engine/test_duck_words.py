@@ -15,8 +15,9 @@ from relaqs_engine.errors import DataError, ExpressionError, SqlError, Underline
 
 def as_number(column: str) -> str:
     """Return what makes a text a number, however its decimals are written."""
-    commas = f"TRY_CAST(replace(replace({column}, '.', ''), ',', '.') AS DOUBLE) if it is written as 1.234,56"
-    return f"TRY_CAST({column} AS DOUBLE), or {commas}"
+    signs = f"CAST(regexp_replace({column}, '[$, ]', '', 'g') AS DOUBLE) if it is written as $1,234.56"
+    commas = f"CAST(replace(replace({column}, '.', ''), ',', '.') AS DOUBLE) if as 1.234,56"
+    return f"CAST({column} AS DOUBLE), or {signs}, or {commas}"
 
 
 TRIPS = pa.table(
@@ -63,6 +64,14 @@ def test_an_expression_of_the_wrong_type(expression: str, values: str, cast: str
         cursor.describe(f"SELECT {expression} FROM trips AS t")
     assert error.value.message == f"{values}; try a cast, as in {cast}"
     assert error.value.candidates == ()
+    cursor.close()
+
+
+@pytest.mark.parametrize("expression", ["name -> 'a' ->> 'b' = 'x'", "name -> 'a' ->> 'b' <> 'x'"])
+def test_an_arrow_of_json_that_takes_a_comparison(expression: str) -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError, match="put them in brackets, as in"):
+        cursor.describe(f"SELECT {expression} FROM trips AS t")
     cursor.close()
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 from relaqs_engine.layouts import Layout, read_manifest, verify
-from relaqs_engine.layouts import statistics as ends_module
+from relaqs_engine.layouts import column_statistics as ends_module
 from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.plans.aggregate import MergePlan
-from relaqs_engine.plans.plan import EndsByGroup
+from relaqs_engine.plans.plan import EndsByGroup, IntervalRequest
 
 from relaqs import append, compact, shuffle
 from tests.conftest import Oracle
@@ -187,6 +187,53 @@ def test_averages_of_groups_that_hardly_vary_are_certified_and_hold(world: World
     # Cells of a group go together: its four are one draw, of about 95 %.
     least = scipy.stats.binom.ppf(1e-4, len(held), 0.95) / len(held)
     assert np.mean(held) >= least
+
+
+FEW = "avg(latitude) FILTER (WHERE number < 6)"
+
+
+@few_and_many("orders", 3, 30)
+def test_averages_of_few_rows_are_certified_between_the_ends_of_their_group(
+    world: World, orders: int
+) -> None:
+    """Six of the thousand rows of a group are averaged, and of each ten rows one is read."""
+    sql = f"SELECT country, {FEW} AS a FROM cities GROUP BY country"
+    plan, exact = world.plan(sql), {row["country"]: row["a"] for row in world.oracle.table(sql).to_pylist()}
+    certified = {True: 0, False: 0}
+    for seed in range(orders):
+        estimates = world.estimates(plan, seed=seed)
+        look = next(each for each in estimates if each.fraction >= 0.1)
+        for row in look.table.to_pylist():
+            if row["country"] is None or row["a"] is None:
+                continue
+            lowest = 4.0 * int(row["country"][1:]) - 80.0
+            is_far = abs(lowest) > 21.0 or row["country"] == "c5"  # from zero, beside ends that are 3 apart
+            certified[is_far] += row["a_certified"]
+            if row["a_certified"]:
+                assert row["a_low"] <= exact[row["country"]] <= row["a_high"]
+                assert row["country"] == "c5" or lowest <= row["a_low"] < row["a_high"] <= lowest + 3.0
+                assert row["country"] != "c5" or row["a_low"] == row["a_high"] == -60.0
+            else:
+                assert not is_far
+    assert certified[True] > 8 * orders
+
+
+@pytest.mark.parametrize(
+    ("sql", "request_"),
+    [
+        (f"SELECT country, {FEW} + 1 AS a FROM cities GROUP BY country", IntervalRequest()),
+        (f"SELECT country, stddev(latitude) + {FEW} AS a FROM cities GROUP BY country", IntervalRequest()),
+        (f"SELECT country, {FEW} AS a FROM cities GROUP BY country HAVING {FEW} > -90", IntervalRequest()),
+        (f"SELECT country, {FEW} AS a FROM cities GROUP BY country", IntervalRequest(anytime=True)),
+        ("SELECT country, avg(sqrt(number)) FILTER (WHERE number < 6) AS a FROM cities GROUP BY country",
+         IntervalRequest()),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_average_between_narrow_ends_needs_ten_rows(
+    world: World, sql: str, request_: IntervalRequest
+) -> None:
+    look = next(each for each in world.estimates(world.plan(sql), request=request_) if each.fraction >= 0.02)
+    assert not any(look.table.column("a_certified").to_pylist())
 
 
 def test_ends_of_another_duckdb_are_not_looked_up(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import sqlglot
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.aggregates import mark_aggregates
+from relaqs_engine.sql.aggregate_laws import mark_aggregates
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.functions import (
     VOLATILE_NAMES,

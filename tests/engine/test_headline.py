@@ -108,6 +108,27 @@ def test_luck_in_half_widths_of_few_blocks_does_not_count(cells: int, blocks: in
     assert np.mean(told) < np.mean(apart)
 
 
+def test_one_very_wide_cell_of_many_does_not_blur_the_error_of_the_others() -> None:
+    rows, widths = np.ones(100), np.full((100, 1), 0.01)
+    widths[0] = 1.0
+    before = Judge().error(widths, rows)
+    widths[0] = 1e6
+    assert Judge().error(widths, rows) == pytest.approx(before, rel=0.001)
+
+
+@pytest.mark.parametrize("cells", [60, 150, 300])
+def test_cells_that_are_exact_have_no_error(cells: int) -> None:
+    """Where they have 95 % of the weight the error is 0; else the others are drawn, as when there are few."""
+    widths = np.zeros((cells, 1))
+    assert Judge().error(widths, np.ones(cells)) == 0.0
+    widths[: cells // 25] = 0.01
+    assert Judge().error(widths, np.ones(cells)) == 0.0
+    widths[: cells // 2] = 0.01
+    off = np.abs(np.random.default_rng(3).normal(size=(2000, cells // 2))) * 0.01 / 1.96
+    inside = np.sort(off, axis=1)[:, int(np.ceil(0.95 * cells)) - cells + cells // 2 - 1]
+    assert 0.01 <= float(np.mean(inside > Judge().error(widths, np.ones(cells)))) <= 0.09
+
+
 def test_bars_that_hold_together_need_no_draws() -> None:
     """Ten bars of ± 1 % are all within ± 1.4 %, and bars that hold together are as wide."""
     assert error(Judge(), [0.01] * 10) == pytest.approx(0.014, rel=0.05)

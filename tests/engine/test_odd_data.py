@@ -137,6 +137,7 @@ def test_numbers_of_any_length_are_values_so_far(odd: World) -> None:
         ("TIMETZ '12:30:00+05:30'", "TIME WITH TIME ZONE"),
         ("['101'::BIT]", r"BIT\[\]"),
         ("42::VARIANT", "VARIANT"),
+        ("max('340282366920938463463374607431768211455'::UHUGEINT)", "UHUGEINT"),
     ],
 )
 def test_an_answer_that_arrow_would_change_is_refused(odd: World, value: str, type_text: str) -> None:

@@ -381,3 +381,13 @@ def test_a_copied_tree_is_the_copy_of_sqlglot_and_shares_nothing() -> None:
     made.set("with_", None)
     assert tree.sql(DIALECT) == before
     assert made.sql(DIALECT) != before
+
+
+@pytest.mark.parametrize("given", ["LAMBDA x : x + 1", "LAMBDA x, i : x + i"])
+def test_a_lambda_may_stand_in_brackets_as_duckdb_writes_it(given: str) -> None:
+    sql = "SELECT list_transform([1, 2], {}) AS found"
+    in_brackets, bare = (parse_query(sql.format(each), TABLES) for each in (f"({given})", given))
+    assert in_brackets.tree == bare.tree
+    assert '("lambda" + 1) * 2' in parse_query(
+        "SELECT abs((lambda + 1) * 2) AS n FROM orders", TABLES
+    ).tree.sql(DIALECT)

@@ -70,7 +70,7 @@ def said(estimate: Estimate, column: int = -1) -> set[str]:
             "SELECT shop, sum(paid) / sum(sum(paid)) OVER () FROM sales WHERE buyer % 40 = 0 GROUP BY shop",
             Reason.FEW_ROWS_OF_SHARE,
         ),
-        ("SELECT avg(five) FROM sales", Reason.ALIKE),
+        ("SELECT avg(five) FROM by_buyer", Reason.ALIKE),
         ("SELECT word, avg(paid) FROM sales GROUP BY word ORDER BY 2 DESC LIMIT 2", Reason.FEW_ROWS),
         (
             "SELECT shop, avg(paid) FROM sales WHERE shop < 3 GROUP BY shop ORDER BY 2 LIMIT 1",

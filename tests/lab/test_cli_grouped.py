@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from relaqs_lab.records.simulated_runs import QUERY_NUMBERS, GroupedRun
 from relaqs_lab.records.store import RecordFile
-from relaqs_lab.simulation.grouped.studies import (
+from relaqs_lab.simulation.grouped.grouped_studies import (
     STUDIES,
     GroupedCase,
     HarmonyJobs,

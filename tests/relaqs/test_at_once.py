@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,16 @@ def test_what_is_there_soon_is_estimated_once_and_then_run_as_a_whole(warehouse:
         assert last.estimate.select(whole.estimate.column_names) == whole.estimate
 
 
+@pytest.mark.usefixtures("no_table_is_too_small")
+@pytest.mark.parametrize(("kind", "ends_soon"), [("merged", True), ("around", True), ("refined", False)])
+def test_of_those_that_take_longer_only_what_reads_its_table_once_does(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ends_soon: bool
+) -> None:
+    monkeypatch.setattr(start, "SOON_SECONDS", 0.0)
+    with relaqs.connect(warehouse, threads=1) as session:
+        assert (steps(session, KINDS[kind]) == 2) == ends_soon
+
+
 def test_what_is_there_before_an_estimate_would_pay_runs_as_a_whole(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +112,7 @@ def test_what_is_there_before_an_estimate_would_pay_runs_as_a_whole(
         assert "queries of less than 0.1 s run at once" in answer.warnings[0]
         assert session.explain(SQL).startswith("mode: exact")
         assert steps(session, target=1e-9) > 5
+        assert steps(session, target=1e-200) > 5  # of which the square is 0
         monkeypatch.setattr(start, "WORTH_SECONDS", 0.0008)  # it takes longer
         assert steps(session) > 1
 
@@ -122,6 +134,7 @@ def test_where_nothing_is_certified_it_runs_as_a_whole(
 ) -> None:
     """A group of four rows has no certified mean. One of 8,000 rows has one."""
     monkeypatch.setattr(state, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(state, "MOST_SECONDS", 0.0)
     with relaqs.connect(warehouse, threads=1) as session:
         sql = "SELECT fare, zone, avg(zone + fare) AS mean FROM trips GROUP BY ALL ORDER BY ALL DESC LIMIT 3"
         *so_far, last = (query := session.online_sql(sql))
@@ -153,6 +166,7 @@ def test_totals_of_which_no_row_counts_run_as_a_whole_after_few_estimates(
 ) -> None:
     """A twentieth of the rows has none that counts: 60 of all may. That is too few for 20 %, not for 30 %."""
     monkeypatch.setattr(state, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(state, "MOST_SECONDS", 0.0)
     monkeypatch.setattr(state, "HOPELESS_FROM", 1.0)
     with relaqs.connect(warehouse, threads=1) as session:
         *so_far, last = every_snapshot(lambda: session.online_sql(f"SELECT {asked}", **given))
@@ -229,6 +243,22 @@ def test_each_asking_has_its_own_columns_and_error_bars(session: relaqs.Session)
         assert isinstance(query.plan, WholePlan)
         assert query.plan.if_overdue is plan
         assert query.plan.outputs == plan.outputs
+
+
+def test_one_that_was_seen_may_take_twice_as_long_at_least(warehouse: Path) -> None:
+    """What was estimated already is not begun anew so soon: half of it would be done twice."""
+    with relaqs.connect(warehouse, threads=1, exact_below_seconds=0) as session:
+        way = session.online_sql(SQL)._publisher._fallback
+        assert way is not None
+        longest = []
+        for has_answered, seconds in product((False, True), (0.1, 9.0)):
+            resort = way.after(WholeIsSoonerError("it is", seconds), has_answered=has_answered)
+            assert resort is not None
+            step = resort.job.next_step()
+            assert step is not None
+            (task,) = step.tasks
+            longest.append(task.work.longest_seconds)
+    assert longest == [0.5, 18.0, 1.0, 18.0]
 
 
 def test_each_way_that_a_query_goes_has_a_job_of_its_own(warehouse: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from relaqs_engine.stores import mirror
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.folder import store_folder
+from relaqs_engine.stores.object_folder import store_folder
 
 import relaqs
 from relaqs.cli import program

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import io
 import json
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
+import relaqs
 from relaqs import UnsupportedError
 from relaqs.cli import program
 from relaqs.cli.output import as_text, json_line, write, write_csv, write_parquet
@@ -135,6 +137,19 @@ def test_csv_has_the_last_snapshot() -> None:
         ],
         ["", "", "", "3.00", "", "false", "", "[]", "", "0.1"],
     ]
+
+
+def test_csv_is_written_as_duckdb_writes_it(tmp_path: Path) -> None:
+    texts = ["", None, "NULL", 'a "b"', "a,b", "two\nlines", " ", "x"]
+    numbers = [None, 1.5, math.nan, math.inf, 0.0, -1.0, 2.0, 3.0]
+    rows = pa.table({"s": texts, "t": texts[::-1], "n": numbers})
+    with relaqs.connect(tables={"t": rows}) as db, duckdb.connect() as connection:
+        connection.register("t", rows)
+        for sql in ("SELECT * FROM t", "SELECT s FROM t"):
+            connection.sql(sql).write_csv(str(tmp_path / "theirs.csv"))
+            file = io.StringIO()
+            write([db.sql(sql)], "csv", file=file)
+            assert file.getvalue() == (tmp_path / "theirs.csv").read_text(encoding="utf-8")
 
 
 def test_csv_of_an_exact_answer_has_no_intervals() -> None:

@@ -586,3 +586,12 @@ def test_a_layout_of_a_duckdb_file_is_of_the_table_that_its_folder_is_called_lik
     assert relaqs.shuffle(shop, tmp_path / "laid" / "B").row_count == 2
     with pytest.raises(relaqs.LayoutError, match="has no table 'c' or 'shop', but a, b; name one of these"):
         relaqs.shuffle(shop, tmp_path / "laid" / "c")
+
+
+def test_a_warehouse_among_files_is_left_out_by_its_name(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    relaqs.shuffle(tmp_path / "trips.parquet", tmp_path / "warehouse" / "trips")
+    with relaqs.connect(tmp_path) as db:
+        assert list(db.tables) == ["trips"]
+        why = str(db.left_out["warehouse"])
+    assert "is a warehouse, with tables of its own; open it alone: --data" in why

@@ -12,7 +12,7 @@ import pytest
 
 from relaqs import ArgumentError, QueryOptions, Session, Snapshot, connect
 from relaqs.arguments import share_of_weight
-from relaqs.rendering.view import heading
+from relaqs.rendering.view_model import heading
 from tests.relaqs.examples import revenue
 
 GROUPS = ("carrier", "origin", "month", "dest", "hour")
@@ -89,7 +89,7 @@ def test_how_many_are_within(flights: Session) -> None:
 
 def test_the_columns_that_are_watched_are_counted(flights: Session) -> None:
     sql = "SELECT origin, count(*) AS n, avg(air_time) AS minutes FROM flights GROUP BY origin"
-    assert [flights.online_sql(sql, watch=w).result(until=1).within(1)[1] for w in (None, "n")] == [6, 3]
+    assert [flights.online_sql(sql, watch=w).result(until=1.0).within(1)[1] for w in (None, "n")] == [6, 3]
 
 
 def test_a_heading_says_how_many_are_within() -> None:

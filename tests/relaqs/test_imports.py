@@ -124,8 +124,8 @@ NOT_NEEDED = {
         "sqlglot.optimizer.qualify",
     ),
     *("relaqs_engine.execution.estimator", "relaqs_engine.layouts.build", "relaqs_engine.rewrite", "scipy"),
-    *("relaqs.laying_out", "relaqs.queries.folded", "relaqs_lab.simulation", "relaqs.training"),
-    *("relaqs.pacing.paced_loop", "relaqs_engine.layouts.statistics"),
+    *("relaqs.executors.spreading", "relaqs.queries.folded", "relaqs_lab.simulation", "relaqs.training"),
+    *("relaqs.pacing.paced_loop", "relaqs_engine.layouts.column_statistics"),
     *("relaqs.policies.max_sum", "relaqs_engine.plans.explain"),
 }
 
@@ -143,9 +143,13 @@ print(*sys.modules, sep="\\n")
 # What other kinds of plans need, what lays tables out, and libraries that only these need.
 NOT_BEFORE_THE_FIRST_ESTIMATE = {
     *("asyncio", "dask", "pyarrow.parquet"),
-    *("relaqs_engine.execution.row_groups", "relaqs_engine.layouts.row_groups", "relaqs.queries.composite"),
+    *(
+        "relaqs_engine.execution.row_group_estimates",
+        "relaqs_engine.layouts.row_groups",
+        "relaqs.queries.composite",
+    ),
     *("relaqs_engine.layouts.build", "relaqs_engine.layouts.footers", "relaqs_engine.plans.explain"),
-    *("relaqs.laying_out", "relaqs_lab.simulation", "relaqs.training"),
+    *("relaqs.executors.spreading", "relaqs_lab.simulation", "relaqs.training"),
 }
 
 

@@ -18,7 +18,7 @@ from relaqs_engine import layouts
 from relaqs_engine.layouts import read_manifest, verify
 
 import relaqs
-from relaqs.laying_out import on_threads, shuffle
+from relaqs.executors.spreading import on_threads, shuffle
 
 ROWS = 60_000
 
@@ -130,7 +130,7 @@ def test_an_error_comes_in_its_turn_and_nothing_is_at_work_after_it() -> None:
 # Lays a table out on two threads and kills or interrupts itself at a progress message.
 VICTIM = """
 import os, signal, sys
-from relaqs.laying_out import shuffle
+from relaqs.executors.spreading import shuffle
 
 source, into, moment, sent = sys.argv[1:]
 
@@ -181,7 +181,7 @@ def test_a_write_that_fails_is_one_clear_error_and_leaves_nothing(source: Path, 
     """A file may grow to 20 kB here and no further, in a process of its own."""
     script = (
         "import resource, signal, sys\n"
-        "from relaqs.laying_out import shuffle\n"
+        "from relaqs.executors.spreading import shuffle\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "shuffle(sys.argv[1], sys.argv[2], partitions=2, threads=2)\n"

@@ -18,8 +18,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import relaqs
 from relaqs import OnlineQuery, Session
-from relaqs.mcp.server import agent_server
-from relaqs.mcp.told import MOST_BYTES, told_answer
+from relaqs.mcp.tools import MOST_BYTES, agent_server, told_answer
 from tests.turnstile import Turnstile
 
 FLAGS = "SELECT l_returnflag AS flag, sum(l_quantity) AS quantity FROM lineitem GROUP BY flag ORDER BY flag"
@@ -84,7 +83,10 @@ def test_an_agent_finds_its_way_in_a_process_of_its_own(tpch_warehouse: Path) ->
                 client, "ask", sql="SELECT count(*) FROM lineitm"
             )
             assert "the tables are" in await refused(client, "describe", table="lineitm")
-            assert "error is -1.0; it must be" in await refused(client, "ask", sql=FLAGS, error=-1)
+            assert "error is -1; it must be" in await refused(client, "ask", sql=FLAGS, error=-1)
+            assert "for 1 % write" in await refused(client, "ask", sql=FLAGS, error=1)
+            roughly = (await client.call_tool("ask", {"sql": FLAGS, "error": "20%"})).structured_content
+            assert roughly["is_good_enough"]
             assert "seconds is 0.0; it must be" in await refused(client, "ask", sql=FLAGS, seconds=0)
             assert "Error" in await refused(client, "ask", sql="COPY lineitem TO 'x.csv'")
             costly = "SELECT count(*) AS n FROM lineitem WHERE ai_filter(l_comment, 'is a complaint')"

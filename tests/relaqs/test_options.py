@@ -20,6 +20,7 @@ from relaqs.queries.options import QueryOptions, watched
         ("confidence", 95, "between 0.5 and 1"),
         ("confidence", float("nan"), "between 0.5 and 1"),
         ("confidence", "95%", "between 0.5 and 1"),
+        ("target", "90%", "such as 0.01 for 1 %"),
         ("interval", "daily", "'pointwise' or 'anytime'"),
         ("confidence_for", "answer", "'cell' or 'table'"),
         ("confidence_for", True, "'cell' or 'table'"),
@@ -52,7 +53,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("value", "share"),
-    [(0.01, 0.01), ("1%", 0.01), (" 2.5 % ", 0.025), ("0.2", 0.2), (1, 1.0), ("100%", 1.0), (None, None)],
+    [(0.01, 0.01), ("1%", 0.01), (" 2.5 % ", 0.025), ("0.2", 0.2), (1.0, 1.0), ("100%", 1.0), (None, None)],
 )
 def test_a_relative_error_is_a_share(value: float | str | None, share: float | None) -> None:
     assert relative_error(value) == share
@@ -66,15 +67,15 @@ def test_what_is_no_relative_error(value: float | str) -> None:
         relative_error(value)
 
 
-@pytest.mark.parametrize("value", ["5", "1.5", 5, 1.5])
+@pytest.mark.parametrize("value", ["5", "1.5", 5, 1.5, "1", 1, " 1 ", np.int64(1)])
 def test_more_than_the_whole_lacks_a_percent_sign(value: float | str) -> None:
-    with pytest.raises(ArgumentError, match=f'for {value} % write "{value}%"'):
+    with pytest.raises(ArgumentError, match=rf'for {str(value).strip()} % write "{str(value).strip()}%"'):
         relative_error(value)
 
 
 @pytest.mark.parametrize("value", ["200%", 101, 1e6])
 def test_no_target_is_more_than_the_whole(value: float | str) -> None:
-    with pytest.raises(ArgumentError, match=r"a share up to 1$"):
+    with pytest.raises(ArgumentError, match=r"a share up to 100%$"):
         relative_error(value)
 
 

@@ -7,14 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import matplotlib
 import numpy as np
+import pyarrow as pa
 import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.dates import date2num
 
+import relaqs
 from relaqs.arguments import ArgumentError
 from relaqs.queries.snapshot import Snapshot
 from tests.relaqs.examples import NATIONS, REVENUE, revenue, snapshot
@@ -167,3 +171,66 @@ def test_matplotlib_is_named_where_it_is_missing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "relaqs[plot]" in done.stdout
+
+
+ANY = pa.table({"i": [1]})  # a session reads some table
+
+
+def places_of(axes: Axes) -> list[tuple[float, str]]:
+    """Return where each bar stands, and the colour that it has."""
+    bars = [bar for each in axes.containers if isinstance(each, BarContainer) for bar in each]
+    return [(round(bar.get_x(), 6), str(bar.get_edgecolor())) for bar in bars]
+
+
+def test_values_that_are_written_alike_stand_apart() -> None:
+    db = relaqs.connect(ANY)
+    values = "('NULL'), (NULL), (''), (' '), ('a'), ('a '), ('$a$'), ('_a'), ('a · b')"
+    axes = db.sql(f"SELECT s, count(*) AS n FROM (VALUES {values}) t(s) GROUP BY s").plot()
+    names = [text.get_text() for text in axes.get_xticklabels()]
+    assert len(set(places_of(axes))) == len(set(names)) == 9
+    assert {"NULL", "'NULL'", "''", "' '", "a", "'a '"} <= set(names)
+    two = "(VALUES ('a · b', 'c'), ('a', 'b · c'), (NULL, 'c'), ('NULL', 'c')) t(s, r)"
+    assert len(set(places_of(db.sql(f"SELECT s, r, count(*) AS n FROM {two} GROUP BY ALL").plot()))) == 4
+    lines = f"SELECT d, s, count(*) AS n FROM {two}, (VALUES (DATE '2020-01-01'), (DATE '2020-01-02')) u(d)"
+    axes = db.sql(f"{lines} GROUP BY ALL").plot(x="d", series="s")
+    legend = axes.get_legend()
+    assert legend is not None
+    assert {text.get_text() for text in legend.get_texts()} == {"a · b", "a", "NULL", "'NULL'"}
+
+
+def test_rows_without_keys_and_with_several_hide_no_other() -> None:
+    db = relaqs.connect(ANY)
+    axes = db.sql("SELECT s, n FROM (VALUES ('a', 1), ('a', 2), ('b', 3)) t(s, n)").plot()
+    assert len(set(places_of(axes))) == 3
+    keys = (
+        "SELECT s, y, sum(n) AS n FROM (VALUES ('a', 1, 1), ('a', 2, 2), ('b', 1, 3)) t(s, y, n) GROUP BY ALL"
+    )
+    axes = db.sql(keys).plot()
+    assert len(set(places_of(axes))) == 3
+    assert {text.get_text() for text in axes.get_xticklabels()} == {"a · 1", "a · 2", "b · 1"}
+
+
+def test_a_line_says_which_rows_have_no_place() -> None:
+    rows = "(VALUES (1.0::DOUBLE, 5), (2.0, 6), (NULL, 7), ('NaN', 8)) t(x, n)"
+    axes = relaqs.connect(ANY).sql(f"SELECT x, sum(n) AS n FROM {rows} GROUP BY x").plot()
+    assert "2 rows not drawn: NULL or NaN along the line" in axes.get_title()
+
+
+def test_midnights_with_a_zone_are_days_where_these_stay_apart() -> None:
+    db = relaqs.connect(ANY, timezone="Europe/Zurich")
+    days = "unnest(['2024-10-26 00:00+02', '2024-10-27 00:00+02', '2024-10-28 00:00+01']::TIMESTAMPTZ[])"
+    axes = db.sql(f"SELECT 'a' AS s, {days} AS d, 1 AS n").plot(x="s", series="d")
+    assert axes.get_legend() is not None
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["2024-10-26", "2024-10-27", "2024-10-28"]
+
+
+def test_a_line_of_moments_has_its_zone_and_leaves_out_what_python_has_no_moment_for() -> None:
+    db = relaqs.connect(ANY, timezone="Asia/Tokyo")
+    days = "'2024-10-26 00:00+09', '2024-10-27 00:00+09', '2024-10-28 00:00+09', 'infinity'"
+    axes = db.sql(f"SELECT unnest([{days}]::TIMESTAMPTZ[]) AS d, 1 AS n").plot(x="d")
+    assert "1 row not drawn" in axes.get_title()
+    axes.figure.canvas.draw()
+    tokyo = ZoneInfo("Asia/Tokyo")
+    midnights = {float(date2num(datetime.datetime(2024, 10, day, tzinfo=tokyo))) for day in (26, 27, 28)}
+    assert midnights <= {float(tick) for tick in axes.get_xticks()}

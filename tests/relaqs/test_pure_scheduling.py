@@ -26,7 +26,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
         "relaqs_engine.errors",
-        "relaqs_bootstrap.first_use",
+        "relaqs_bootstrap",  # `on_first_use`, and no module of the package
     },
     "lab/groups": {"relaqs_lab.groups", "relaqs.sharing.view", "relaqs_bootstrap.arrays"},
     "lab/group_policies": {
@@ -41,7 +41,6 @@ MAY_IMPORT = {
         "relaqs.sharing",
         "relaqs.prediction",
         "relaqs_bootstrap.arrays",
-        "relaqs_bootstrap.split_mix",
     },
     "lab/slot_baselines": {
         "relaqs_lab.slot_baselines",
@@ -49,7 +48,6 @@ MAY_IMPORT = {
         "relaqs.sharing.gangs",
         "relaqs.prediction",
         "relaqs_bootstrap.arrays",
-        "relaqs_bootstrap.split_mix",
     },
     "lab/placed_baselines": {"relaqs.placed_policies", "relaqs.sharing.parts", "relaqs_bootstrap.arrays"},
     "placed_policies": {
@@ -103,7 +101,8 @@ def imports(tree: ast.AST) -> set[str]:
 
 
 def is_allowed(module: str, part: str) -> bool:
-    own = any(module == name or module.startswith(f"{name}.") for name in MAY_IMPORT[part])
+    rooms = MAY_IMPORT[part] - {"relaqs_bootstrap"}
+    own = module in MAY_IMPORT[part] or any(module.startswith(f"{name}.") for name in rooms)
     return own or module.split(".")[0] in HARMLESS
 
 

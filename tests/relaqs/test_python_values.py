@@ -8,7 +8,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from relaqs.python_values import python_values
+import relaqs
+import relaqs.dbapi
+from relaqs.python_values import fetched_rows, python_values
 from relaqs.rendering.rounding import show_value
 
 NANOSECONDS = [0, 999_999_999_999_999_000, -1_000, None]
@@ -93,3 +95,25 @@ def test_nested_values_are_what_they_are_outside(sql: str, value: object) -> Non
         found = connection.sql(f"SELECT {sql} AS v FROM range(3) WHERE range > 0").to_arrow_table()
     assert python_values(found.column("v")) == [value, value]
     assert python_values(found.column("v").slice(1)) == [value]
+
+
+def test_rows_are_fetched_with_the_types_of_duckdb() -> None:
+    sql = (
+        "SELECT sum(i) AS s, sum(i::DECIMAL(9, 2)) AS m, max(to_days(i::INT)) AS long, to_months(-14) AS b, "
+        "max(MAP {i: 'x'}) AS pairs, [to_seconds(1), NULL] AS spans, {'a': sum(i)} AS inside, "
+        "MAP {to_days(1): [1]} AS keyed, sum(i) FILTER (i < 0) AS none "
+        "FROM range(5) AS t(i)"
+    )
+    with relaqs.connect(tables={"t": pa.table({"i": range(5)})}) as db, relaqs.dbapi.connect(db) as door:
+        theirs = duckdb.sql(sql).fetchall()
+        answer = db.sql(sql.replace("range(5) AS t(i)", "t"))
+        rows = door.cursor().execute(sql.replace("range(5) AS t(i)", "t")).fetchall()
+        for ours in (answer.fetchall(), [answer.fetchone()], rows):
+            assert ours == theirs
+            assert [type(value) for value in ours[0]] == [type(value) for value in theirs[0]]
+
+    pairs = pa.array([[([1], 2)], [], None], pa.map_(pa.list_(pa.int64()), pa.int64()))
+    assert fetched_rows(pa.table({"m": pairs})) == [([([1], 2)],), ({},), (None,)]  # a list is no key
+    long, short = pa.MonthDayNano([2**31 - 1, 0, 0]), pa.MonthDayNano([0, 1, 0])
+    spans = pa.table({"s": pa.array([short, long, None], pa.month_day_nano_interval())})
+    assert fetched_rows(spans) == [(dt.timedelta(1),), (long,), (None,)]

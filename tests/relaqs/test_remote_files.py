@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.planning.exact import RowGroupRules
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.folder import StoreFolder, store_folder
-from relaqs_engine.stores.objects import ObjectCopy
+from relaqs_engine.stores.mirror import ObjectCopy
+from relaqs_engine.stores.object_folder import StoreFolder, store_folder
 
 import relaqs
 from relaqs.queries import start

@@ -7,6 +7,7 @@ import io
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution.estimate import ApproximateColumn
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
-from relaqs.rendering.view import doubts_said
+from relaqs.rendering.view_model import doubts_said
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
 NAN = float("nan")
@@ -54,6 +55,14 @@ def test_each_reason_for_a_mark_is_said_once_with_its_columns() -> None:
         "revenue in 1 of 6 rows: it may leave",
     )
     assert 'title="not certified: it may leave">?' in answer._repr_html_()
+
+
+def test_a_reason_for_all_rows_of_one_column_and_some_of_another_counts_both() -> None:
+    answer = revenue(copies=2)
+    doubts = np.zeros_like(answer.doubts)
+    doubts[:, 0], doubts[:2, 1] = 1, 1
+    answer = dataclasses.replace(answer, doubts=doubts, reasons=("it may leave",))
+    assert doubts_said(answer) == ("revenue in all 6 rows, revenue1 in 2 of 6 rows: it may leave",)
 
 
 def test_the_picture_of_an_exact_answer() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.rendering.rounding import Cell, show_column, show_percent, show_value, visible
+from relaqs.rendering.rounding import Cell, show_column, show_moment, show_percent, show_value, visible
 
 NAN, INF = float("nan"), float("inf")
 DAY = datetime.date(1998, 8, 2)
@@ -197,3 +197,13 @@ def _read(text: str) -> tuple[float, float, float]:
     assert match, text
     scale = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(match[3] or "", 10.0 ** int(match[4] or 0))
     return float(match[1].replace(",", "")), scale, 10.0 ** -len(match[2] or "")
+
+
+def test_moments_are_shown_with_as_many_places_as_their_margin_has() -> None:
+    day = datetime.datetime(2020, 5, 16, 12, 4, 9)
+    days, second = datetime.timedelta(days=12), datetime.timedelta(seconds=1)
+    assert show_moment(day, day - days, day + days) == ("2020-05-16", "± 12 days")
+    sides = day - 90 * second, day + 60 * second
+    assert show_moment(day, *sides) == ("2020-05-16 12:04:09", "+1.0/−1.5 min")
+    length, low, high = ((0, 1, seconds * 10**9) for seconds in (7_384, 7_000, 7_768))
+    assert show_moment(length, low, high) == ("1 day 02:03:04", "± 6.4 min")

@@ -109,7 +109,7 @@ def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.Capt
 def test_the_commands_of_psql_do_the_same_here(
     session: relaqs.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ("\\dt", "\\d trips", "\\help", "\\timing", "SELECT 7 AS n;")
+    lines = ("\\dt", "\\d trips", "\\help", "help", "\\timing", "SELECT 7 AS n;")
     shown = typed(session, *(line + ENTER for line in lines), CTRL_D)
     assert "trips  3,000  plain" in shown
     assert "Fare paid  BIGINT" in shown

@@ -94,11 +94,12 @@ def test_it_survives_pickling() -> None:
     assert copy.columns == revenue().columns
 
 
-def test_its_repr_is_one_line() -> None:
-    assert repr(revenue()) == (
-        "<Snapshot #3: 6 rows · Estimate · 42 % of rows · ± 2.8 % (95 % intervals) · 1.10 s>"
-    )
-    assert "\n" not in repr(snapshot({"name": ["a\nb"]}))
+def test_a_prompt_shows_it_as_a_table() -> None:
+    head = "Estimate · 42 % of rows · ± 2.8 % (95 % intervals) · 1.10 s\n"
+    assert repr(revenue()).startswith(head)
+    assert repr(revenue()) == str(revenue())
+    assert len(repr(revenue()).splitlines()) >= 2 + 6
+    assert "a\nb" not in repr(snapshot({"name": ["a\nb"]}))
 
 
 def test_an_answer_without_rows_is_true() -> None:
@@ -149,3 +150,13 @@ def test_rows_are_fetched_one_after_another_as_of_duckdbs_results(capsys: pytest
         assert db.sql("SELECT avg(i) AS mean FROM t").arrow().read_all().to_pydict() == {"mean": [2.0]}
         db.sql("SELECT avg(i) AS mean FROM t").show()
     assert "mean\n────\n   2" in capsys.readouterr().out
+
+
+def test_names_that_users_of_duckdb_type_work_or_say_what_to_write() -> None:
+    with relaqs.connect(tables={"t": pa.table({"x": [1]})}) as db:
+        assert db.query("SELECT x AS one FROM t").fetchdf().one.tolist() == [1]
+        for name in ("df", "fetchall", "pl", "arrow", "show"):
+            with pytest.raises(AttributeError, match=rf"no '{name}': \.result\(\)\.{name} waits for"):
+                getattr(db.online_sql("SELECT x AS one FROM t"), name)
+        with pytest.raises(AttributeError, match=r"no 'nothing_of_this_name'$"):
+            db.online_sql("SELECT x AS one FROM t").nothing_of_this_name  # noqa: B018

@@ -20,7 +20,7 @@ from relaqs_engine.layouts.manifest import Read, TableRead
 from relaqs_engine.layouts.manifest_file import manifest_text
 from relaqs_engine.stores import mirror
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.folder import StoreFolder, store_folder
+from relaqs_engine.stores.object_folder import StoreFolder, store_folder
 
 import relaqs
 from relaqs.executors.files import ReadAhead

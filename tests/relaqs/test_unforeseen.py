@@ -20,7 +20,7 @@ from relaqs_engine.duck import Database, translated_errors
 from relaqs_engine.errors import LONGEST_SAID, named, shortened
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.planning import sampled
+from relaqs_engine.planning import sampled_plan
 from relaqs_engine.sql.binder import Binder
 
 import relaqs
@@ -187,7 +187,7 @@ def test_a_query_without_a_thread_of_its_own_leaves_nothing_behind(
 def test_where_planning_fails_the_query_runs_as_a_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampled, "_completed", raises(KeyError("k2")))
+    monkeypatch.setattr(sampled_plan, "_completed", raises(KeyError("k2")))
     with opened(folder) as db:
         answer = db.online_sql(AGGREGATION).result()
         assert alike(rows_of(answer.estimate), true_rows(folder, AGGREGATION))

@@ -10,7 +10,7 @@ from relaqs_engine.layouts import read_manifest
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.manifest_file import table_folders
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.folder import store_folder
+from relaqs_engine.stores.object_folder import store_folder
 from relaqs_tpch import QUERIES, query
 
 import relaqs

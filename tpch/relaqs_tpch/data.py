@@ -28,7 +28,7 @@ from relaqs_engine.layouts import Layout, add_static, read_manifest
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.manifest import LAYOUT_MARK
 
-from relaqs.laying_out import shuffle
+from relaqs.executors.spreading import shuffle
 
 LARGEST_STATIC_ROWS = 10_000_000  # every worker reads a static table whole: 10 M rows are about 0.5 GB
 

@@ -137,7 +137,7 @@ def _show(snapshots: Iterable[Snapshot]) -> Snapshot:
     from rich.console import Console
 
     from relaqs.cli.output import as_text, show_live
-    from relaqs.rendering.view import heading
+    from relaqs.rendering.view_model import heading
 
     if sys.stdout.isatty():
         final = show_live(snapshots, Console())

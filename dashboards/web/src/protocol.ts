@@ -204,7 +204,8 @@ export interface Update {
 export type Act = "stop" | "pause" | "resume" | "restart";
 /** What an edit may change; id, target and priority have messages of their own. */
 export type PanelEdit = Omit<PanelSettings, "id" | "target" | "priority">;
-export type NewPanel = Omit<PanelSettings, "id">;
+/** Without a chart it gets the one that fits its answer. */
+export type NewPanel = Omit<PanelSettings, "id" | "chart"> & Partial<Pick<PanelSettings, "chart">>;
 
 export type ClientMessage =
   | { type: "ack"; seq: number }

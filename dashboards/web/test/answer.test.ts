@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellOf, extentOf, mayTurn, position, spanOf } from "../src/answer/cells";
 import { marksOf } from "../src/answer/marks";
-import { byValue, isRankedBy, Places, uncertainOrder } from "../src/answer/order";
+import { byLabel, byValue, isRankedBy, Places, uncertainOrder } from "../src/answer/order";
 import { type AskedRoles, missing, rolesOf } from "../src/answer/roles";
 import type { Answer, ChartKind, ColumnKind, ColumnType, WireCell } from "../src/protocol";
 
@@ -85,10 +85,70 @@ test("a scatter takes two measures", () => {
   assert.deepEqual([x, y], [1, 2]);
 });
 
+test("values that are written alike are groups and series of their own", () => {
+  const values: WireCell[] = ["NULL", null, "", " ", "a", "a ", "'a '", "NaN"];
+  const alike = answer(
+    [
+      ["x", "key", "text"],
+      ["s", "key", "text"],
+      ["n", "measure", "number"],
+    ],
+    values.flatMap((x) => values.map((s) => [x, s, 1])),
+  );
+  const marks = marksOf(alike, rolesOf(alike, asked("bars")));
+  const count = (of: (mark: (typeof marks)[number]) => string): number => new Set(marks.map(of)).size;
+  assert.equal(
+    count((mark) => mark.key),
+    values.length ** 2,
+  );
+  for (const of of ["group", "label", "series", "seriesName"] as const)
+    assert.equal(
+      count((mark) => mark[of]),
+      values.length,
+      of,
+    );
+  const names = marks.slice(0, values.length).map((mark) => mark.seriesName);
+  assert.deepEqual(names, ["'NULL'", "NULL", "''", "' '", "a", "'a '", "''a ''", "NaN"]);
+});
+
+test("rows that have the same key are groups of their own", () => {
+  const rows = answer(
+    [
+      ["x", "key", "text"],
+      ["n", "measure", "number"],
+    ],
+    [
+      ["a", 1],
+      ["a", 2],
+    ],
+  );
+  const marks = marksOf(rows, rolesOf(rows, asked("bars")));
+  assert.equal(new Set(marks.map((mark) => mark.group)).size, 2);
+});
+
+test("the group of NULL is last, and a text NULL is a name", () => {
+  const rows = answer(
+    [
+      ["city", "key", "text"],
+      ["n", "measure", "number"],
+    ],
+    [
+      [null, 1],
+      ["Zürich", 2],
+      ["NULL", 3],
+    ],
+  );
+  const marks = byLabel(marksOf(rows, rolesOf(rows, asked("bars"))));
+  assert.deepEqual(
+    marks.map((mark) => mark.y?.value),
+    [3, 2, 1],
+  );
+});
+
 test("groups of the same names are the same mark in every update", () => {
   const marks = marksOf(MODES, rolesOf(MODES, asked("bars")));
   assert.deepEqual(
-    marks.map((mark) => [mark.label, mark.series, mark.y?.value]),
+    marks.map((mark) => [mark.label, mark.seriesName, mark.y?.value]),
     [
       ["AIR", "A", 5],
       ["AIR", "N", 9],

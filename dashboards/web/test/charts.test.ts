@@ -6,6 +6,7 @@ import { SeriesColours } from "../src/charts/frame";
 import { axisUnit, fitted, textWidth, tickTexts, timeText } from "../src/charts/axis_text";
 import { binWidth } from "../src/charts/histogram";
 import { settledPart } from "../src/charts/number";
+import { fittedApart } from "../src/charts/axis_text";
 import { barShape, labelPlaces, spread } from "../src/charts/shapes";
 import { hull, SteadyDomain } from "../src/charts/steady";
 import type { WireCell } from "../src/protocol";
@@ -125,10 +126,22 @@ test("a number's first, far wider intervals do not hide the rest of its way", ()
 test("a series keeps its colour in later runs, and leaves the legend when the query is another", () => {
   const colours = new SeriesColours();
   const see = (run: number, ...series: string[]) =>
-    colours.see({ run, marks: series.map((s) => ({ series: s }) as Mark) });
+    colours.see({ run, marks: series.map((s) => ({ series: s, seriesName: s }) as Mark) });
   assert.deepEqual(see(1, "b", "a"), ["a", "b"]);
   assert.deepEqual(see(1, "c"), ["a", "b", "c"]);
   assert.deepEqual(see(2, "c", "b"), ["b", "c"]);
   assert.deepEqual(see(3, "x", "y"), ["x", "y"]);
   assert.equal(colours.classOf("y"), "s1");
+  assert.deepEqual(colours.texts, ["x", "y"]);
+});
+
+test("texts that become equal once they are cut show what tells them apart", () => {
+  const apart = (...texts: string[]): string[] => fittedApart(texts, () => 80);
+  assert.deepEqual(apart("short", "a long text that is alone"), ["short", "a long text…"]);
+  const days = ["2024-10-26 00:00:00+02:00", "2024-10-26 00:00:00+01:00", "2024-10-27 00:00:00+01:00"];
+  assert.deepEqual(apart(...days), ["2024-…02:00", "2024-…01:00", "2024-10-27 …"]);
+  const deep = ["x".repeat(40) + "b" + "y".repeat(40), "x".repeat(40) + "c" + "y".repeat(40), "x".repeat(40)];
+  assert.equal(new Set(apart(...deep)).size, 3);
+  const many = ["0", "1"].flatMap((a) => ["0", "1"].map((b) => `${"x".repeat(20)}${a}${"y".repeat(20)}${b}`));
+  assert.equal(new Set(apart(...many)).size, 4);
 });

@@ -5,6 +5,7 @@ import {
   showChosen,
   showCount,
   showPercent,
+  showKeys,
   showSeconds,
   showValue,
   visible,
@@ -50,6 +51,17 @@ test("small whole numbers may be years and stay without separators", () => {
   assert.equal(showValue("-12345678901234567890.25", "number"), "−12,345,678,901,234,567,890.25");
   assert.equal(showValue(null, "number"), "NULL");
   assert.equal(showValue("1995-03-01T00:00:00", "timestamp"), "1995-03-01");
+});
+
+test("a column of midnights with a zone is one of days, as long as these stay apart", () => {
+  const show = (...moments: (string | null)[]): string[] => showKeys(moments, "timestamp");
+  assert.deepEqual(show("2024-10-26T00:00:00+02:00", null, "2024-10-28T00:00:00+01:00"), [
+    ...["2024-10-26", "NULL", "2024-10-28"],
+  ]);
+  const twice = ["2024-11-03T00:00:00-04:00", "2024-11-03T00:00:00-05:00"];
+  assert.deepEqual(show(...twice), ["2024-11-03 00:00:00-04:00", "2024-11-03 00:00:00-05:00"]);
+  const hours = ["2024-10-26T00:00:00+02:00", "2024-10-26T01:00:00+02:00"];
+  assert.deepEqual(show(...hours), ["2024-10-26 00:00:00+02:00", "2024-10-26 01:00:00+02:00"]);
 });
 
 test("characters that could rearrange the page are spelled out", () => {

@@ -63,12 +63,6 @@ def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
 
     Args:
         names: the columns that may occur in it.
-
-    >>> mean = compile_arithmetic("b0 / nullif(b1, 0)", frozenset({"b0", "b1"}))
-    >>> mean({"b0": np.array([6.0, 1.0]), "b1": np.array([3.0, 0.0])}).tolist()
-    [2.0, nan]
-    >>> compile_arithmetic("upper(b0)", frozenset({"b0"})) is None
-    True
     """
     return _compiled(sqlglot.parse_one(sql, dialect=DIALECT), names)
 
@@ -76,7 +70,7 @@ def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
 def _compiled(node: exp.Expr, names: frozenset[str]) -> Evaluator | None:
     node = node.unnest()
     if isinstance(node, exp.Column):
-        return _column(node.name) if node.name in names and not node.table else None
+        return (lambda arrays: arrays[node.name]) if node.name in names and not node.table else None
     if isinstance(node, exp.Literal) and not node.is_string:
         return _constant(float(node.this))
     if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DOUBLE:
@@ -91,10 +85,6 @@ def _compiled(node: exp.Expr, names: frozenset[str]) -> Evaluator | None:
         assert isinstance(node, exp.Binary)
         return _binary(operation, _compiled(node.left, names), _compiled(node.right, names))
     return None
-
-
-def _column(name: str) -> Evaluator:
-    return lambda arrays: arrays[name]
 
 
 def _constant(value: float) -> Evaluator:
@@ -124,7 +114,6 @@ class ShownGroups:
     """The groups of one answer.
 
     Attributes:
-        keys: their key columns.
         sums: additive and unscaled, shape (groups, columns).
         outliers: the part of the sums that comes from the outlier index, shape (groups, columns). It needs no
             scaling, so in `sums` it is divided by the scale.
@@ -237,25 +226,29 @@ def shown_groups(plan: MergePlan, point: pa.Table) -> ShownGroups:
     raw = [_doubles(point, column.name) for column in columns]
     sums = [np.zeros_like(x) if c.kind is Basis.MEAN else x for c, x in zip(columns, raw, strict=True)]
     means = [x if c.kind is Basis.MEAN else np.zeros_like(x) for c, x in zip(columns, raw, strict=True)]
-    shape = (point.num_rows, len(columns))
+    nothing = np.zeros((point.num_rows, len(columns)))
     return ShownGroups(
         keys=point.select(list(plan.columns.keys)),
-        sums=np.stack(sums, axis=1) if columns else np.empty(shape),
-        outliers=_outliers(plan, point) if plan.partial.outlier_sql else np.zeros(shape),
-        means=np.stack(means, axis=1) if columns else np.empty(shape),
+        sums=in_columns(point.num_rows, sums),
+        outliers=_outliers(plan, point) if plan.partial.outlier_sql else nothing,
+        means=in_columns(point.num_rows, means),
         products=_products(plan, point),
         rows=_doubles(point, ROWS),
     )
 
 
 def _outliers(plan: MergePlan, point: pa.Table) -> FloatArray:
-    columns = [_doubles(point, outlier_column(column.name)) for column in own_columns(plan)]
-    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
+    return in_columns(point.num_rows, [_doubles(point, outlier_column(c.name)) for c in own_columns(plan)])
 
 
 def _products(plan: MergePlan, point: pa.Table) -> FloatArray:
-    columns = [_doubles(point, column.name) for column in plan.columns.basis if column.kind is Basis.PRODUCT]
-    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
+    products = [column for column in plan.columns.basis if column.kind is Basis.PRODUCT]
+    return in_columns(point.num_rows, [_doubles(point, column.name) for column in products])
+
+
+def in_columns(row_count: int, columns: Sequence[FloatArray]) -> FloatArray:
+    """Return numbers of each row, shape (rows, columns), also where there are no columns."""
+    return np.stack(columns, axis=1) if columns else np.empty((row_count, 0))
 
 
 def _doubles(table: pa.Table, name: str) -> FloatArray:
@@ -343,8 +336,6 @@ class BlockSums:
     """Additive sums for each pair (group, block) that has rows, each pair once.
 
     Attributes:
-        group: the group of each pair.
-        block: the block of each pair.
         sums: shape (pairs, columns).
         rows: the joined rows of each pair, shape (pairs,).
     """
@@ -384,10 +375,7 @@ def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
         combinations *= len(values)
     if combinations > _MOST_CODES:
         return None
-    order = np.argsort(group_code)
-    place = np.searchsorted(group_code[order], code)
-    group = np.append(order, -1)[np.where(known, place, len(order))]
-    return np.where(np.append(group_code, -1)[group] == code, group, -1)
+    return np.where(known, integers(pc.index_in(arrow(code), value_set=arrow(group_code)), null=-1), -1)
 
 
 def _in_numpy(plan: MergePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
@@ -395,7 +383,12 @@ def _in_numpy(plan: MergePlan, groups: ShownGroups, rows: pa.Table, group: IntAr
     shown = (group >= 0) & (block != OUTLIER_BLOCK)
     rows, group, block = rows.filter(arrow_booleans(shown)), group[shown], block[shown]
     blocks = int(block.max(initial=0)) + 1
-    pairs, pair = np.unique(group * blocks + block, return_inverse=True)
+    pair = group * blocks + block
+    if pair.max(initial=0) < 16 * len(pair):  # a place for each is sooner than sorting
+        is_there = np.bincount(pair) > 0
+        pairs, pair = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[pair]
+    else:
+        pairs, pair = np.unique(pair, return_inverse=True)
     columns = own_columns(plan)
     sums = np.empty((len(pairs), len(columns)))
     for i, column in enumerate(columns):

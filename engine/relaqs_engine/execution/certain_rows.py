@@ -113,10 +113,6 @@ class Room:
         grouping set are seen independently of each other, and each set may have some that were not.
 
         Three rows, of which two were seen in one unit each. An eighth was scanned, so up to 53 are missing:
-
-        >>> room = Room(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 2.0]), np.array([False] * 3))
-        >>> room.fits(50, sets=1, fraction=0.125, confidence=0.95).tolist()
-        [True, True, False]
         """
         unseen = np.zeros(len(self.before))
         if not all_are_seen:

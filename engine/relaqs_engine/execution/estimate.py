@@ -43,11 +43,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import STEP, BoolArray, FloatArray, IntArray, mixed
 from relaqs_bootstrap.certify import MIN_ROWS, MIN_ROWS_OF_SHARE, Doubt
 from relaqs_bootstrap.intervals import pooled_half_widths
 from relaqs_bootstrap.quantiles import normal_quantile, normal_tail
-from relaqs_bootstrap.split_mix import STEP, mixed
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind, TimeScale
@@ -122,11 +121,7 @@ _TEXTS = {
 
 
 def text_of(code: int) -> str:
-    """Return why a cell is not certified, by its code.
-
-    >>> text_of(Reason.FEW_ROWS)
-    'fewer than 10 of its rows were read so far; reading on helps'
-    """
+    """Return why a cell is not certified, by its code."""
     return _TEXTS.get(Reason(code), "it is not certified so far")
 
 
@@ -262,11 +257,12 @@ class Judge:
         if freedom is not None:
             of_columns = zip(columns, freedom.T[judged], strict=True)
             columns = [pooled_half_widths(each, weights, its) for each, its in of_columns]
-        cells = min(each for each in _TABLES if each >= min(len(rows), DRAWN_CELLS))
-        draws = _FEW_DRAWS if len(rows) > DRAWN_CELLS else _DRAWS
-        drawn = [_drawn(i, draws, cells) for i in range(len(columns))]
+        if not columns or len(rows) > DRAWN_CELLS:
+            return _error_of_many(columns, weights, self.share) if columns else np.inf
+        cells = min(each for each in _TABLES if each >= len(rows))
+        drawn = [_drawn(i, _DRAWS, cells) for i in range(len(columns))]
         errors = [_errors_of(*each, weights, self.share) for each in zip(columns, drawn, strict=True)]
-        return _stayed_below(np.maximum.reduce(errors)) if errors else np.inf
+        return _stayed_below(np.maximum.reduce(errors))
 
     def judges(self, widths: FloatArray) -> BoolArray:
         """Return which columns have a say in the error, shape (columns,). The others are left out."""
@@ -332,59 +328,53 @@ def _errors_of(widths: FloatArray, drawn: _Drawn, weights: FloatArray, share: fl
     """Return, for each draw, the error that cells with `share` of one column's weight are within."""
     has_value = ~np.isnan(widths)
     widths, weights = widths[has_value], weights[has_value]
-    heaviest = np.argsort(-weights, kind="stable")
-    heavy, light = heaviest[:DRAWN_CELLS], heaviest[DRAWN_CELLS:]
-    errors = drawn.sizes[:, : len(heavy)] * widths[heavy]
+    errors = drawn.sizes[:, : len(widths)] * widths[np.argsort(-weights, kind="stable")]
+    weights = -np.sort(-weights)
     enough = share * weights.sum() * (1 - _ROUNDING)
-    if len(light):
-        classes = _classes_of(widths[light], weights[light])
-        return _errors_beside(errors, weights[heavy], classes, enough, drawn)
     order = np.argsort(errors, axis=1)
-    reached = np.cumsum(weights[heavy][order], axis=1)
+    reached = np.cumsum(weights[order], axis=1)
     at = np.take_along_axis(order, (reached < enough).sum(axis=1)[:, None], axis=1)
     return np.asarray(np.take_along_axis(errors, at, axis=1)[:, 0])
 
 
-def _classes_of(widths: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return many light cells as a few of like widths: width, weight, and sum of squared weights of each."""
-    classes = np.array_split(np.argsort(widths), min(_CLASSES, len(widths)))
-    return np.array([(widths[c[len(c) // 2]], weights[c].sum(), (weights[c] ** 2).sum()) for c in classes]).T
+def _error_of_many(columns: Sequence[FloatArray], weights: FloatArray, share: float) -> float:
+    """Return the error that cells with `share` of each column's weight are within, in 95 of 100 draws.
 
-
-def _errors_beside(
-    errors: FloatArray, counted: FloatArray, classes: FloatArray, enough: float, drawn: _Drawn
-) -> FloatArray:
-    """Return, for each draw, the error that enough weight is within, where there are light cells as well.
-
-    Of light cells a share p is within an error. It differs from draw to draw by a normal number with the
-    variance of independent cells. The error is found by halving the range in which it lies.
-
-    Args:
-        errors: of the cells that are drawn one by one, shape (draws, cells).
-        counted: their weights.
-        classes: as `_classes_of` returns them.
-        enough: the weight that must be within.
-        drawn: the numbers that errors are made of.
+    The heaviest cells are drawn one by one. Of the others, in classes of like widths, a share p is within an
+    error. It differs from draw to draw by a normal number with the variance of independent cells. The error
+    is found by halving the range in which its logarithm lies.
     """
-    width, weight, squares = classes
-    most = 4.0 * max(float(errors.max()), float(width.max()))
-    if not np.isfinite(most):
-        finite = np.concatenate([errors[np.isfinite(errors)], width[np.isfinite(width)]])
-        most = 4.0 * float(finite.max(initial=0.0))
+    parts = []
+    for i, widths in enumerate(columns):
+        heaviest = np.argsort(np.where(np.isnan(widths), np.inf, -weights), kind="stable")
+        heaviest = heaviest[: np.count_nonzero(~np.isnan(widths))]
+        heavy, light = heaviest[:DRAWN_CELLS], heaviest[DRAWN_CELLS:]
+        drawn = _drawn(i, _FEW_DRAWS, DRAWN_CELLS)
+        errors = drawn.sizes[:, : len(heavy)] * widths[heavy]
+        parted = [c for c in np.array_split(light[np.argsort(widths[light])], _CLASSES) if len(c)]
+        alike = [(widths[c[len(c) // 2]], weights[c].sum(), (weights[c] ** 2).sum()) for c in parted]
+        enough = share * weights[heaviest].sum() * (1 - _ROUNDING)
+        parts.append((errors, weights[heavy], np.array(alike).reshape(-1, 3).T, drawn.luck, enough))
 
-    def reached(error: FloatArray) -> FloatArray:
-        share = 1.0 - _beyond(error[:, None] / np.maximum(width, 1e-300))
-        spread = np.sqrt((share * (1.0 - share)) @ squares)
-        within = ((errors <= error[:, None]) * counted).sum(axis=1)
-        return np.asarray(within + np.minimum(share @ weight + drawn.luck * spread, weight.sum()))
+    def is_enough(error: float) -> bool:
+        within = np.ones(_FEW_DRAWS, dtype=bool)
+        for errors, counted, (width, weight, squares), luck, enough in parts:
+            beyond = np.where(width > 0.0, _beyond(error / np.maximum(width, 1e-300)), 0.0)
+            likely = (1.0 - beyond) @ weight + luck * np.sqrt((beyond * (1.0 - beyond)) @ squares)
+            within &= (errors <= error) @ counted + np.minimum(likely, weight.sum()) >= enough
+        return bool(np.count_nonzero(within) > round(0.95 * _FEW_DRAWS))
 
-    low, high = np.zeros(len(errors)), np.full(len(errors), most)
-    never = reached(high) < enough
+    sizes = np.concatenate([each for errors, _, classes, *_ in parts for each in (*errors, classes[0])])
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0.0)]
+    low, high = sizes.min(initial=np.inf) / 8.0, 4.0 * sizes.max(initial=0.0)
+    if not is_enough(high) or is_enough(0.0):
+        return 0.0 if is_enough(high) else np.inf
+    while is_enough(low):
+        low /= 64.0
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        is_enough = reached(middle) >= enough
-        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
-    return np.where(never, np.inf, high)
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return float(high)
 
 
 def _largest_error(widths: FloatArray) -> float:
@@ -471,14 +461,10 @@ class ApproximateColumn:
     """The place of one approximate column in `Estimate.table`: its own name, and the names of its interval.
 
     Attributes:
-        name: its own name.
         low: the name of the column of lower ends.
         high: the name of the column of upper ends.
         certified: the name of the column that says which intervals are certified.
         position: its position among the query's own columns, from 0. A query may give two columns one name.
-
-    >>> ApproximateColumn("total", "total_low", "total_high", "total_certified", position=1).low
-    'total_low'
     """
 
     name: str
@@ -543,6 +529,7 @@ class Estimate:
     cost: float = 0.0
     freedom: FloatArray | None = None
     widths: FloatArray = field(init=False)
+    _errors: dict[object, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -613,8 +600,10 @@ class Estimate:
         """
         if self.is_exact or not self.rows_are_settled:
             return 0.0 if self.is_exact else np.inf
-        freedom = None if self.freedom is None else self.freedom[:, self._are_watched(watch)]
-        return judge.error(self.watched_widths(watch), self._rows, freedom)
+        if (watch, judge) not in self._errors:  # a report and a snapshot ask for the same one
+            freedom = None if self.freedom is None else self.freedom[:, self._are_watched(watch)]
+            self._errors[watch, judge] = judge.error(self.watched_widths(watch), self._rows, freedom)
+        return self._errors[watch, judge]
 
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.OF_DISTINCT, OutputKind.QUANTILE)
@@ -710,7 +699,6 @@ def present_estimate(
         unseen_groups: an estimate of the groups not seen yet, None where it is unknown.
         certain_rows: whether each row is certain to be in the answer.
         rows_are_settled: whether unread rows can no longer change which rows the answer has.
-        warnings: sentences for the reader.
         group_rows: the joined rows seen behind each row of the answer, None where they are not known.
         chosen: where comparisons of estimates are decided, of outputs that they choose, by position.
     """

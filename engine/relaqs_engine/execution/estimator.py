@@ -30,6 +30,7 @@ from relaqs_engine.execution.cells import (
     additive_columns,
     estimated_outputs,
     folded,
+    in_columns,
     known_values,
     outliers_agree,
     shown_groups,
@@ -92,17 +93,13 @@ class SoFar:
     """One answer so far, of the groups shown, before it is presented.
 
     Attributes:
-        point: the result of the plan's estimate query.
         groups: the groups shown, with their sums.
-        found: their intervals.
         bounds: the ends of COUNT(DISTINCT) and quantiles, by position of the output.
-        scan: what was read.
         is_scaled: False where totals are as seen.
         unseen_groups: an estimate of the groups not seen, None where that is unknown.
         certain: whether each row is certain to be in the answer.
         rows_are_settled: whether unread rows can no longer change which rows the answer has.
         outliers_agree: whether no outlier has another sign than the bounds of all other rows say.
-        warnings: sentences for the reader.
     """
 
     point: pa.Table
@@ -143,7 +140,7 @@ class Estimator:
         self._request = request
         self._places: dict[tuple[str, tuple[int, ...]], tuple[pa.ChunkedArray, IntArray]] = {}
         self._were_tiny = False
-        self._variance = _variance_estimator(plan, state, cursor)
+        self._variance = _variance_estimator(plan, leading, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
         self._membership = Membership(plan, leading, request)
         by = plan.bars.distinct_by
@@ -360,12 +357,7 @@ class Estimator:
         return float(so_far.scan.scale * max(abs(column.lowest), abs(column.highest)) * largest)
 
     def point(self, scale: float, most_groups: int | None = None) -> pa.Table:
-        """Return the values so far, with keys and merged state.
-
-        Args:
-            scale: population rows / scanned rows.
-            most_groups: how many groups to return at most.
-        """
+        """Return the values so far, with keys and merged state."""
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
         merged = _merged_sql(self._plan, self._values_by_group)
         sql = f"WITH merged AS ({merged}) {self._plan.texts.estimate}{limit}"
@@ -654,12 +646,16 @@ def _multiplied(factor: CellBounds, distinct: CellBounds, rounding: float, how: 
     return found.doubt_where(~(np.isfinite(found.low) & np.isfinite(found.high)), Reason.NO_NUMBER)
 
 
-def _variance_estimator(plan: MergePlan, state: PartialRows, cursor: Cursor) -> VarianceEstimator:
+def _variance_estimator(
+    plan: MergePlan, leading: Layout, state: PartialRows, cursor: Cursor
+) -> VarianceEstimator:
     if not plan.bars.least_row_groups:
         return VarianceEstimator(plan, state, cursor)
-    from relaqs_engine.execution.row_groups import RowGroupVariance  # plain files alone have row groups
+    from relaqs_engine.execution.row_group_estimates import (
+        RowGroupVariance,  # plain files alone have row groups
+    )
 
-    return RowGroupVariance(plan, state, cursor)
+    return RowGroupVariance(plan, leading, state, cursor)
 
 
 def _merged_sql(plan: MergePlan, by: ValuesByGroup | None, merge: str = "") -> str:
@@ -709,8 +705,7 @@ def _distinct_sql(unit_scale: str, known: DistinctCount | None, by: ValuesByGrou
 def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:
     names = [f"v{i}" for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
     names += [f"d{i}" for i in range(len(plan.membership.deciders))]
-    columns = [doubles(point.column(name)) for name in names]
-    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
+    return in_columns(point.num_rows, [doubles(point.column(name)) for name in names])
 
 
 def _warnings(plan: MergePlan, so_far: bool, unseen_most: float) -> tuple[str, ...]:

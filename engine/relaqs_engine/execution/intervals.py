@@ -2,9 +2,7 @@
 
 `IntervalEstimator` makes those of functions of sums, and `quantile_bounds` those of quantiles: two values
 of the sample, by rank, between which the table's quantile lies. `IntervalRequest` is the interval that the
-user asked for.
-
-The interval that the user asked for, and the confidence of each where all of a table hold together.
+user asked for. Where all intervals of a table are to hold together, each has another confidence:
 
     SELECT origin, avg(dep_delay), count(*) FROM flights GROUP BY origin
 
@@ -29,6 +27,7 @@ that may be certified, whether they are yet or not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +36,9 @@ import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_bootstrap.certify import MIN_ROWS, largest_influence, largest_influence_of_unit
 from relaqs_bootstrap.intervals import (
+    Intervals,
+    Level,
+    bounded_average,
     confidence_intervals,
     quantile_ranks,
     share_variance_of_blocks,
@@ -52,6 +54,7 @@ from relaqs_engine.execution.cells import (
     estimated_outputs,
     folded,
     folded_ends,
+    in_columns,
     keeps_sign,
     known_values,
     outliers_agree,
@@ -90,6 +93,7 @@ def estimate_as_asked(
 
 
 _ROUNDING = 1e-9
+_MOST_OF_AVERAGE = 0.2  # that an interval by known ends may be off on either side: a wider one says little
 _MORE_ROWS = 2.0  # than a group is estimated to have, where rows decide how far rounding moves a value
 
 
@@ -127,6 +131,7 @@ class IntervalEstimator:
         self._columns = additive_columns(plan)
         self._known = known_values(plan)
         self._counted_by = _counted_by(self._columns)
+        self._products = np.array([column.kind is Basis.M2 for column in self._columns], dtype=bool)
         self._counts_units = np.array([column.counts_units for column in self._columns], dtype=bool)
         self._outputs = outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
@@ -137,12 +142,28 @@ class IntervalEstimator:
         # For each estimated output, the column that it totals, or None where it is not a plain total.
         by_name = {column.name: column for column in self._columns}
         self._totals = [by_name.get(output.total or "") for output in outputs]
+        # Plain averages of rows that no estimate chose: what each of them sums, and the place of its COUNT.
+        sums = {
+            f"CAST({each.name} AS DOUBLE) / NULLIF(CAST({each.count_of} AS DOUBLE), 0": (each, count)
+            for each in self._columns
+            for count, other in enumerate(self._columns)
+            if each.kind is Basis.SUM and other.name == each.count_of
+        }
+        chosen = bool(plan.membership.deciders) or request.anytime
+        can_be = self._rows_are_sampled and plan.bars.rows_are_units and not chosen
+        averaged = {i: sums.get(output.smooth_sql.strip("()")) for i, output in enumerate(outputs)}
+        self._averages = {i: of for i, of in averaged.items() if of and can_be and self._is_certifiable[i]}
+        places = {each.name: self._counted_by[k] for k, each in enumerate(self._columns)}
+        used = [{places.get(word, -1) for word in re.findall(r"\w+", each.smooth_sql)} for each in outputs]
+        self._behind = [sorted(each - {-1}) for each in used]  # the COUNTs of what each output averages
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
         if self._plan.method is Method.REPLICATES and scan.occupied_blocks < 2:
             return self._with_known_values(CellIntervals.unknown(cells, Reason.FEW_PARTS))
         variance, gradient = self._variance(groups, cells, scan)
+        bend = self._bend(groups, gradient, variance.variance, scan.fraction)
+        variance = replace(variance, variance=variance.variance * bend**2)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
         unit_rows = self._unit_rows(groups, scan)
         influence = self._possible_influence(groups, gradient, unit_rows)
@@ -156,15 +177,16 @@ class IntervalEstimator:
             fraction=scan.fraction,
             confidence=self._request.confidence,
             anytime=self._request.anytime,
-            rows_matched=groups.rows.astype(np.int64),
+            rows_matched=self._rows_behind(groups, scan),
             nonnegative_total=nonnegative,
             observed_total=observed,
             unit_ceiling=self._unit_ceiling(),
-            possible_influence=influence * self._request.row_weight,
+            possible_influence=influence * self._request.row_weight * bend,
             known_total=np.nan_to_num(outliers),
             largest_unit=influence if self._rows_are_sampled else None,
             keeps_sign=keeps_sign(cells, self._signs) & outliers_agree(self._columns, groups)[:, None],
         )
+        by_ends = self._bound_averages(found, cells, groups, scan.fraction)
         error = np.sqrt(variance.variance)
         rows = _MORE_ROWS * scan.scale * np.asarray(groups.rows, dtype=np.float64)
         rounding = self._rounding + self._rounding_a_row * rows[:, None]
@@ -173,11 +195,53 @@ class IntervalEstimator:
         freedom = variance.degrees_of_freedom if self._plan.bars.least_row_groups else None
         result = CellIntervals(cells, low, high, found.doubt, error, influence, freedom)
         result.doubt_where((found.high - found.low) / 2 > self._widest * np.abs(cells), Reason.TOO_WIDE)
-        result = _without_spread(result, variance, nonnegative, observed)
+        result = _without_spread(result, variance, np.where(nonnegative, observed, np.nan), by_ends)
         result.doubt_where((ends[0] == ends[1]) & (found.low < found.high), Reason.ALIKE)
         result = replace(result, value=folded(self._outputs, cells))
         self._explain(result, unit_rows)
         return self._with_known_values(result)
+
+    def _bend(
+        self, groups: ShownGroups, gradient: FloatArray, variance: FloatArray, fraction: float
+    ) -> FloatArray:
+        """Return by how much errors of means widen what squares of deviations from them make, 1 or more.
+
+        A variance of m values varies by (μ₄ − σ⁴)/m + 2σ⁴/m² (Cramér 1946, Mathematical Methods, 27.4). Its
+        tangent has the first part alone, none for two equally frequent values. In several sums, parts cancel.
+        """
+        slopes = gradient[:, :, self._products]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = (groups.sums / groups.sums[:, self._counted_by])[:, None, self._products]
+            second = 2.0 * ((1.0 - fraction) * np.where(slopes == 0.0, 0.0, slopes * each).sum(axis=2)) ** 2
+            found = np.sqrt(1.0 + second / variance)
+        return np.where((np.count_nonzero(slopes, axis=2) == 1) & (found < np.inf), found, 1.0)
+
+    def _rows_behind(self, groups: ShownGroups, scan: Scan) -> IntArray:
+        """Return how many rows each cell is computed from: of a group's rows, those that are not left out."""
+        seen = groups.sums + groups.outliers * (1.0 - 1.0 / scan.scale)
+        found = [np.minimum(groups.rows, seen[:, each].min(axis=1, initial=np.inf)) for each in self._behind]
+        return np.asarray(np.rint(in_columns(len(groups.rows), found)), dtype=np.int64)
+
+    def _bound_averages(
+        self, found: Intervals, cells: FloatArray, groups: ShownGroups, fraction: float
+    ) -> BoolArray:
+        """Certify averages that the ends of their rows hold together, and return which, in a mask.
+
+        They need neither ten rows nor a calm sample. In groups with outliers there are none.
+        """
+        taken = np.zeros(cells.shape, dtype=bool)
+        level = Level.of(self._request.confidence, anytime=False, fraction=fraction)
+        for i, (column, count) in self._averages.items():
+            if found.certified[:, i].all():
+                continue
+            ends = _ends_of_a_row(column, groups, self._ends_of(groups))
+            value, rows = cells[:, i], np.where(groups.outliers[:, count] == 0.0, groups.sums[:, count], 0.0)
+            low, high = bounded_average(value, rows, *ends, level)
+            near = np.maximum(high - value, value - low) <= _MOST_OF_AVERAGE * np.abs(value)
+            taken[:, i] = near & ~found.certified[:, i]
+            for array, own in ((found.low, low), (found.high, high), (found.doubt, Reason.NONE)):
+                array[:, i] = np.where(taken[:, i], own, array[:, i])
+        return taken
 
     def _explain(self, found: CellIntervals, unit_rows: FloatArray) -> None:
         """Say of cells that are not certified what is known beyond their statistics."""
@@ -336,18 +400,11 @@ def _ends_of_a_row(
     column: BasisColumn, groups: ShownGroups, by_group: Mapping[str, tuple[FloatArray, FloatArray]]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of a row's value in each group. Those of the table and those of the group both hold."""
-    low, high = (
-        np.full(len(groups.rows), _or_nan(column.lowest)),
-        np.full(len(groups.rows), _or_nan(column.highest)),
-    )
+    low, high = (np.full(len(groups.rows), each, float) for each in (column.lowest, column.highest))
     if column.name in by_group:
         of_group = by_group[column.name]
         low, high = np.fmax(low, of_group[0]), np.fmin(high, of_group[1])
     return low, high
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _most_of_unit(column: BasisColumn | None, rows: int) -> float:
@@ -365,17 +422,17 @@ def _cannot_fall(column: BasisColumn | None) -> bool:
 
 
 def _without_spread(
-    found: CellIntervals, variance: Variance, nonnegative: BoolArray, observed: FloatArray
+    found: CellIntervals, variance: Variance, at_least: FloatArray, by_ends: BoolArray
 ) -> CellIntervals:
-    """Return the intervals with only what is provable where all blocks agree.
+    """Return the intervals with only what is provable where all blocks agree, as those `by_ends` are.
 
     Blocks that agree say nothing about rows unlike those seen. A total that cannot fall is at least what was
-    seen. If nothing was seen, `found` already has the bound.
+    seen, NaN for others. If nothing was seen, `found` already has the bound.
     """
     # Differences in the gradient leave a trace of rounding where nothing varies.
     rounding = (_ROUNDING * found.value) ** 2
-    flat = (variance.variance <= rounding) & ~(nonnegative & (observed == 0.0))
-    low = np.where(flat, np.where(nonnegative, observed, np.nan), found.low)
+    flat = (variance.variance <= rounding) & (at_least != 0.0) & ~by_ends
+    low = np.where(flat, at_least, found.low)
     high = np.where(flat, np.nan, found.high)
     found.doubt_where(flat, Reason.ALIKE)
     return replace(found, low=low, high=high)
@@ -390,10 +447,7 @@ class _Lists:
     """The values of each partial row, one row after another. The rows of a group follow one another.
 
     Attributes:
-        values: all values.
         starts: where each row's values begin, shape (rows,).
-        group: the group of each row.
-        block: the block of each row.
         counts: how many values each row has.
     """
 

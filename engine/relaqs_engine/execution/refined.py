@@ -29,16 +29,11 @@ conditions, or one value for each group, decide, there is no range: all candidat
 
 The decision: docs/decisions/0006-refined-mode.md, points 2 to 4.
 
-**Variance.** Variances of answers that depend on inner stages: each block is left out of the stages and of
-the groups.
-
-    SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)
-
-Such an answer is uncertain twice. Its own rows are a sample, and the average that they are compared with
-is estimated from the same sample. So a block is left out of both levels at once: the rows of the other
-blocks are compared with the average of the other blocks. Let θ₍₋ₖ₎ be the answer without block k, scaled
-by its own rows. The delete-a-block jackknife makes the variance of these replicates. For R equal blocks
-and a scanned share f:
+**Variance.** Such an answer is uncertain twice. Its own rows are a sample, and the average that they are
+compared with is estimated from the same sample. So a block is left out of both levels at once: the rows of
+the other blocks are compared with the average of the other blocks. Let θ₍₋ₖ₎ be the answer without block k,
+scaled by its own rows. The delete-a-block jackknife makes the variance of these replicates. For R equal
+blocks and a scanned share f:
 
     variance = (1 − f) · (R − 1)/R · Σ (θ₍₋ₖ₎ − their mean)²
 
@@ -71,7 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,10 +89,19 @@ from relaqs_engine.execution.cells import (
 )
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.state import GroupState, PartialRows
+from relaqs_engine.execution.state import GroupState, PartialRows, filled
 from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.aggregate import BLOCK, SCALE, SHARED, SHARED_SCALE, STATE
+from relaqs_engine.plans.aggregate import (
+    BLOCK,
+    RANGE_HIGH,
+    RANGE_LOW,
+    SCALE,
+    SHARED,
+    SHARED_SCALE,
+    STATE,
+    MergePlan,
+)
 from relaqs_engine.plans.composite import OuterRows, Range, RefinedPlan, Stage
 from relaqs_engine.plans.plan import IntervalRequest, Method, MiniBatch, OutputKind
 
@@ -105,6 +109,20 @@ from relaqs_engine.plans.plan import IntervalRequest, Method, MiniBatch, OutputK
 # standard error is too uncertain, and its expression is not yet near linear.
 MIN_ROWS = 30
 _ROUNDING = 1e-9
+
+
+def kept_within(outer: OuterRows, within: Range) -> MergePlan:
+    """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
+    kept, belonging = outer.kept, outer.belonging
+    if belonging is None or belonging.threshold is None or not within.decides:
+        return kept
+    ends = {f"'{RANGE_LOW}'": f"'{within.low!r}'", f"'{RANGE_HIGH}'": f"'{within.high!r}'"}
+    partial = replace(
+        kept.partial,
+        sql=filled(belonging.ranged_sql, ends),
+        by_block_sql=filled(belonging.ranged_by_block_sql, ends),
+    )
+    return replace(kept, partial=partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +228,6 @@ def coarser(of_blocks: NDArray[Any], stored: int, block_count: int) -> NDArray[A
     """Return sums over blocks, where stored blocks are added up by their number modulo block_count.
 
     `of_blocks` has shape (stored + tasks, …): after the stored blocks, each task is one.
-
-    >>> coarser(np.array([1, 2, 3, 4, 10, 20]), stored=4, block_count=2).tolist()
-    [4, 6, 10, 20]
     """
     together = of_blocks[:stored].reshape(-1, block_count, *of_blocks.shape[1:]).sum(axis=0)
     return np.concatenate([together, of_blocks[stored:]])
@@ -256,7 +271,7 @@ class RefinedVariance:
         gradient = self._gradient(groups, cells, scan)
         stages = self._needed()
         if stages is None or scan.occupied_blocks * cells.size > MAX_REPLICATE_CELLS:
-            return _unknown(cells), gradient
+            return Variance(np.full_like(cells, np.nan), np.ones_like(cells)), gradient
         left_out = self._own_sums(groups, scan)
         variance = self._jackknife(groups, cells, scan, left_out, stages)
         if (threshold := self._outer.threshold) is None:
@@ -371,10 +386,7 @@ class RefinedVariance:
         """Return the cells that move alike, up and down, with the stage's value, or that move little.
 
         Args:
-            cells: their cells, shape (groups, outputs).
-            scan: what was read.
             fixed: the variance as if the stage's value did not vary.
-            stage: the stage's replicates.
         """
         ends = LOOKED_AT_STANDARD_ERRORS * stage.standard_error * np.array([-1.0, 1.0])
         gained = self._moved_rows(groups, np.full(2, _NO_BLOCK), stage.value + ends, stage.value)
@@ -384,10 +396,6 @@ class RefinedVariance:
         largest = np.maximum(np.abs(down), np.abs(up))
         is_small = largest <= SMALL_SHIFT * np.sqrt(fixed.variance)
         return np.asarray(is_small | (np.abs(down + up) <= MOST_CURVATURE * largest))
-
-
-def _unknown(cells: FloatArray) -> Variance:
-    return Variance(np.full_like(cells, np.nan), np.ones_like(cells))
 
 
 class OuterRowsAnswer:

@@ -50,8 +50,6 @@ from relaqs_engine.plans.aggregate import (
     FAN_OUT,
     HEAVY,
     OUTLIER_BLOCK,
-    RANGE_HIGH,
-    RANGE_LOW,
     ROWS,
     STATE,
     VALUE,
@@ -61,7 +59,6 @@ from relaqs_engine.plans.aggregate import (
     ResultShape,
     StreamScan,
 )
-from relaqs_engine.plans.composite import OuterRows, Range
 from relaqs_engine.plans.plan import (
     BATCH_SHARE,
     BATCH_SHARE_OF_MANY_GROUPS,
@@ -104,7 +101,7 @@ class PartialTask:
             stream.token: parquet_rows([layout.directory / each.file for each in files])
             for stream, layout, files in self.scans
         }
-        return _filled(self.query, files)
+        return filled(self.query, files)
 
     @property
     def reads(self) -> tuple[LaidOutRead, ...]:
@@ -161,30 +158,12 @@ def _rows_of_heavy(layout: Layout, heavy: HeavyGroups) -> Partition:
     return rows
 
 
-def kept_within(outer: OuterRows, within: Range) -> MergePlan:
-    """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
-    kept, belonging = outer.kept, outer.belonging
-    if belonging is None or belonging.threshold is None or not within.decides:
-        return kept
-    ends = {_text(RANGE_LOW): _text(repr(within.low)), _text(RANGE_HIGH): _text(repr(within.high))}
-    partial = replace(
-        kept.partial,
-        sql=_filled(belonging.ranged_sql, ends),
-        by_block_sql=_filled(belonging.ranged_by_block_sql, ends),
-    )
-    return replace(kept, partial=partial)
-
-
-def _filled(sql: str, places: Mapping[str, str]) -> str:
+def filled(sql: str, places: Mapping[str, str]) -> str:
     """Return the SQL with a text in each place that stands for one. Every place has to occur."""
     for place, text in places.items():
         assert place in sql, f"{place} does not occur in {sql}"
         sql = sql.replace(place, text)
     return sql
-
-
-def _text(value: str) -> str:
-    return f"'{value}'"
 
 
 FEW_BLOCK_ROWS = 16_384  # groups times blocks that a task may return of any mini-batch
@@ -227,10 +206,6 @@ def counted_together(layouts: Sequence[Layout]) -> Layout:
     """Return one layout with the rows of several that have as many partitions. It measures, and has no files.
 
     A unit has its rows of all of them. Of what is not known of it, this has what makes units look larger.
-
-    >>> both = counted_together([CATALOG.table("items"), CATALOG.table("orders")])
-    >>> both.row_count, both.max_unit_rows, both.partitions[0].row_count
-    (1280000, 18, 640000)
     """
     first = layouts[0]
     if len(layouts) == 1:
@@ -406,33 +381,23 @@ def first_partitions(plan: BatchedPlan, catalog: Catalog) -> float:
 
 
 def _core_seconds_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
-    core_seconds = max(
-        sum(_scan_core_seconds_per_partition(scan, catalog) for scan in each.partial.scans)
-        for each in plan.task_plans
-    )
-    return max(core_seconds, 1e-9)
-
-
-def _scan_core_seconds_per_partition(scan: StreamScan, catalog: Catalog) -> float:
-    layout = catalog.layout(scan.table)
-    seconds = scan_core_seconds(layout.bytes_of(scan.columns), layout.row_count)
-    return scan.times * seconds / len(layout.partitions)
+    return max(_most_per_partition(plan, catalog, scan_core_seconds), 1e-9)
 
 
 def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
-    """Return about how many compressed bytes a task reads in one partition of its streams.
-
-    Where the tasks of a mini-batch run several queries, the bytes of the largest.
-    """
-    return max(
-        sum(_bytes_per_partition(scan, catalog) for scan in each.partial.scans) for each in plan.task_plans
-    )
+    """Return about how many compressed bytes a task reads in one partition of its streams."""
+    return _most_per_partition(plan, catalog, lambda size, _: size)
 
 
-def _bytes_per_partition(scan: StreamScan, catalog: Catalog) -> float:
-    """Return the bytes of the columns that are read, as often as the query reads the table."""
-    layout = catalog.layout(scan.table)
-    return scan.times * layout.bytes_of(scan.columns) / len(layout.partitions)
+def _most_per_partition(plan: BatchedPlan, catalog: Catalog, cost: Callable[[int, int], float]) -> float:
+    """Return what a task costs in one partition, the dearest of several. cost: of so many bytes and rows."""
+
+    def of(scan: StreamScan) -> float:
+        layout = catalog.layout(scan.table)
+        whole = cost(layout.bytes_of(scan.columns), layout.row_count)
+        return scan.times * whole / len(layout.partitions)
+
+    return max(sum(map(of, each.partial.scans)) for each in plan.task_plans)
 
 
 def result_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:
@@ -538,7 +503,9 @@ class GroupState(PartialRows):
             pieces.append(self._aligned(_in_block(outliers, OUTLIER_BLOCK)))
         elif (heavy := read_heavy(self._plan, batch)) is not None:
             found, *partials = partials
-            self._keep_heavy(heavy, found)
+            if found.num_rows:  # kept beside the state; what partitions have of these groups ends up there
+                self._cursor.register(HEAVY, self._aligned(_in_block(found, 0)))
+                self.unseen_most = heavy.most * float(doubles(found.column(FAN_OUT))[0])
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
             self.unit_count += sum(p.unit_count for p in rows)
@@ -553,12 +520,6 @@ class GroupState(PartialRows):
         if self._row_count * self._row_bytes > self._most_bytes:
             most = f"{int(self._most_bytes) >> 20} MiB"
             raise MemoryLimitError(f"what is kept takes over {most}; raise memory_limit, or group by less")
-
-    def _keep_heavy(self, heavy: HeavyGroups, found: pa.Table) -> None:
-        """Keep the heavy groups beside the state. What the partitions have of them ends up there as well."""
-        if found.num_rows:
-            self._cursor.register(HEAVY, self._aligned(_in_block(found, 0)))
-            self.unseen_most = heavy.most * float(doubles(found.column(FAN_OUT))[0])
 
     def saved(self) -> pa.Table:
         """Return the partial rows, from which `restore` makes this state again."""
@@ -591,14 +552,11 @@ class GroupState(PartialRows):
             if self._row_count <= ARROW_ROWS and self.in_arrow.nbytes <= ARROW_BYTES:
                 self._cursor.register(STATE, self.in_arrow)
             else:
-                self._move_to_duckdb(self.in_arrow)
+                self._cursor.unregister(STATE)
+                with self._cursor.registered(partial=self.in_arrow):
+                    self._cursor.run(f"CREATE TEMP TABLE {STATE} AS FROM partial")
+                self.in_arrow, self._in_duckdb = None, True
         self._compact()
-
-    def _move_to_duckdb(self, rows: pa.Table) -> None:
-        self._cursor.unregister(STATE)
-        with self._cursor.registered(partial=rows):
-            self._cursor.run(f"CREATE TEMP TABLE {STATE} AS FROM partial")
-        self.in_arrow, self._in_duckdb = None, True
 
     def _insert(self, rows: pa.Table) -> None:
         with self._cursor.registered(partial=rows):
@@ -623,7 +581,7 @@ def _in_block(partial: pa.Table, block: int) -> pa.Table:
 # Measured, of a core: an estimate of however few rows; each partial row that it is made from; each row of the
 # answers that SQL around them is computed from; each value of COUNT(DISTINCT) that a task returns, until the
 # last answer is there; each value in a list; and what a query as a whole takes for each value in a list.
-ESTIMATE_SECONDS = 0.015
+ESTIMATE_SECONDS = 0.02
 STATE_ROW_SECONDS, ANSWER_ROW_SECONDS = 3e-7, 1e-5
 DISTINCT_SECONDS, LISTED_SECONDS, WHOLE_LISTED_SECONDS = 1e-6, 3e-7, 3e-8
 # A row that is known exactly costs less: it is joined, and nothing is estimated for it.
@@ -636,7 +594,7 @@ MOST_ROWS = 100_000
 ALL_SECONDS, ALL_SHARE = 1.0, 0.25
 # What one may take of what was read since the last one; of a whole query that is there soon; and, where they
 # are from listed values, of the whole query.
-READ_SHARE, SOON_SHARE, LISTED_SHARE = 0.5, 0.15, 0.25
+READ_SHARE, SOON_SHARE, LISTED_SHARE = 0.5, 0.12, 0.25
 # One that takes more is made once this many times as much was read as at the last one. That is nearly twice:
 # where mini-batches double the partitions, 1.99 times as many rows may be read.
 GROWTH = 1.95
@@ -645,19 +603,15 @@ GROWTH = 1.95
 DECIDED_AT, VALUES_DECIDED_AT = 0.1, 0.3
 # It does between these shares where nothing is certified, from the third one where no row of totals counts.
 HOPELESS_FROM, HOPELESS_TO, EMPTY_FROM = 0.1, 0.3, 0.01
-LEAST_SECONDS = SMALL_SECONDS  # of a scan that is worth running as a whole before its estimates end
+# Of a scan that is worth running as a whole before its estimates end, where nothing needs them: for a row,
+# mini-batches take 1.2 to 2.4 times what the whole does.
+LEAST_SECONDS, MOST_SECONDS = SMALL_SECONDS, 1.2
 
 
 class EstimateCosts:
     """Says which estimates of a query are worth what they cost, beside the query as a whole.
 
     scan_seconds: what reading its tables takes of a core.
-
-    >>> costs = EstimateCosts(scan_seconds=0.2)
-    >>> [costs.is_due(rows=2_000_000, fraction=fraction) for fraction in (0.01, 0.015, 0.0199, 0.03, 0.05)]
-    [True, False, True, False, True]
-    >>> [costs.is_due(rows=10_000, fraction=fraction) for fraction in (0.06, 0.07)]
-    [True, True]
     """
 
     def __init__(self, scan_seconds: float) -> None:
@@ -685,10 +639,6 @@ class EstimateCosts:
         """Return whether SQL around answers is computed now. If so, it counts as computed.
 
         rows: of the answers.
-
-        >>> costs = EstimateCosts(scan_seconds=0.4)   # 1.1 s for estimates
-        >>> [costs.allow(rows) for rows in (60_000, 60_000, 1_000)]
-        [True, False, True]
         """
         cost = rows * ANSWER_ROW_SECONDS
         if rows > FEW_ROWS and cost > self._seconds_left and not self._is_first:
@@ -698,11 +648,7 @@ class EstimateCosts:
         return True
 
     def are_too_many(self, rows_in_all: int, fraction: float = 0.0) -> bool:
-        """Return whether answers that will have so many rows had better be computed as a whole.
-
-        >>> EstimateCosts(scan_seconds=0.4).are_too_many(400_000, fraction=0.01)
-        True
-        """
+        """Return whether answers that will have so many rows had better be computed as a whole."""
         most = max(MOST_ROWS, round(ALL_SHARE * self.scan_seconds / ANSWER_ROW_SECONDS))
         return (self._is_first or fraction <= DECIDED_AT) and rows_in_all > most
 
@@ -728,12 +674,8 @@ class EstimateCosts:
         """Return the last mini-batch to estimate from before a whole query that is there soon, else None.
 
         fractions: the share of the rows that was scanned after each mini-batch.
-
-        >>> fractions = (0.01, 0.02, 0.04, 0.08, 1.0)
-        >>> [EstimateCosts(seconds).last_before_soon(fractions) for seconds in (0.25, 2.5)]
-        [1, None]
         """
-        if not LEAST_SECONDS <= self.scan_seconds < SOON_SECONDS or len(fractions) < 3:
+        if not LEAST_SECONDS <= self.scan_seconds < MOST_SECONDS or len(fractions) < 3:
             return None
         return _last_within(SOON_SHARE * self.scan_seconds, self.scan_seconds, fractions)
 
@@ -746,12 +688,6 @@ class EstimateCosts:
             fractions: the share of the rows that was scanned after each mini-batch.
             distinct: the values of COUNT(DISTINCT) that all tasks return, about.
             listed: the values in lists at the end, about.
-
-        >>> costs, fractions = EstimateCosts(scan_seconds=1.5), (0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
-        >>> [costs.last_of_values(fractions, 0, listed) for listed in (100_000, 6_000_000, 60_000_000)]
-        [5, 3, 1]
-        >>> [costs.last_of_values(fractions, distinct, 0) for distinct in (1_000_000, 1_400_000)]
-        [5, 0]
         """
         if distinct * DISTINCT_SECONDS > self._all_seconds:
             return 0
@@ -772,7 +708,6 @@ class Values:
     """The values that an answer is computed from, at the end, about.
 
     Attributes:
-        count: all of them.
         distinct: those that tasks return for COUNT(DISTINCT).
         listed: those in lists.
     """
@@ -790,11 +725,6 @@ def distinct_in_all(returned: int, fraction: float, values: int, tasks: int) -> 
         fraction: the share of the rows that was scanned.
         values: how many there are, of all groups.
         tasks: how many the query has.
-
-    >>> distinct_in_all(2_500, 0.01, values=2_500, tasks=14)  # dates
-    35000.0
-    >>> distinct_in_all(12_000, 0.01, values=1_200_000, tasks=10)  # hardly one comes twice
-    1200000.0
     """
     return min(returned / fraction, float(values * tasks))
 

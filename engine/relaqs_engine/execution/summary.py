@@ -64,10 +64,8 @@ def summary_so_far(plan: SampledThenExact, wide: Estimate, cursor: Cursor, confi
     """Return the rows of the summary.
 
     Args:
-        plan: how the statement is answered.
         wide: the estimate of its sample.
         cursor: sees the state of the sample.
-        confidence: of the intervals.
     """
     source = _Wide(plan, wide, cursor, confidence)
     rows = [source.row(i, column) for i, column in enumerate(plan.summarized)]

@@ -11,10 +11,7 @@ Its variance says how much it would differ had other partitions been read. There
 - *Linearised.* With very many cells, or where all cells are totals, the cell is replaced by its tangent. It
   then needs one derivative for each sum, and no cell is computed anew. For totals it equals the jackknife.
 
-*Example.* Three blocks of 10 rows each, out of 60, sum to 10, 12 and 14. The total is estimated as 36 · 60/30
-= 72. Without each block it is 26, 24 and 22, times 60/20: 78, 72 and 66. With f = 1/2 the variance is 0.5 ·
-2/3 · (36 + 0 + 36) = 24, a standard error of 4.9. Real blocks are of unequal size, and weighted
-(`relaqs_bootstrap.variance`).
+Real blocks are of unequal size, and weighted (`relaqs_bootstrap.variance` has an example).
 
 **Derivatives** are taken by steps: one sum is moved by a millionth, and the cell computed again. They also
 tell how far one unseen row could move the cell (`execution/intervals.py`).

@@ -6,8 +6,9 @@ remains after the lowest 20 bits are dropped.
 
 **Spread.** Work that is spread over threads of the caller: this package starts none of its own.
 
-Whoever lays tables out on several cores hands in a `Spread` (`relaqs/laying_out.py` has one over a pool of
-threads). Without it, everything runs on the calling thread, and every byte that is written is the same.
+Whoever lays tables out on several cores hands in a `Spread` (`relaqs/executors/spreading.py` has one over
+a pool of threads). Without it, everything runs on the calling thread, and every byte that is written is
+the same.
 """
 
 from __future__ import annotations

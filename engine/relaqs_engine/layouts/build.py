@@ -24,6 +24,13 @@ from relaqs_engine.duck import (
     open_for_writing,
 )
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.column_statistics import (
+    column_statistics,
+    with_counted_values,
+    with_ends_by_group,
+    with_values_by_group,
+    with_zones,
+)
 from relaqs_engine.layouts.folder import Writing, layout_folders, settle, writing
 from relaqs_engine.layouts.heavy_units import with_heavy_units
 from relaqs_engine.layouts.manifest import Column, FirstPart, Layout, Partition
@@ -40,13 +47,6 @@ from relaqs_engine.layouts.sources import (
     layout_folder,
     open_source,
     paths_in_call,
-)
-from relaqs_engine.layouts.statistics import (
-    column_statistics,
-    with_counted_values,
-    with_ends_by_group,
-    with_values_by_group,
-    with_zones,
 )
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
@@ -97,7 +97,6 @@ class Build:
     """A layout that is being made.
 
     Attributes:
-        memory_limit_bytes: the memory that DuckDB may take.
         state: the source's files, sizes and times when they were opened.
         given: the files that the user named, in the same way; () where the source is none of files.
     """
@@ -216,10 +215,7 @@ def building(
 
     Args:
         force: whether what is there may be replaced.
-        memory_limit_bytes: of DuckDB.
-        threads: of DuckDB.
         waits: for another process that writes the folder, instead of raising LayoutError.
-        civil_time: by which texts are read as moments. None: that of the process.
     """
     with _target(into, force=force, waits=waits) as target:
         cursor = open_for_writing(

@@ -42,6 +42,7 @@ from relaqs_engine.duck import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     CivilTime,
     Cursor,
+    FileState,
     ReadingDatabase,
     file_state,
     open_for_writing,
@@ -49,6 +50,8 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.assignment import Spread, in_turn
 from relaqs_engine.layouts.cached_files import (
+    LAYOUT,
+    STAGED,
     CachedFiles,
     CacheEntry,
     SourceRecord,
@@ -71,7 +74,7 @@ from relaqs_engine.layouts.file_kinds import (
 from relaqs_engine.layouts.folder import locked, write_errors
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.manifest import Layout, Table
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Table
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table, table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.remote import address_of_copies, may_be_folder, stored_again, stored_layout
@@ -91,14 +94,16 @@ from relaqs_engine.layouts.sources import (
 from relaqs_engine.shared_files import Lock, lock, replace_content
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import (
+    OBJECTS_PREFIX,
+    addresses_in,
     are_read,
     copies_in,
     default_cache_directory,
+    fetch_whole,
     held_bytes,
     mirror_root,
     remove_copies,
 )
-from relaqs_engine.stores.objects import OBJECTS_PREFIX, addresses_in, fetch_whole
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import Build, Progress
@@ -390,6 +395,7 @@ class Cache:
 
 
 _LOOK_SECONDS = 1.0
+VERSIONS_KEPT = 4  # of what the cache has of a table whose files change
 
 
 class CacheUse:
@@ -398,6 +404,7 @@ class CacheUse:
     Attributes:
         folder: for copies that no later session recognises.
         read: the tables that are read from the cache, by name.
+        manifests: those of layouts that are open as they are, by folder.
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
@@ -405,6 +412,8 @@ class CacheUse:
         self.folder = SessionFolder(self.cache.directory)
         self._held: dict[Path, Lock] = {}
         self.read: dict[str, CachedFiles] = {}
+        self.manifests: dict[Path, FileState] = {}
+        self._versions: dict[str, list[Path]] = {}
         self._named: dict[str, object] = {}
         self._told: set[str] = set()
         self._looked_at = float("-inf")
@@ -461,9 +470,18 @@ class CacheUse:
         return found | {name: table for table, each in duck for name in each.names if several[name] == 1}
 
     def reads(self, cached: CachedFiles) -> None:
-        """Note that a table is read from the cache, and remove what there is of its earlier states."""
+        """Note that a table is read from the cache, and remove what there is of its earlier states.
+
+        The last of these stay: queries that run may still read them.
+        """
         if cached.home.parent != self.cache.directory:
             return
+        versions = self._versions.setdefault(cached.table, [])
+        versions[:] = [home for home in versions if home != cached.home] + [cached.home]
+        while len(versions) > VERSIONS_KEPT:
+            old = versions.pop(0)
+            self.let_go(old / LAYOUT)
+            self.let_go(old / STAGED)
         with suppress(OSError):  # a cache that may only be read
             cached.record()
         self.read[cached.table] = cached
@@ -536,7 +554,6 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Table:
 
     Args:
         source: files, data in memory, or the folder of a layout.
-        how: where the cache is, and who uses it.
     """
     _check_table_name(table)
     source = the_only(source)
@@ -572,6 +589,35 @@ def reopened_table(table: Table, how: Opening) -> Table:
     if isinstance(source, DuckTable):
         source = duck_table(source.file, table.table)
     return opened_table(table.table, source, how)
+
+
+def has_changed(table: Table, how: Opening) -> bool:
+    """Whether a table's source is no longer what was opened: other rows, other files, or a later version.
+
+    Data in memory do not change, and object stores are not asked. Raises LayoutError and DataError as
+    `opened_table` does.
+    """
+    source, use = how.use.source_of(table.table), how.use
+    opened = table.cached if isinstance(table, PlainTable) else use.read.get(table.table)
+    if isinstance(table, Layout) and table.remote is None and opened is None:
+        state = file_state(str(table.directory / MANIFEST_NAME))
+        if use.manifests.get(table.directory) != state:
+            if dataclasses.replace(read_manifest(table.directory), table=table.table) != table:
+                return True
+            use.manifests[table.directory] = state
+    if source is None or opened is None:
+        return False
+    if any(map(change_in_words, opened.states)):
+        return True
+    if paths := paths_in_call(source):
+        now = CachedFiles.of_call(table.table, str(source), paths, use.cache.directory)
+    elif isinstance(source, str | os.PathLike) and is_duck_file(source):
+        return False
+    elif (recognised := _recognised(table.table, source, how)) is not None:
+        now = recognised[0]
+    else:
+        return False
+    return opened.home != now.home and opened.home != now.in_zone(how.zone).home
 
 
 @contextmanager
@@ -682,7 +728,6 @@ class LayingOut:
         processes: other processes to do so on. Where they do not see the files or the cache, it is done here.
         first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
             one, which makes the whole less work.
-        civil_time: by which texts are read as moments. None: that of the process.
     """
 
     announce: Announce

@@ -45,7 +45,6 @@ class CachedFiles:
     """What the user has, and where the cache keeps what is made of its present state.
 
     Attributes:
-        table: the name of the table.
         source: what the user named, or words for it.
         files: the files that are the table, () where they are not all of it.
         states: of the files that it is read from.

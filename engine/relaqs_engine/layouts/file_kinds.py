@@ -11,7 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -93,11 +93,20 @@ def kind_of(files: Sequence[Path]) -> FileKind:
         raise LayoutError(f"{first[0]} is a DuckDB file and one of {len(files)} files; give one at a time")
     for file, kind in others:
         if kind is not first[1]:
+            if manifest := next(filter(_is_of_a_layout, files), None):
+                at = manifest.parent.parent
+                raise LayoutError(f"{at} is a warehouse, with tables of its own; open it alone: --data {at}")
             raise LayoutError(
                 f"{first[0].name} is {first[1].value} and {file.name} is {kind.value}; give files of one "
                 f"kind, such as {file.parent / ('*' + file.suffix)}"
             )
     return first[1]
+
+
+def _is_of_a_layout(file: Path) -> bool:
+    with suppress(OSError), file.open("rb") as opened:
+        return file.name == "manifest.json" and opened.read(20).startswith(b'{"manifest_version"')
+    return False
 
 
 def what_it_looks_like(file: Path) -> str:
@@ -162,9 +171,7 @@ class DuckTable:
     """A table or a view of a DuckDB file.
 
     Attributes:
-        file: the file, absolute.
         schema: where in the file it is.
-        is_view: whether it is a view.
         columns: pairs (name, DuckDB type).
         row_count: its rows. Of a view, how many DuckDB expects.
         states: of the file and its log, when this was found out.

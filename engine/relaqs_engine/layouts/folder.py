@@ -216,7 +216,7 @@ def write_errors(directory: Path, *written: Path) -> Iterator[None]:
     try:
         yield
     except (DataError, OSError) as error:
-        if _is_disk_full(error):
+        if _says(error, errno.ENOSPC) or _says(error, errno.EDQUOT):
             files = (path for folder in written for path in folder.rglob("*") if path.is_file())
             byte_count = sum(path.stat().st_size for path in files)
             raise _no_space(directory, f"{_megabytes(byte_count)} had been written") from error
@@ -341,10 +341,6 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _is_disk_full(error: DataError | OSError) -> bool:
-    return _says(error, errno.ENOSPC) or _says(error, errno.EDQUOT)
 
 
 def _says(error: DataError | OSError, number: int) -> bool:

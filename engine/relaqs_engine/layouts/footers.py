@@ -95,7 +95,6 @@ class Reader:
     """Reads a struct's bytes from a position on.
 
     Attributes:
-        data: all bytes.
         at: the position of the next one.
     """
 

@@ -1,9 +1,7 @@
 """Tables that grow: rows are appended to the partitions that there are, and their files are made one again.
 
-**Appending.** Append rows to a table that was laid out. Any prefix of its partitions stays a random sample
-of all rows.
-
-New rows are hashed into the partitions that there are, and are one more file of each:
+**Appending.** Any prefix of the partitions stays a random sample of all rows. New rows are hashed into the
+partitions that there are, and are one more file of each:
 
     part-00000.parquet    part-00001.parquet    …    as laid out
     + its new rows        + its new rows        …    each append adds one file to a partition
@@ -15,13 +13,11 @@ seed of its own. Else the tenth rows of all batches would fall together, and wou
 Nothing that is there is changed or read anew, but for the key's columns and a sample. Replacing the manifest
 is the switch, as it is when a table is laid out. Queries that run go on over the files that they began with.
 
-**What is known afterwards.** The layout of a table once rows were added: its files, and all that is known
-of its rows.
-
-What certifies intervals stays true: the ends of columns, the largest unit, and which rows are outliers.
-What helps to plan, the numbers of distinct values, is estimated anew from a sample of old and new rows.
-The numbers that were counted are then between that of the old rows and that of old and new ones. The index
-of heavy units is dropped: a unit outside may have grown heavier than those in it.
+**What is known afterwards.** What certifies intervals stays true: the ends of columns, the largest unit,
+and which rows are outliers. What helps to plan, the numbers of distinct values, is estimated anew from a
+sample of old and new rows. The numbers that were counted are then between that of the old rows and that of
+old and new ones. The index of heavy units gets the new rows of its units, and those units that have grown
+past its bounds.
 
 - Of columns, the least and greatest values, NULLs and bytes hold for all rows, or are not known.
 - Of units that are cluster keys: a new row may belong to a unit that is there. So the key's columns of the
@@ -62,6 +58,18 @@ from relaqs_engine.layouts.assignment import (
     together,
 )
 from relaqs_engine.layouts.build import Build, Progress, building, new_files
+from relaqs_engine.layouts.column_statistics import (
+    FEW_SAMPLE_ROWS,
+    column_bytes,
+    column_statistics,
+    described,
+    distinct_counts,
+    with_counted_values,
+    with_ends_by_group,
+    with_values_by_group,
+    with_zones,
+    with_zones_of_more,
+)
 from relaqs_engine.layouts.folder import (
     Writing,
     folder_here,
@@ -70,7 +78,7 @@ from relaqs_engine.layouts.folder import (
     settle,
     writing,
 )
-from relaqs_engine.layouts.heavy_units import with_heavy_units
+from relaqs_engine.layouts.heavy_units import grown_heavy_units, with_heavy_units
 from relaqs_engine.layouts.manifest import Column, DistinctCount, Layout, Partition, Scalar, Table
 from relaqs_engine.layouts.manifest_file import check_intact, read_manifest
 from relaqs_engine.layouts.outliers import (
@@ -85,18 +93,6 @@ from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions, fitted
 from relaqs_engine.layouts.shuffling import write_in_one_pass
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource, TableSource, fingerprint, is_path
-from relaqs_engine.layouts.statistics import (
-    FEW_SAMPLE_ROWS,
-    column_bytes,
-    column_statistics,
-    described,
-    distinct_counts,
-    with_counted_values,
-    with_ends_by_group,
-    with_values_by_group,
-    with_zones,
-    with_zones_of_more,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +273,9 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
         companions=(),
         heads=(),
     )
-    return with_zones_of_more(build.cursor, target.files_of(written.partitions), made)
+    files = target.files_of(written.partitions)
+    made = replace(made, heavy=grown_heavy_units(build.cursor, target, held, made, files))
+    return with_zones_of_more(build.cursor, files, made)
 
 
 def _units(build: Build, held: Layout, written: WrittenPartitions) -> GrownUnits:

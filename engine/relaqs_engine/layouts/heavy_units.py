@@ -24,8 +24,11 @@ them: whole numbers that fill their range and have more than 10,000 values, as i
 are never above 1, as rates and shares are.
 
 What is ugly. A unit that has more than its share of the table's rows is not in the index. Its column's
-bound is then its own sum, and tells nothing. Appending rows drops the index, because a unit outside may
-have grown past the bound. Compacting makes it again.
+bound is then its own sum, and tells nothing.
+
+**Appended rows** join those of their units. A unit outside that got rows is summed anew, over old and new
+rows, and comes in where it is past a bound now. Once the index has two rows in a hundred, its bounds are
+raised. Companions go, until the tables are compacted.
 
 The decision: docs/decisions/0044-heavy-units.md.
 
@@ -46,6 +49,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor, parquet_rows, quote_name, quote_text
 from relaqs_engine.errors import RelaqsError
+from relaqs_engine.layouts.column_statistics import SAMPLE_ROWS, size_of_sample
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
@@ -59,14 +63,13 @@ from relaqs_engine.layouts.manifest import (
     Partition,
     UnitBound,
 )
-from relaqs_engine.layouts.manifest_file import read_manifest
+from relaqs_engine.layouts.manifest_file import check_intact, read_manifest
 from relaqs_engine.layouts.outliers import ROWS_AT_ONCE, KeyedTable, portions
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
-from relaqs_engine.layouts.statistics import SAMPLE_ROWS, size_of_sample
 
 MOST_SHARE = 0.01
-"""The largest share of the table's rows in the index, for all columns together."""
+"""The largest share of the table's rows in the index, for all columns together. Twice that once it grows."""
 FEWEST_ROWS = 20_000
 """A table with fewer rows gets no index, because it is read in a blink."""
 MOST_TOTALS = 8
@@ -158,12 +161,18 @@ def _is_id(column: Column, width: float) -> bool:
 
 _FOUND = f"{RESERVED_PREFIX}heavy"
 _KEYS = f"{RESERVED_PREFIX}heavy_keys"
+_IN_ORDER = [f"{RESERVED_PREFIX}{name}" for name in ("part", "file", "row")]
 _ROWS = ""  # the name of the total that is a number of rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Table(KeyedTable):
     """The partitions that an index is made of."""
+
+    @property
+    def same(self) -> str:
+        """Return the SQL that is true where a row of `whole` is one of the unit of a row of `units`."""
+        return " AND ".join(f"whole.{name} IS NOT DISTINCT FROM units.{name}" for name in self.key)
 
     def totals(self, names: Sequence[str], partitions: Sequence[Partition], where: str) -> UnitTotals:
         """Return what the units in some partitions sum to."""
@@ -203,6 +212,71 @@ def heavy_units(cursor: Cursor, target: Writing, layout: Layout) -> HeavyUnits |
     if index is None:
         return None
     return HeavyUnits(tuple(map(UnitBound, names, map(float, bounds))), settled(cursor, target, *index))
+
+
+def grown_heavy_units(
+    cursor: Cursor, target: Writing, held: Layout, made: Layout, new_files: Sequence[Path]
+) -> HeavyUnits | None:
+    """Write the index of a table with further rows, and return it; None where no bound is left.
+
+    Args:
+        held: the table without the new rows, which has an index or none.
+        made: the table with them.
+        new_files: of the new rows.
+    """
+    table, names = _Table(cursor, target.files_of, made), [column.name for column in made.columns]
+    summed = {_ROWS, *(each.name for each in summed_columns(made.columns, made.cluster_key))}
+    bounds = [each for each in held.heavy.bounds if each.column in summed] if held.heavy else []
+    if held.heavy is None or not bounds:
+        return None
+    read = [*made.cluster_key, *(each.column for each in bounds if each.column)]
+    check_intact(held.directory, held.heavy.index.files, range(len(names) + 1))
+    check_intact(held.directory, held.files, map(names.index, read))
+    key, wanted = ", ".join(table.key), ", ".join(dict.fromkeys(map(quote_name, read)))
+    index = parquet_rows([held.directory / each.file for each in held.heavy.index.files])
+    new, whole = parquet_rows(new_files), table.rows_sql(made.partitions)
+    cursor.run(
+        f"CREATE OR REPLACE TEMP TABLE {_KEYS} AS SELECT {key} FROM {new} EXCEPT SELECT {key} FROM {index}"
+    )
+    cursor.run(
+        f"CREATE OR REPLACE TEMP TABLE {_FOUND} AS SELECT {key} FROM (SELECT {wanted} FROM {whole}) AS whole "
+        f"SEMI JOIN {_KEYS} AS units ON {table.same} GROUP BY {key} HAVING {any_above(bounds)}"
+    )
+    if cursor.rows(f"FROM {_FOUND} LIMIT 1"):
+        check_intact(held.directory, held.files, range(len(names) + 1))
+    units, order = f"(SELECT DISTINCT {key} FROM {index})", ", ".join(_IN_ORDER)
+    parts = [(index, units), (new, units), (whole, _FOUND)]
+    part, at, row = _IN_ORDER
+    selects = (
+        f"SELECT whole.*, {i} AS {part}, file_index AS {at}, file_row_number AS {row} FROM {rows} AS whole "
+        f"SEMI JOIN {of} AS units ON {table.same}"
+        for i, (rows, of) in enumerate(parts)
+    )
+    file = target.parts / "heavy.parquet"
+    found = f"({' UNION ALL BY NAME '.join(selects)})"
+    copy_to_parquet(cursor, f"SELECT * EXCLUDE ({order}) FROM {found} ORDER BY {order}", file)
+    for each in (_FOUND, _KEYS):
+        cursor.run(f"DROP TABLE {each}")
+    return _within_budget(table, target, bounds, file)
+
+
+def _within_budget(table: _Table, target: Writing, bounds: list[UnitBound], file: Path) -> HeavyUnits | None:
+    """Return the index in a file, of fewer units and with higher bounds where it has too many rows."""
+    rows, key = parquet_rows([file]), ", ".join(table.key)
+    values = ", ".join(["count(*)", *(_sum_of(each.column) for each in bounds)])
+    units = _unit_totals(table.cursor.table(f"SELECT {values} FROM {rows} GROUP BY {key}"))
+    row_count, most = int(units.rows.sum()), MOST_SHARE * table.layout.row_count
+    index = settled(table.cursor, target, file, row_count, len(units.rows))
+    if row_count <= 2 * most:
+        return HeavyUnits(tuple(bounds), index)
+    raised = np.maximum(units.bounds_together(2 * most), [each.most for each in bounds])
+    higher = [replace(each, most=float(at)) for each, at in zip(bounds, raised, strict=True)]
+    keys = f"SELECT {key} FROM {rows} GROUP BY {key} HAVING {any_above(higher)}"
+    fewer = _rows_of(
+        replace(table, layout=replace(table.layout, partitions=(index,))), keys, file.with_stem("fewer")
+    )
+    file.unlink()
+    return fewer and HeavyUnits(tuple(higher), settled(table.cursor, target, *fewer))
 
 
 def companions(cursor: Cursor, target: Writing, layout: Layout) -> tuple[Companion, ...]:
@@ -259,11 +333,10 @@ def _rows_of(table: _Table, keys: str, file: Path) -> tuple[Path, int, int] | No
     """Write all rows of the units that a query names. Return the file, its rows and its units."""
     cursor = table.cursor
     cursor.run(f"CREATE OR REPLACE TEMP TABLE {_KEYS} AS {keys}")
-    same = " AND ".join(f"whole.{name} IS NOT DISTINCT FROM {_KEYS}.{name}" for name in table.key)
     rows = table.rows_sql(table.layout.partitions)
     copy_to_parquet(
         cursor,
-        f"SELECT whole.* FROM {rows} AS whole SEMI JOIN {_KEYS} ON {same} "
+        f"SELECT whole.* FROM {rows} AS whole SEMI JOIN {_KEYS} AS units ON {table.same} "
         "ORDER BY file_index, file_row_number",
         file,
     )

@@ -84,7 +84,7 @@ def key_family(type_text: str) -> str:
 SOON_SECONDS = 0.3
 """An answer that one core finds in less time is better given at once than estimated before."""
 WORTH_SECONDS = 0.1
-"""Of what one core reads in less time, a first estimate of 15 ms takes more than 15 %."""
+"""Of what one core reads in less time, a first estimate of 20 ms takes more than 20 %."""
 SMALL_SECONDS = 0.02
 """From a table that one core reads in less time, all estimates together take less than 0.1 s."""
 
@@ -194,7 +194,7 @@ class GroupEnds:
 
 @dataclass(frozen=True, slots=True)
 class Zones:
-    """Between which ends columns' values lie, by ranges of one of them (see `layouts/statistics.py`).
+    """Between which ends columns' values lie, by ranges of one of them (see `layouts/column_statistics.py`).
 
     Attributes:
         columns: their names, first that of the column with ranges. Its NULLs are the last zone.
@@ -333,7 +333,6 @@ class UnitBound:
 
     Attributes:
         column: its name; "" for the number of rows.
-        most: the sum.
     """
 
     column: str
@@ -366,7 +365,6 @@ class UnitColumn:
     are of the rows that the outlier index leaves in the sample, and `…_of_all` are of all rows.
 
     Attributes:
-        most_unit_rows: as `Column` has it.
         middle: about the column's mean. None where nothing is known of its sums.
         above: the most that the parts of values above the middle sum to.
         below: the most that the parts of values below the middle sum to.
@@ -440,7 +438,6 @@ class TableRead:
     Attributes:
         directory: the table's folder, absolute.
         files: as the table's manifest names them.
-        columns: as the table's manifest names them.
         remote: where the table lies, if that is an object store.
     """
 
@@ -489,7 +486,6 @@ class Table:
     """Data that a query may read: columns, rows, and what a statement reads for them.
 
     Attributes:
-        table: its name.
         directory: its folder, absolute.
         kind: "sampled"; "static" for a layout that is read whole; "plain" for what was not laid out, and is
             read whole (see `layouts/plain.py`).
@@ -778,11 +774,6 @@ class Layout(Table):
     def paths_of(self, partition: int) -> tuple[Path, ...]:
         """Return the absolute paths of one partition's files."""
         return tuple(self.directory / each.file for each in self.files_of([partition]))
-
-    @property
-    def outlier_paths(self) -> tuple[Path, ...]:
-        """Return the absolute paths of the outlier index's files, of rows and of units."""
-        return tuple(self.directory / each.file for each in self.outlier_files)
 
     @property
     def outlier_files(self) -> tuple[StoredFile, ...]:

@@ -19,11 +19,11 @@ from relaqs_engine.duck import Cursor, parquet_rows, quote_name
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.build import Progress
+from relaqs_engine.layouts.column_statistics import SeenValues
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, WHOLE_NUMBERS, Layout, Partition
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource, copied
-from relaqs_engine.layouts.statistics import SeenValues
 
 
 def fitted(source: ParquetSource, held: Layout, cursor: Cursor, scratch: Path) -> ParquetSource:

@@ -53,7 +53,7 @@ from relaqs_engine.layouts.sources import (
     check_names,
 )
 from relaqs_engine.layouts.text_files import checked_read
-from relaqs_engine.stores.objects import copy_at, fetch_whole
+from relaqs_engine.stores.mirror import copy_at, fetch_whole
 
 MEASURED_BELOW_ROWS, MEASURED_BELOW_SECONDS = 100_000, 0.02
 """The columns of a table with fewer rows, that is read sooner, are measured beside one that is estimated.
@@ -186,7 +186,7 @@ class PlainTable(Table):
 
     def measured(self, cursor: Cursor) -> PlainTable:
         """Return the table with the statistics of its columns, which are found in one pass over it."""
-        from relaqs_engine.layouts.statistics import column_statistics  # a lone table needs none
+        from relaqs_engine.layouts.column_statistics import column_statistics  # a lone table needs none
 
         cursor.borrow(self.lent)
         for path in self.paths:
@@ -201,8 +201,6 @@ def plain_table(cached: CachedFiles, source: ParquetSource, states: Sequence[Fil
     """Return a table over Parquet files as they are. The statistics of its columns are not known.
 
     Args:
-        cached: what the user named.
-        source: the Parquet files, opened.
         states: of the files, taken before they were opened.
     """
     files = tuple(
@@ -255,11 +253,6 @@ def all_measured(
     """Return tables by name, the plain ones with the statistics of their columns.
 
     A table of which a row cannot be read comes back as it is: queries that need the row say so.
-
-    Args:
-        tables: by name.
-        threads: to read them.
-        civil_time: by which moments are read and written. None: that of the process.
     """
     with closing(open_for_reading(threads=threads, civil_time=civil_time)) as cursor:
         return {name: _measured_if_read(table, cursor) for name, table in tables.items()}
@@ -289,53 +282,25 @@ class LentTable(PlainTable):
     """A plain table without Parquet files of its own.
 
     Attributes:
-        rows_sql: what stands for it after FROM.
-        core_seconds: about how long one core takes to read it whole.
-        watched: the files that must stay as they are, and their states.
-        borrowed: what a database must borrow to read it.
-        given: what the user gave.
-        guessed: whether `row_count` is a guess.
+        origin: what the user gave.
+        rows_are_counted: False where `row_count` is a guess.
     """
 
-    rows_sql: str = ""
-    core_seconds: float = 0.0
-    watched: tuple[FileState, ...] = ()
-    borrowed: tuple[Lent, ...] = ()
-    given: Any = None
-    guessed: bool = False
-
-    @property
-    def rows_are_counted(self) -> bool:
-        return not self.guessed
-
-    @property
-    def from_sql(self) -> str:
-        return self.rows_sql
+    from_sql: str = ""
+    scan_core_seconds: float = 0.0
+    states: tuple[FileState, ...] = ()
+    lent: tuple[Lent, ...] = ()
+    origin: Any = None
+    rows_are_counted: bool = True
 
     @property
     def sql(self) -> str:
-        return self.rows_sql
-
-    @property
-    def lent(self) -> tuple[Lent, ...]:
-        return self.borrowed
-
-    @property
-    def states(self) -> tuple[FileState, ...]:
-        return self.watched
-
-    @property
-    def origin(self) -> Any:
-        return self.given
-
-    @property
-    def scan_core_seconds(self) -> float:
-        return self.core_seconds
+        return self.from_sql
 
     @property
     def may_be_measured(self) -> bool:
         """Whether it is data in memory: a file is not read for statistics alone."""
-        return any(isinstance(each, LentData) for each in self.borrowed)
+        return any(isinstance(each, LentData) for each in self.lent)
 
 
 def table_in_memory(
@@ -357,11 +322,11 @@ def table_in_memory(
         columns = cursor.describe(f"SELECT * FROM {quote_name(lent.name)}")
     return LentTable(
         **_shape(columns, row_count_of(data), source, cached),
-        rows_sql=quote_name(lent.name),
-        core_seconds=_seconds(columns, row_count_of(data)),
-        watched=states,
-        borrowed=(lent,),
-        given=data,
+        from_sql=quote_name(lent.name),
+        scan_core_seconds=_seconds(columns, row_count_of(data)),
+        states=states,
+        lent=(lent,),
+        origin=data,
     )
 
 
@@ -369,12 +334,12 @@ def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:
     """Return a table of a DuckDB file, where it is. cached: its name, and where a layout of it would be."""
     return LentTable(
         **_shape(source.columns, source.row_count, source.in_words, cached),
-        rows_sql=source.sql,
-        core_seconds=_seconds(source.columns, source.row_count),
-        watched=source.states,
-        borrowed=(source.attached,),
-        given=source,
-        guessed=source.is_view,
+        from_sql=source.sql,
+        scan_core_seconds=_seconds(source.columns, source.row_count),
+        states=source.states,
+        lent=(source.attached,),
+        origin=source,
+        rows_are_counted=not source.is_view,
     )
 
 
@@ -398,11 +363,11 @@ def table_of_text(kind: FileKind, cached: CachedFiles, cursor: Cursor) -> LentTa
     row_count = 1 + byte_count // (_BYTES_OF_A_VALUE * len(read.columns))
     return LentTable(
         **_shape(read.columns, row_count, source, cached),
-        rows_sql=read.sql,
-        core_seconds=byte_count / _TEXT_BYTES_PER_CORE_SECOND,
-        watched=cached.states,
-        given=cached.source,
-        guessed=True,
+        from_sql=read.sql,
+        scan_core_seconds=byte_count / _TEXT_BYTES_PER_CORE_SECOND,
+        states=cached.states,
+        origin=cached.source,
+        rows_are_counted=False,
     )
 
 

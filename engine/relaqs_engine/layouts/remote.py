@@ -40,16 +40,19 @@ from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
 from relaqs_engine.layouts.manifest_file import manifest_text, parsed_manifest
 from relaqs_engine.shared_files import replace_content
 from relaqs_engine.stores.address import WRITABLE, Address
-from relaqs_engine.stores.folder import MissingObjectError, StoredObject, StoreFolder, store_folder
 from relaqs_engine.stores.mirror import (
     Extent,
+    ObjectCopy,
     Remote,
     default_cache_directory,
+    fetch_end,
+    fetch_whole,
     fill,
     mirror_folder,
     mirror_root,
+    object_copy,
 )
-from relaqs_engine.stores.objects import ObjectCopy, fetch_end, fetch_whole, object_copy
+from relaqs_engine.stores.object_folder import MissingObjectError, StoredObject, StoreFolder, store_folder
 
 _ADDRESS_NAME = "address.json"
 """Says where the tables beside it come from."""

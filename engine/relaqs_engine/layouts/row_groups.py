@@ -68,30 +68,29 @@ class RowGroupTable(Layout):
         drawn_from: the row groups that are drawn from.
         certain: those that every estimate reads, as they are unlike the others.
         least_drawn: how many of `drawn_from` must be drawn until they tell of all; None: more than are.
-        table_rows: the rows of the whole table.
+        known_rows: the rows of the whole table.
+        places: of `drawn_from`, once they are drawn, among those that the draw was spread over.
     """
 
     drawn_from: tuple[RowGroup, ...] = ()
     certain: tuple[RowGroup, ...] = ()
-    table_rows: int = 0
+    known_rows: int = 0
     least_drawn: int | None = 0
+    places: tuple[int, ...] = ()
 
     @property
     def has_row_units(self) -> bool:
         return False
-
-    @property
-    def known_rows(self) -> int:
-        return self.table_rows
 
     def drawn(self, order: Iterable[int]) -> RowGroupTable:
         """Return the table with nothing but the row groups at these places, in this order, each a block.
 
         Its `row_count` stays that of all row groups that are drawn from.
         """
-        groups = tuple(self.drawn_from[i] for i in order)
+        places = tuple(order)
+        groups = tuple(self.drawn_from[i] for i in places)
         blocks = tuple(_block(i, group) for i, group in enumerate(groups))
-        return replace(self, drawn_from=groups, partitions=blocks)
+        return replace(self, drawn_from=groups, partitions=blocks, places=places)
 
 
 def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTable | None:
@@ -117,7 +116,7 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
         plain.row_count,
         plain.source,
         drawn_from=groups,
-        table_rows=plain.row_count,
+        known_rows=plain.row_count,
     )
     return drawn_from(table, groups, (), columns)
 

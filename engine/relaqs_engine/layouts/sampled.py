@@ -20,11 +20,11 @@ from relaqs_engine.layouts.assignment import (
     together,
 )
 from relaqs_engine.layouts.build import Build, Progress, building
+from relaqs_engine.layouts.column_statistics import FEW_SAMPLE_ROWS, SAMPLE_ROWS, described, distinct_counts
 from relaqs_engine.layouts.manifest import Column, FirstPart, Layout
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
 from relaqs_engine.layouts.shuffling import write_by_tasks, write_in_one_pass
 from relaqs_engine.layouts.sources import ParquetSource, TableSource
-from relaqs_engine.layouts.statistics import FEW_SAMPLE_ROWS, SAMPLE_ROWS, described, distinct_counts
 
 _MOST_PARTITIONS = 100_000
 _ALWAYS_ALLOWED = 1_000

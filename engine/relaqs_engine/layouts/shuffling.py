@@ -43,6 +43,7 @@ from relaqs_bootstrap.arrays import IntArray
 from relaqs_engine.duck import Cursor, open_for_reading
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.assignment import Assignment, Spread
+from relaqs_engine.layouts.column_statistics import SeenValues
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.gathering import (
     MOST_PARTITIONS,
@@ -57,7 +58,6 @@ from relaqs_engine.layouts.manifest import BLOCK_COUNT, Partition
 from relaqs_engine.layouts.parquet import settled
 from relaqs_engine.layouts.partitions import NO_ROWS, PartitionJob, Units, WrittenPartitions, units_of_file
 from relaqs_engine.layouts.pieces import Encodings, PartitionFile, Piece, Pieces, pieces_of, probed
-from relaqs_engine.layouts.statistics import SeenValues
 
 _SHARE_OF_MEMORY = 0.5
 """Of the memory limit, for the rows of a window; the rest is for reading, encoding and counting them."""
@@ -99,7 +99,6 @@ class Reading:
     """How a source is read that is known to be read right.
 
     Attributes:
-        source: its pieces.
         encodings: how they are held and written.
         plan: where windows end.
         most_pieces: how many may be sorted before they are needed.
@@ -290,7 +289,6 @@ def write_by_tasks(job: PartitionJob, memory_limit_bytes: int, spread: Spread) -
     Raises DataError if the source cannot be read, OSError if the disk is full.
 
     Args:
-        job: what is written.
         memory_limit_bytes: decides where row groups end, as in one process.
         spread: over other processes. Its work and its items can be pickled.
     """

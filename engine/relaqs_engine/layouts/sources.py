@@ -56,7 +56,7 @@ from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.remote import download, is_stored_warehouse, remote_files, remote_tables
 from relaqs_engine.layouts.text_files import checked_read, whole_read
 from relaqs_engine.stores.address import Address, check_path
-from relaqs_engine.stores.objects import fetch_whole
+from relaqs_engine.stores.mirror import fetch_whole
 
 PathLike = str | os.PathLike[str]
 
@@ -141,7 +141,6 @@ class ParquetSource:
         files: their paths.
         columns: pairs (name, DuckDB type).
         row_counts: the rows of each file.
-        byte_count: the bytes of all files.
         description: for people, in the manifest.
         is_staged: the names of the files' folders say nothing about columns: the files are our own, or those
             of a lake.
@@ -637,7 +636,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, TableSource]]:
         yield _name_of(Path(os.path.abspath(folder))), folder
         return
     for entry in entries:
-        if entry.is_dir() and _holds_data(entry):
+        if entry.is_dir() and any(is_data(file) for file in entry.rglob("*")):
             yield _name_of(entry), entry
         elif is_data(entry):
             yield from _in_entry(entry)
@@ -649,10 +648,6 @@ def _in_entry(entry: Path) -> Iterator[tuple[str, TableSource]]:
         yield from list(_in_path(entry))
     except (DataError, LayoutError) as error:
         yield _name_of(entry), BrokenSource(str(entry), error)
-
-
-def _holds_data(folder: Path) -> bool:
-    return any(is_data(file) for file in folder.rglob("*"))
 
 
 def _name_of_pattern(pattern: str) -> str:

@@ -251,7 +251,7 @@ def _not_one_table(names: list[str], description: str) -> DataError:
     return DataError(
         f"{description} does not read as one table: its lines do not all have the same number of fields "
         f"(the columns would be {', '.join(map(repr, names))}); repair it, or give \"read_csv('…', "
-        'skip=2)" for it'
+        'null_padding=true)" where lines are short, or "skip=2" where lines stand before the header'
     )
 
 

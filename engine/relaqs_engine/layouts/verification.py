@@ -24,6 +24,13 @@ from numpy.typing import NDArray
 from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name, quote_text
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit, known_by
+from relaqs_engine.layouts.column_statistics import (
+    HASHES,
+    column_statistics,
+    counted_by_group,
+    ends_by,
+    zones_of,
+)
 from relaqs_engine.layouts.heavy_units import any_above, rows_of_units
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
@@ -39,7 +46,6 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
 from relaqs_engine.layouts.outliers import faults_of_units, outlier_condition, unit_condition
 from relaqs_engine.layouts.remote import download, stored_tables
-from relaqs_engine.layouts.statistics import HASHES, column_statistics, counted_by_group, ends_by, zones_of
 from relaqs_engine.stores.address import Address
 
 Counts = NDArray[np.int64]
@@ -55,8 +61,6 @@ class RandomnessTest:
     """The result of one test.
 
     Attributes:
-        chi_square: the statistic.
-        degrees: its degrees of freedom.
         deviation: the same in standard normal deviations. Large means uneven. Far below zero means too even
             to be chance.
     """

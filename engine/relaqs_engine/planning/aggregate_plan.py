@@ -23,8 +23,8 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.assignment import HEAD_DIVISOR
+from relaqs_engine.layouts.column_statistics import NEARLY_ALL
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.planning.exact import layout_reasons
 from relaqs_engine.plans.aggregate import MergePlan, MergeTexts, RowsPlan, StateColumns
 from relaqs_engine.plans.plan import MANY_GROUPS, OutputColumn, mini_batches
@@ -52,7 +52,6 @@ from relaqs_engine.rewrite.render import (
 )
 from relaqs_engine.rewrite.sampling import column_seconds, groups_lie_in_partitions, tables_read_whole
 from relaqs_engine.rewrite.scans import measuring_tables, streams_of
-from relaqs_engine.rewrite.unbounded import most_listed
 from relaqs_engine.sql.dialect import find_all
 
 _Z = 1.96  # of an interval of 95 %
@@ -92,9 +91,6 @@ class TimeToEstimate:
         """Return all of it together.
 
         A million rows are read whole, and kept; a tenth of streams that take a second is read after that:
-
-        >>> round(TimeToEstimate(0.5, 1.0, share=0.1, batches=5, kept_rows=1e6).core_seconds, 3)
-        0.745
         """
         batch = _BATCH + _BATCH_AND_GROUP * self.groups + _BATCH_AND_KEPT_ROW * self.kept_rows
         return _START + self.whole_seconds + self.share * self.streamed_seconds + self.batches * batch
@@ -110,9 +106,6 @@ def share_to_read(group_rows: float, design_effect: float) -> float:
     Args:
         group_rows: the rows of the group.
         design_effect: how many rows of a cluster say as much as one row that is drawn by itself.
-
-    >>> [round(share_to_read(*each), 4) for each in [(6_000_000, 1), (2_500, 1), (2_500, 5)]]
-    [0.0005, 0.5514, 0.8601]
     """
     needed = _ROWS_NEEDED * design_effect
     return needed / (needed + group_rows)
@@ -128,14 +121,6 @@ def time_to_estimate(draft: Draft) -> TimeToEstimate:
 
     A group in one partition is complete once it is seen, and all groups are seen at the end. Rows without
     aggregates are taken for one group, of which a sample tells how many there are.
-
-    >>> from relaqs_engine.rewrite.sampling import choose_streams
-    >>> def share(sql):
-    ...     return round(time_to_estimate(after(choose_streams, sql)).share, 3)
-    >>> share("SELECT driver, sum(fare) FROM trips GROUP BY driver")
-    0.923
-    >>> share("SELECT driver, sum(fare) FROM trips WHERE zone <= 50 GROUP BY driver")
-    0.984
     """
     keys = _keys(draft)
     leading = max(draft.streams, key=_row_count)
@@ -314,6 +299,8 @@ def _rounded(seconds: float) -> str:
 
 def merge_plan(draft: Draft) -> MergePlan:
     """Return the plan of an aggregation. Raises NotOnlineError where a text of it does not bind."""
+    from relaqs_engine.rewrite.unbounded import most_listed
+
     types = partial_types(draft)
     check_types_travel(draft, types)
     draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
@@ -335,13 +322,16 @@ def merge_plan(draft: Draft) -> MergePlan:
         measured_by=measuring_tables(draft),
         partial=partial_query(draft),
         columns=StateColumns(
-            key_names(draft), draft.basis, draft.shared_basis, counts_distinct=draft.distinct is not None
+            key_names(draft),
+            draft.basis,
+            draft.shared_basis,
+            counts_distinct=draft.distinct is not None,
+            most_listed=most_listed(draft),
         ),
         texts=texts,
         bars=draft.bars,
         groups=draft.groups,
         membership=draft.membership,
-        most_listed=most_listed(draft),
     )
 
 
@@ -405,7 +395,7 @@ def rows_plan(draft: Draft) -> RowsPlan:
         partial=rows_query(draft),
         keys=key_names(draft),
         final_sql=rows_final_sql(draft),
-        expected_rows=max(draft.catalog.table(stream.table).row_count for stream in streams),
+        expected_groups=max(draft.catalog.table(stream.table).row_count for stream in streams),
         has_limit=draft.select.args.get("limit") is not None,
         limit_rows=limit_rows(draft),
     )

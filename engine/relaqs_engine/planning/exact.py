@@ -67,11 +67,7 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
 
 
 def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:
-    """Return why a query is answered at the end only, "" unless it reads plain files and nothing sampled.
-
-    >>> why_as_it_lies(["trips", "zones"], CATALOG)
-    ''
-    """
+    """Return why a query is answered at the end only, "" unless it reads plain files and nothing sampled."""
     read = {name: catalog.table(name) for name in sorted(tables)}
     plain = {name: table for name, table in read.items() if isinstance(table, PlainTable)}
     if not plain or any(map(catalog.is_sampled, read)):
@@ -122,14 +118,7 @@ def part_to_sample(tables: Iterable[str], catalog: Catalog) -> FirstPart | None:
 
 
 def is_summary(tree: exp.Query) -> bool:
-    """Whether a query is SUMMARIZE and nothing around it.
-
-    >>> sql = "SELECT * FROM (SUMMARIZE SELECT * FROM t)"
-    >>> is_summary(sqlglot.parse_one(sql, dialect="duckdb"))
-    True
-    >>> is_summary(sqlglot.parse_one(f"{sql} WHERE min < max", dialect="duckdb"))
-    False
-    """
+    """Whether a query is SUMMARIZE and nothing around it."""
     return isinstance(tree, exp.Select) and summarized(tree) is not None
 
 
@@ -167,7 +156,7 @@ def whole_plan(
         ),
         reasons=(reason,),
         exact_sql=_over_whole_tables(parsed, catalog, names),
-        exact_reads=_whole_reads(parsed, catalog, names),
+        whole_reads=_whole_reads(parsed, catalog, names),
     )
 
 
@@ -177,9 +166,7 @@ def plan_whole(
     """Return how to run as a whole what had another plan, with the same columns.
 
     Args:
-        plan: the plan that it had.
         reason: why it is not estimated any more.
-        views: name → SELECT, which it may read as tables.
     """
     parsed = parse_query(sql, catalog.tables, views=views)
     names = names_in(parsed.tree)
@@ -191,7 +178,7 @@ def plan_whole(
         is_ordered=plan.is_ordered,
         civil_time=plan.civil_time,
         exact_sql=_over_whole_tables(parsed, catalog, names),
-        exact_reads=_whole_reads(parsed, catalog, names),
+        whole_reads=_whole_reads(parsed, catalog, names),
     )
 
 
@@ -227,7 +214,8 @@ def empty_plan(
     """Return how to run a query that reads no sampled table, since no row meets its conditions, or None.
 
     In a SELECT with such conditions, empty tables take the place of those in FROM. Zones tell of comparisons
-    of one table's columns with constants. No NULL meets one, so neither does a row that an outer join adds.
+    of one table's columns with constants, with AND, OR and NOT around them. Of NULL a comparison is neither
+    true nor false, so no row that an outer join adds meets what no row of the table does.
     """
     zoned = {name.lower() for name in parsed.tables if getattr(catalog.table(name), "zones", ())}
     if not zoned:
@@ -251,21 +239,17 @@ def _empty(table: Table) -> exp.Subquery:
 
 
 def _no_row_passes(select: exp.Select, catalog: Catalog, zoned: Container[str]) -> bool:
-    from relaqs_engine.rewrite.draft import conjuncts_of
-    from relaqs_engine.rewrite.row_group_marks import is_ruled_out, wanted_of
+    from relaqs_engine.rewrite.row_group_marks import is_ruled_out
 
     where, from_, joins = (select.args.get(part) for part in ("where", "from_", "joins"))
     if where is None or from_ is None or any(each.args.get("using") or each.method for each in joins or ()):
         return False
-    conditions = conjuncts_of(where.this)
     seen = (each.this for each in joins or () if each.kind not in ("SEMI", "ANTI"))  # by WHERE
     for source in (from_.this, *seen):
         more = {key for key, value in source.args.items() if value} - {"this", "alias"}
         if more or source.name.lower() not in zoned or source.alias_column_names or is_cte_reference(source):
             continue
-        layout, names = catalog.layout(source.name), ("", source.alias_or_name)
-        wanted = [each for name in names for each in wanted_of(conditions, name, layout)]
-        if wanted and is_ruled_out(layout, wanted):
+        if is_ruled_out(catalog.layout(source.name), where.this, ("", source.alias_or_name)):
             return True
     return False
 
@@ -280,6 +264,12 @@ def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:
     most_rows = max((rows for _, rows in sizes), default=0)
     calls = costly_calls(plan.sql) * most_rows * CALL_SECONDS
     return sum(scan_core_seconds(*size) for size in sizes) + calls
+
+
+def reads_a_sample_once(plan: OnlinePlan) -> bool:
+    """Whether a query names what it samples once. What meets a large table again costs more than reading."""
+    sampled = {stream.table.lower() for stream in plan.streams}
+    return sum(each.name.lower() in sampled for each in _tables_in(tree_of(plan.sql))) == 1
 
 
 CALL_SECONDS = 7e-8
@@ -300,15 +290,7 @@ _MAY_BE_COSTLY = re.compile(
 
 @lru_cache(maxsize=256)
 def costly_calls(sql: str) -> int:
-    """Return how many functions a query calls that take longer for a value than reading it does.
-
-    >>> costly_calls("SELECT regexp_extract(page, '[0-9]+') AS n, props->>'$.a' AS a, sum(x + 1) FROM t")
-    2
-    >>> costly_calls("SELECT year(day), regexp_split_to_array(page, '/') FROM t")
-    1
-    >>> costly_calls("SELECT corr(DISTINCT x, y) FROM t")
-    0
-    """
+    """Return how many functions a query calls that take longer for a value than reading it does."""
     if not _MAY_BE_COSTLY.search(sql):  # to parse it takes a millisecond
         return 0
     calls = find_all(tree_of(sql), *_COSTLY, exp.Anonymous)

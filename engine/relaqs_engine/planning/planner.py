@@ -13,7 +13,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import is_kept_by_arrow
 from relaqs_engine.errors import BrokenDatabaseError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.planning.exact import RowGroupRules, empty_plan, part_to_sample, whole_plan, why_as_it_lies
-from relaqs_engine.sql.aggregates import taken_in_order
+from relaqs_engine.sql.aggregate_laws import taken_in_order
 from relaqs_engine.sql.binder import Binder, check_reading
 from relaqs_engine.sql.columns import names_in, row_without_names, whole_row
 from relaqs_engine.sql.dialect import find_first
@@ -124,7 +124,7 @@ class _Planning:
             rules = None
         if whole is not None and part is None and rules is None:
             return whole
-        from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
+        from relaqs_engine.planning.sampled_plan import plain_plan, sampled_plan  # all of the rewriter
         from relaqs_engine.rewrite.draft import Draft
 
         try:
@@ -189,7 +189,6 @@ def plan_costly(
 
     Args:
         functions: DuckDB's type of the answers of each function.
-        views: name → SELECT, which it may read as tables.
 
     Raises:
         SqlError: the SQL is wrong.

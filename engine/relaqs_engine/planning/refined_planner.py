@@ -24,7 +24,6 @@ def plan_refined(draft: Draft, tables: frozenset[str], *, plan_stage: PlanStageD
     """Return the refined plan of a flattened query, with the best choice of layouts.
 
     Args:
-        tables: the tables that it reads.
         plan_stage: plans an inner query with its layouts chosen.
 
     Raises:

@@ -123,11 +123,7 @@ class UnitSum:
     squares: float
 
     def times(self, factor: float) -> UnitSum:
-        """Return the same of values that are so many times as large.
-
-        >>> UnitSum(2.0, 5.0, 3.0, 10.0).times(-2.0)
-        UnitSum(middle=-4.0, above=6.0, below=10.0, squares=40.0)
-        """
+        """Return the same of values that are so many times as large."""
         above, below = (self.above, self.below) if factor >= 0.0 else (self.below, self.above)
         size = abs(factor)
         return UnitSum(factor * self.middle, size * above, size * below, factor**2 * self.squares)
@@ -407,12 +403,14 @@ class StateColumns:
         shared: columns of inner stages' merged state. Every group has them beside its own, and
             `shared_scale` is their scale. None of them is in the state.
         counts_distinct: the state has a row per value that COUNT(DISTINCT) counts.
+        most_listed: the most values that its lists may have; None where it has none.
     """
 
     keys: tuple[str, ...] = ()
     basis: tuple[BasisColumn, ...] = ()
     shared: tuple[BasisColumn, ...] = ()
     counts_distinct: bool = False
+    most_listed: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -438,7 +436,6 @@ class GroupFacts:
         most: as many groups as there can be. None where that is not known.
         fewest: as many groups as there are at least.
         keys: values of group keys that some group has for certain, each as the key's name and its SQL.
-        share_needed: of the streams, until all are predicted to be within ±5 %. 0: nothing is predicted.
     """
 
     expected: int = 1
@@ -484,10 +481,6 @@ class MergePlan(FoldedPlan):
     Attributes:
         columns: of the state.
         texts: the SQL from the state to answers.
-        bars: where error bars come from.
-        groups: what is known of the groups.
-        membership: which groups belong to the answer.
-        most_listed: the most values that the lists of its state may have; None where it has none.
     """
 
     tells_certain_rows = True
@@ -497,7 +490,6 @@ class MergePlan(FoldedPlan):
     bars: ErrorBars = field(default_factory=ErrorBars)
     groups: GroupFacts = field(default_factory=GroupFacts)
     membership: MembershipRules = field(default_factory=MembershipRules)
-    most_listed: int | None = None
 
     @property
     def method(self) -> Method:
@@ -582,7 +574,7 @@ class RowsPlan(FoldedPlan):
     Attributes:
         keys: the columns of the state, k0, k1, …: the outputs, then what the rows are ordered by.
         final_sql: the state to the answer, in DuckDB's own types.
-        expected_rows: how many rows there are at most.
+        expected_groups: how many rows there are at most.
         has_limit: whether the query has a LIMIT.
         limit_rows: this many rows, any of them, are the whole answer; None where all are needed.
     """
@@ -592,17 +584,13 @@ class RowsPlan(FoldedPlan):
 
     keys: tuple[str, ...]
     final_sql: str
-    expected_rows: int
+    expected_groups: int
     has_limit: bool = False
     limit_rows: int | None = None
 
     @property
     def block_count(self) -> int:
         return 1
-
-    @property
-    def expected_groups(self) -> int:
-        return self.expected_rows
 
     @property
     def shows_every_group(self) -> bool:

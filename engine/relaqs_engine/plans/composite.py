@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where a stage's value is taken to lie, both ends included. Without ends nothing is decided.
-
-    >>> Range(2.0, 4.0).within(Range(3.0, 9.0))
-    Range(low=3.0, high=4.0)
-    """
+    """Where a stage's value is taken to lie, both ends included. Without ends nothing is decided."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -149,6 +145,7 @@ class AroundRows:
         margins: of each comparison of estimates, and of each estimate that may be NULL.
         totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
         chosen: chosen[i]: output i is a value that comparisons of estimates choose among known ones.
+        whole: whole[i]: output i depends on which groups there are, so all of them must have been met.
         ranking: by which estimate LIMIT picks among the rows, None where it picks in another way, or not.
         are_sampled: they are made of rows that are sampled, not of static ones that look estimates up.
         tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
@@ -164,6 +161,7 @@ class AroundRows:
     margins: tuple[Margin, ...] = ()
     totals: tuple[bool, ...] = ()
     chosen: tuple[bool, ...] = ()
+    whole: tuple[bool, ...] = ()
     ranking: Ranking | None = None
     are_sampled: bool = True
     tables_together: int = 1
@@ -177,11 +175,8 @@ class AroundPlan(OnlinePlan):
         parts: the plans of those answers.
         draws: the samples that the parts come from, each independent of the others. For the error bars, the
             answer is computed again without each block of each draw in turn. () where no error bar needs it.
-        texts: the SQL around the answers.
-        rows: what is known of its rows.
         sources: sources[i] are the (part, output) from which output i takes its interval.
         added: outputs of parts that are added up, each as the (part, output) that make one column.
-        whole: whole[i]: output i depends on which groups there are, so all of them must have been met.
     """
 
     mode = Mode.MERGEABLE
@@ -193,7 +188,6 @@ class AroundPlan(OnlinePlan):
     rows: AroundRows
     sources: tuple[tuple[tuple[int, int], ...], ...]
     added: tuple[frozenset[tuple[int, int]], ...]
-    whole: tuple[bool, ...]
 
     @property
     def method(self) -> Method:
@@ -216,7 +210,6 @@ class Stage:
         name: the table that its answer so far becomes. It has the answer's columns o0, o1, …, estimates also
             as DOUBLE (v0, …), and the merged state.
         title: what it computes, for people.
-        plan: how it is answered.
     """
 
     name: str
@@ -229,7 +222,6 @@ class Threshold:
     """One comparison `row value <operator> stage value` that decides which rows count.
 
     Attributes:
-        stage: the name of the stage.
         value: the column of its answer that is compared.
         operator: one of <, <=, > and >=.
         row_key: the key of the kept rows that holds what is compared; NULL where the row counts for sure.
@@ -346,11 +338,7 @@ _GROWTH = 3
 
 
 def growing_sizes(most: int) -> tuple[int, ...]:
-    """Return how many row groups are drawn up to the end of each mini-batch. A rest joins the one before it.
-
-    >>> growing_sizes(9), growing_sizes(52)
-    ((9,), (8, 24, 52))
-    """
+    """Return how many row groups are drawn up to the end of each mini-batch. A rest joins the one before."""
     sizes = [FIRST_DRAWN]
     while most >= 1.5 * sizes[-1]:
         sizes.append(sizes[-1] * _GROWTH)
@@ -358,11 +346,7 @@ def growing_sizes(most: int) -> tuple[int, ...]:
 
 
 def what_is_missed(drawn: int, count: int) -> str:
-    """Return what a draw of so many row groups cannot tell, for the reader.
-
-    >>> what_is_missed(10, 200)
-    'not seen: a row group unlike all others, in 95% of cases, if its footer does not tell'
-    """
+    """Return what a draw of so many row groups cannot tell, for the reader."""
     missed = 1.0 - drawn / count
     return f"not seen: a row group unlike all others, in {missed:.0%} of cases, if its footer does not tell"
 
@@ -401,8 +385,6 @@ class SampledThenExact(OnlinePlan):
     measure and the number of the column: `avg_3`. `rows` counts the rows.
 
     Attributes:
-        sample: how the estimates are made.
-        whole: how the exact answer is.
         part: what is sampled: the first partitions of a table, or its row groups.
         sizes: how many row groups are drawn up to the end of each mini-batch. () for partitions.
         summarized: the columns that SUMMARIZE summarizes, in order. () for any other query.

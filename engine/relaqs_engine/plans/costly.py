@@ -82,7 +82,6 @@ class CostlyQuery:
         keys: of the groups, over columns of the frame and answers.
         sums: what each row adds to each sum, over columns of the frame and answers.
         is_grouped: whether there is a GROUP BY; without one the answer has one row.
-        outputs: the columns of the answer.
         having: which groups are shown, over keys and sums.
         order: by what, and which of them are shown.
         answer_sql: the whole query over the rows with their answers.

@@ -79,21 +79,13 @@ INTERVAL_SCALE = TimeScale(0, nan)
 
 
 def microseconds_sql(time_type: str, value: str) -> str:
-    """Return SQL for the microseconds of a moment, since 1970 or since midnight. An infinite one has none.
-
-    >>> microseconds_sql("DATE", "day"), microseconds_sql("TIME", "at")
-    ('epoch_us(CAST(day AS TIMESTAMP))', 'epoch_us(at)')
-    """
+    """Return SQL for the microseconds of a moment, since 1970 or since midnight. An infinite one has none."""
     has_microseconds = time_type in ("TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
     return f"epoch_us({value})" if has_microseconds else f"epoch_us(CAST({value} AS TIMESTAMP))"
 
 
 def time_sql(time_type: str, microseconds: str) -> str:
-    """Return SQL for the moment of so many microseconds, a BIGINT. It has the type of the moments' average.
-
-    >>> time_sql("DATE", "x")
-    "CAST('1970-01-01' AS TIMESTAMP) + to_microseconds(x)"
-    """
+    """Return SQL for the moment of so many microseconds, a BIGINT. It has the type of their average."""
     type_, zero = _ZERO[time_type]
     return f"CAST('{zero}' AS {type_}) + to_microseconds({microseconds})"
 
@@ -298,14 +290,7 @@ class IntervalRequest:
     row_weight: float = 1.0
 
     def of_each(self, count: int) -> IntervalRequest:
-        """Return what is asked of each of so many intervals by itself.
-
-        >>> IntervalRequest(0.95).of_each(20).confidence
-        0.95
-        >>> each = IntervalRequest(0.95, for_table=True).of_each(20)
-        >>> round(each.confidence, 4), each.for_table, round(each.row_weight, 2)
-        (0.9975, False, 2.38)
-        """
+        """Return what is asked of each of so many intervals by itself."""
         if not self.for_table or count < 2:
             return replace(self, for_table=False)
         confidence = 1.0 - (1.0 - self.confidence) / count
@@ -318,7 +303,6 @@ class ErrorBars:
     """How the error bars of an aggregation are made, and what makes them narrower.
 
     Attributes:
-        method: where they come from.
         block_count: how many blocks the partial query by block tells apart.
         rows_are_units: each joined row is a sampling unit of its own.
         joined: the sampled tables of FROM, each as often as its rows are joined. Others are only asked about
@@ -416,7 +400,6 @@ class OnlinePlan:
     """How one query is answered, and why in this way.
 
     Attributes:
-        sql: the query.
         outputs: the columns of its answer, in order.
         reasons: why it is answered in this way, for people.
         streams: the layouts that it samples.
@@ -426,10 +409,6 @@ class OnlinePlan:
             unit that the query has rows of has rows there. None where no table is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
         civil_time: the time zone and calendar that its statements run with. None: those of the process.
-
-    >>> plan = planned("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
-    >>> plan.mode.value, [(output.name, output.kind.value) for output in plan.outputs]
-    ('mergeable', [('zone', 'key'), ('mean', 'estimate')])
     """
 
     # How the query is answered, in a word.
@@ -510,6 +489,10 @@ class OnlinePlan:
         """Return the share of its streams after which it is predicted to be within ±5 %; 0: not predicted."""
         return 0.0
 
+    def share_for(self, target: float) -> float:
+        """Return the share after which it is predicted to be within a target; 0: not predicted."""
+        return self.share_needed * min(0.05 / target, 1e9) ** 2
+
     def predicted(self, share_needed: float) -> Self:
         """Return the plan with that prediction, itself where its error does not fall step by step."""
         return self
@@ -571,8 +554,8 @@ class WholePlan(OnlinePlan):
 
     Attributes:
         exact_sql: the query itself, over the files of whole tables.
-        exact_reads: those files.
-        otherwise: how it gives estimates if it takes much longer than predicted. None: it goes on then.
+        whole_reads: those files.
+        if_overdue: how it gives estimates if it takes much longer than predicted. None: it goes on then.
     """
 
     mode = Mode.EXACT
@@ -581,27 +564,19 @@ class WholePlan(OnlinePlan):
     ends_whole = True
 
     exact_sql: str
-    exact_reads: tuple[Read, ...]
-    otherwise: OnlinePlan | None = None
-
-    @property
-    def whole_reads(self) -> tuple[Read, ...]:
-        return self.exact_reads
+    whole_reads: tuple[Read, ...]
+    if_overdue: OnlinePlan | None = None
 
     @property
     def plain_tables(self) -> tuple[str, ...]:
-        return plain_tables(self.exact_reads)
+        return plain_tables(self.whole_reads)
 
     @property
     def why_whole(self) -> tuple[str, ...]:
         return self.reasons
 
-    @property
-    def if_overdue(self) -> OnlinePlan | None:
-        return self.otherwise
-
     def without_estimates(self) -> OnlinePlan:
-        return replace(self, otherwise=None)
+        return replace(self, if_overdue=None)
 
 
 # Compressed bytes a task reads: 70 to 450 ms of one core for TPC-H at scale 10. Each task hashes the static
@@ -641,11 +616,7 @@ class MiniBatch:
 
 
 def partition_order(count: int, seed: int) -> tuple[int, ...]:
-    """Return the order in which a query takes the partitions: any prefix is a uniform random sample.
-
-    >>> partition_order(6, seed=0)
-    (3, 2, 5, 4, 0, 1)
-    """
+    """Return the order in which a query takes the partitions: any prefix is a uniform random sample."""
     return tuple(int(i) for i in np.random.default_rng(seed).permutation(count))
 
 
@@ -657,9 +628,6 @@ def spread_draws(count: int, size: int, random: np.random.Generator, times: int 
     first, and never where it was. With stretches of whole places, of two lengths, some of 70 places were
     drawn 22 % less often than is due, and some averages of 45 of them held in 79 % of the cases.
     Source: Chauvet 2012, On a characterization of ordered pivotal sampling, Bernoulli 18, section 2.
-
-    >>> spread_draws(100, 5, np.random.default_rng(0)).tolist()
-    [[5, 20, 58, 74, 98]]
     """
     length = count / size
     drawn = np.full((times, size + 1), -1, dtype=np.int64)
@@ -682,9 +650,6 @@ def spread_order(count: int, sizes: Sequence[int], seed: int) -> tuple[int, ...]
         count: how many places there are.
         sizes: how many are read up to the end of each mini-batch.
         seed: another one gives other places.
-
-    >>> spread_order(90, (3, 8), seed=0)
-    (11, 42, 57, 3, 32, 55, 68, 80)
     """
     random = np.random.default_rng(seed)
     [places] = spread_draws(count, sizes[-1], random)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -23,9 +22,12 @@ from relaqs_engine.postgres.formats import (
     ONE_WAY,
     PATH_OF_KEY,
     SORTED_KEYS,
+    STEPS,
     TEXT_AT,
     TO_KEEP,
     array_items,
+    called,
+    filled,
     number_pattern,
     path_of,
     pattern_of,
@@ -40,10 +42,11 @@ from relaqs_engine.postgres.kinds import (
     Kinds,
     arguments_of,
     is_array,
+    is_condition,
+    is_shown,
     name_of,
 )
 from relaqs_engine.sql.dialect import DIALECT
-from relaqs_engine.sql.read import Effort, read_statements
 
 # From 1e15 on a float has an exponent, one of 32 bits from 1e6 on. No float ends with .0.
 _FLOAT_TEXT = (
@@ -69,7 +72,10 @@ _NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.GT: exp.LTE,
     exp.GTE: exp.LT,
 }
+_MOST_PLACES = 25  # of rows that are compared; each is written as often as it has places before it
+_STRICT: dict[type[exp.Expr], type[exp.Expr]] = {exp.LTE: exp.LT, exp.GTE: exp.GT}
 _INTEGER_ARRAY = re.compile(r"(?:SMALLINT|INT|INTEGER|BIGINT|TINYINT|HUGEINT)(?:\[\d*\])+", re.IGNORECASE)
+_BOTH = "CASE WHEN l IS NOT NULL OR v IS NOT NULL THEN list_concat(l, v) END"
 _LONGEST = 1 << 30  # no array is as long
 # The parts of an interval: months, days, microseconds.
 _MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
@@ -89,10 +95,6 @@ _OF_ROWS = {"json_each", "json_tree", "generate_subscripts", "range", "repeat_ro
 
 MeaningRule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr | None]
 WriteCall: TypeAlias = Callable[[exp.Expr, Sequence[exp.Expr], Kinds], exp.Expr | None]
-
-
-def called(name: str, *given: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(given))
 
 
 def one_row(table: exp.Expr, scalars: Collection[str]) -> exp.Expr | None:
@@ -120,44 +122,6 @@ def _in_place_of(table: exp.Expr, query: exp.Select, name: exp.Identifier | str)
         if table.args.get(each):
             rows.set(each, table.args[each])
     return rows
-
-
-def filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
-    """Return an expression with values in the place of its columns.
-
-    A long value that it names more than once is written once, and has a name of its own there. Else a call in
-    a call in a call would be written 8 · 8 · 8 times.
-    """
-    return _filled(_read(text), values)
-
-
-def _filled(found: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
-    for name, value in values.items():
-        named = [column for column in found.find_all(exp.Column) if column.name == name]
-        if len(named) > 1 and next(islice(value.walk(), _MOST_COPIED, None), None) is not None:
-            for column in named:
-                column.replace(exp.column(f"relaqs_{name}"))
-            found = _read(f"list_transform([{name}], lambda relaqs_{name} : {found.sql(DIALECT)})[1]")
-    for column in list(found.find_all(exp.Column)):
-        if column.name in values:
-            value = values[column.name].copy()
-            is_whole = isinstance(value, exp.Paren | exp.Anonymous | exp.Cast | exp.Column)
-            column.replace(value if is_whole else exp.paren(value, copy=False))
-    if next(islice(found.walk(), _MOST_WRITTEN, None), None) is not None:
-        raise UnsupportedError(
-            "what is called on what is called here is too long in DuckDB; name inner parts in a WITH"
-        )
-    return found.copy()
-
-
-def _read(text: str) -> exp.Expr:
-    (tree,) = read_statements(f"SELECT ({text})", Effort())
-    found: exp.Expr = tree.expressions[0]
-    return found
-
-
-_MOST_COPIED = 32  # nodes of a value that is written more than once
-_MOST_WRITTEN = 4_000  # nodes of what one call becomes
 
 
 def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
@@ -195,10 +159,9 @@ def array_of(text: str) -> exp.Expr:
     """
     try:
         return _array(array_items(text))
-    except ValueError:
-        raise ExpressionError(
-            f"Could not convert string '{text[:60]}' to an array; write '{{1,2}}'"
-        ) from None
+    except ValueError as error:
+        said = f"Could not convert string '{text[:60]}' to an array: {error}; write '{{1,2}}'"
+        raise ExpressionError(said) from None
 
 
 def _array(items: list[Any]) -> exp.Expr:
@@ -253,8 +216,12 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     left, right = kinds.of(node.this), kinds.of(node.expression)
     is_left, is_right = (kind is not None and is_array(kind) for kind in (left, right))
     sides = [node.this.copy(), node.expression.copy()]
+    if is_left != is_right and any(isinstance(each, exp.Null) for each in sides):
+        return exp.paren(sides[is_right])
     if is_left and is_right:
-        return called("list_concat", *sides)
+        if any(isinstance(_uncast(each), exp.Array) for each in sides):
+            return called("list_concat", *sides)
+        return filled(_BOTH, dict(zip("lv", sides, strict=True)))
     if is_left and right is not None:
         return called("list_append", *sides)
     if is_right and left is not None:
@@ -272,14 +239,68 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return None
 
 
+def _row(node: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of a row that is written out; none of all else."""
+    is_row = isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and name_of(node) == "row")
+    return list(node.expressions) if is_row else []
+
+
+def _compared(kind: type[exp.Expr], node: exp.Expr, other: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """Compare two rows: the first places that differ decide, and where one before is NULL nothing does."""
+    left, right = _row(node), _row(other)
+    if len(left) != len(right):
+        raise SqlError("unequal number of entries in row expressions")
+    if len(left) > _MOST_PLACES:
+        raise UnsupportedError(f"rows of more than {_MOST_PLACES} places are not compared here")
+    if "json" in map(kinds.of, (*left, *right)):
+        raise UnsupportedError("JSON is not compared in rows here; write j::text")
+    pairs = [[exp.Paren(this=each.copy()) for each in pair] for pair in zip(left, right, strict=True)]
+    found: exp.Expr = kind(this=pairs[-1][0], expression=pairs[-1][1])
+    for one, two in reversed(pairs[:-1]):
+        if kind in (exp.EQ, exp.NEQ):
+            join = exp.And if kind is exp.EQ else exp.Or
+            found = join(this=kind(this=one, expression=two), expression=found)
+        else:
+            rest = exp.And(
+                this=exp.EQ(this=one.copy(), expression=two.copy()), expression=exp.Paren(this=found)
+            )
+            found = exp.Or(this=_STRICT.get(kind, kind)(this=one, expression=two), expression=rest)
+    return exp.Paren(this=found)
+
+
+def _in(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    if not (node.expressions and _row(node.this) and all(map(_row, node.expressions))):
+        return check_equal_json(node, kinds)
+    row, rows = _row(node.this), [_row(each) for each in node.expressions]
+    are_numbers = all(isinstance(each, exp.Literal) and each.is_number for other in rows for each in other)
+    is_even = are_numbers and all(len(other) == len(row) for other in rows)
+    if is_even and is_condition(node) and "json" not in map(kinds.of, row):
+        return None  # no row of these has a NULL, and of NULLs a condition lets none through either
+    found = [_compared(exp.EQ, node.this, each, kinds) for each in node.expressions]
+    while len(found) > 1:  # by halves: a chain of thousands would be as deep
+        pairs, rest = zip(found[::2], found[1::2], strict=False), found[len(found) & ~1 :]
+        found = [exp.Paren(this=exp.Or(this=one, expression=two)) for one, two in pairs] + rest
+    return found[0]
+
+
+def _is(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    if isinstance(node.expression, exp.Null) and (_row(node.this) or kinds.row_of(node.this)):
+        raise UnsupportedError("a row is not asked for NULL here; write a IS NULL AND b IS NULL")
+    return None
+
+
 def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}'."""
+    """x <> ALL(array) is true where x = ANY(array) is false. An array may be a text, as '{1,2}', or NULL."""
     of = node.expression
+    if _row(node.this) and _row(of):
+        return _compared(type(node), node.this, of, kinds)
     check_equal_json(node, kinds)
     if isinstance(of, exp.Any):
         if isinstance(given := of.this.unnest(), exp.Literal):
             of.this.replace(_typed(given, kinds.of(node.this)))
-        return None
+        if isinstance(_uncast(given), exp.Literal | exp.Array | exp.Query) or is_condition(node):
+            return None
+        return filled("CASE WHEN l IS NOT NULL THEN w END", {"l": given, "w": node})
     if isinstance(of, exp.Anonymous) and name_of(of) == "all" and len(of.expressions) == 1:
         array = of.expressions[0]
     elif isinstance(of, exp.All) and not isinstance(of.this.unnest(), exp.Query):
@@ -288,7 +309,10 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         return None
     array = _typed(array, kinds.of(node.this))
     opposite = _NEGATED[type(node)](this=node.this.copy(), expression=exp.Any(this=exp.paren(array)))
-    return exp.not_(exp.paren(opposite, copy=False))
+    found = exp.not_(exp.paren(opposite, copy=False))
+    if isinstance(_uncast(array), exp.Array):
+        return found
+    return filled("CASE WHEN l IS NOT NULL THEN w END", {"l": array, "w": found})
 
 
 def check_equal_json(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -440,7 +464,9 @@ def _json_path(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """j #> '{a,0}' goes down from key to key, or from place to place."""
     path = node.expression
     if not (isinstance(path, exp.Literal) and path.is_string):
-        raise UnsupportedError("#> and #>> take a path that is written out here, as '{a,0}'")
+        steps = filled(STEPS, {"p": path})
+        found = filled("json_extract(l, s)", {"l": node.this, "s": steps})
+        return _text_at(node.this, steps) if isinstance(node, exp.JSONBExtractScalar) else found
     keys = array_of(path.name).expressions
     if any(not isinstance(each, exp.Literal) or re.fullmatch(r"-\d+", each.name) for each in keys):
         raise UnsupportedError("#> and #>> take keys, and places from 0 on, as '{a,0}'")
@@ -478,7 +504,7 @@ def _text_at(value: exp.Expr, path: exp.Expr) -> exp.Expr:
     name = exp.column("relaqs_json")
     marked = _from_root(value, filled(NUMBERS_AS_TEXTS, {"l": name}))
     text = filled(TEXT_AT.format("p", "m"), {"l": _from_root(value, name), "p": path, "m": marked})
-    return exp.paren(_filled(text, {name.name: root}), copy=False)
+    return exp.paren(filled(text, {name.name: root}), copy=False)
 
 
 def _from_root(value: exp.Expr, root: exp.Expr) -> exp.Expr:
@@ -771,10 +797,18 @@ def _to_hex(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr
     return filled(f"lower(to_hex({'l & 4294967295' if kind == 'int4' else 'l'}))", {"l": given[0]})
 
 
+def _sorted(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """An array or a text of different values has them in their order."""
+    call = node.parent
+    if not isinstance(call, exp.ArrayAgg | exp.GroupConcat) and (call is None or name_of(call) != "list"):
+        return None
+    keys = [exp.Ordered(this=each.copy(), nulls_first=False) for each in node.expressions]
+    return exp.Order(this=node.copy(), expressions=keys)
+
+
 def _given(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """Lists in a list are shown as they are. Functions here take them for lists, and not for one array."""
-    shown = node.parent if isinstance(node.parent, exp.Alias) else node
-    if kinds.of(node) == NESTED and shown.parent is not node.root():
+    if (kinds.of(node) or "").startswith(NESTED) and not is_shown(node):
         raise UnsupportedError(
             "an array of arrays is no parameter here except as a column; write it out, as "
             "'{{1,2},{3,4}}'::int[]"
@@ -810,7 +844,7 @@ ARRAY_CALLS: dict[str, WriteCall] = {
     "array_upper": _array_length,
     "array_append": _of_array("list_append(l, v)"),
     "array_prepend": _of_array("list_prepend(l, v)"),
-    "array_cat": _of_array("list_concat(l, v)"),
+    "array_cat": _of_array(_BOTH),
     "array_remove": _of_array("list_filter(l, lambda relaqs_each : relaqs_each IS DISTINCT FROM v)"),
     "array_replace": _of_array(
         "list_transform(l, lambda relaqs_each : if(relaqs_each IS NOT DISTINCT FROM v, w, relaqs_each))"
@@ -842,7 +876,10 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.DPipe: _joined,
     exp.Bracket: _element,
     exp.Pad: _padded,
-    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.In, exp.Case), check_equal_json),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.Case), check_equal_json),
+    exp.Distinct: _sorted,
+    exp.In: _in,
+    exp.Is: _is,
     **dict.fromkeys((exp.Parameter, exp.Placeholder), _given),
     **dict.fromkeys((exp.Unnest, exp.Explode), _unnested),
     **dict.fromkeys(_NEGATED, _quantified),

@@ -268,6 +268,5 @@ CREATE MACRO inet_client_addr() AS NULL::VARCHAR;
 CREATE MACRO inet_client_port() AS NULL::INTEGER;
 CREATE MACRO inet_server_addr() AS NULL::VARCHAR;
 CREATE MACRO inet_server_port() AS NULL::INTEGER;
-CREATE MACRO txid_current() AS 1;
 CREATE MACRO pg_is_wal_replay_paused() AS false;
 CREATE MACRO pg_has_role(r, p) AS true, (u, r, p) AS true;

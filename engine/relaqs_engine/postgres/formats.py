@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from sqlglot import exp
 
 from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
 # Patterns of moments, the longest first. {t} is the moment.
@@ -61,10 +63,6 @@ _MOST_DIGITS = 15  # of a float; DuckDB writes no more of them either
 def formatted_moment(moment: exp.Expr, pattern: str) -> exp.Expr:
     """Return to_char of a date or timestamp.
 
-    >>> from sqlglot import parse_one
-    >>> print(formatted_moment(parse_one("d"), "YYYY-MM").sql("relaqs"))
-    (STRFTIME((d), '%Y-%m'))
-
     Raises:
         UnsupportedError: the pattern has a part that is not known here.
     """
@@ -81,15 +79,11 @@ def formatted_moment(moment: exp.Expr, pattern: str) -> exp.Expr:
         parts.append(str(added))
         plain = ""
     parts += [_strftime(plain)] if plain or not parts else []
-    return _expression(" || ".join(parts), moment)
+    return filled(" || ".join(parts), {"t": moment})
 
 
 def read_moment(text: exp.Expr, pattern: str) -> exp.Expr:
     """Return the moment that a text is by a pattern, a TIMESTAMP. A text that does not fit it is an error.
-
-    >>> from sqlglot import parse_one
-    >>> print(read_moment(parse_one("d"), "DD/MM/YYYY").sql("relaqs"))
-    (STRPTIME((d), '%d/%m/%Y'))
 
     Raises:
         UnsupportedError: the pattern has a part that is not known here.
@@ -103,7 +97,7 @@ def read_moment(text: exp.Expr, pattern: str) -> exp.Expr:
         form += between + _READ.get(word.upper(), "")
     if "%Y" not in form:
         raise UnsupportedError(f"to_date and to_timestamp take a format with a year, and not {pattern!r}")
-    return _expression("strptime(t, '" + form.replace("'", "''") + "')", text)
+    return filled("strptime(t, '" + form.replace("'", "''") + "')", {"t": text})
 
 
 def _parts_of(pattern: str, who: str, known: Collection[str]) -> Iterator[tuple[str, str, bool]]:
@@ -192,20 +186,54 @@ def formatted_number(number: exp.Expr, pattern: str, *, is_float: bool = False) 
     sign = f"CASE WHEN t < 0 THEN '-' ELSE '{'' if found[1] else ' '}' END"
     body = f"CASE WHEN r >= 1e{len(digits)} THEN {sign} || '{overflow}' ELSE {sign} || ({text}) END"
     padded = body if found[1] else f"lpad({body}, {width}, ' ')"
-    return _expression(padded.replace("r ", f"{rounded} ").replace("(r AS", f"({rounded} AS"), number)
+    return filled(padded.replace("r ", f"{rounded} ").replace("(r AS", f"({rounded} AS"), {"t": number})
 
 
-def _expression(text: str, value: exp.Expr) -> exp.Expr:
-    """Return an expression whose column t is the value."""
-    (tree,) = read_statements(f"SELECT ({text})", Effort())
-    found: exp.Expr = tree.expressions[0]
+def called(name: str, *given: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(given))
+
+
+def filled(text: str | exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
+    """Return an expression with values in the place of its columns.
+
+    A long value that it names more than once is written once, and has a name of its own there. Else a call in
+    a call in a call would be written 8 · 8 · 8 times.
+    """
+    found = _read(text) if isinstance(text, str) else text
+    for name, value in values.items():
+        named = [column for column in found.find_all(exp.Column) if column.name == name]
+        if len(named) > 1 and next(islice(value.walk(), _MOST_COPIED, None), None) is not None:
+            for column in named:
+                column.replace(exp.column(f"relaqs_{name}"))
+            found = _read(f"list_transform([{name}], lambda relaqs_{name} : {found.sql(DIALECT)})[1]")
     for column in list(found.find_all(exp.Column)):
-        if column.name == "t":
-            column.replace(exp.paren(value.copy(), copy=False))
+        if column.name in values:
+            value = values[column.name].copy()
+            is_whole = isinstance(value, exp.Paren | exp.Anonymous | exp.Cast | exp.Column)
+            column.replace(value if is_whole else exp.paren(value, copy=False))
+    if next(islice(found.walk(), _MOST_WRITTEN, None), None) is not None:
+        raise UnsupportedError(
+            "what is called on what is called here is too long in DuckDB; name inner parts in a WITH"
+        )
     return found.copy()
 
 
-_ARRAY_PART = re.compile(r'\s*+(?:([{},])|"((?:[^"\\]|\\.)*+)"|([^{},"\\\s][^{},"\\]*+))\s*+', re.DOTALL)
+def _read(text: str) -> exp.Expr:
+    (tree,) = read_statements(f"SELECT ({text})", Effort())
+    found: exp.Expr = tree.expressions[0]
+    return found
+
+
+_MOST_COPIED = 32  # nodes of a value that is written more than once
+_MOST_WRITTEN = 4_000  # nodes of what one call becomes
+
+
+_BLANKS = " \t\n\v\f\r"
+_ARRAY_PART = re.compile(
+    rf'[{_BLANKS}]*+(?:([{{}},])|"((?:[^"\\]|\\.)*+)"|'
+    rf'((?:[^{{}},"\\{_BLANKS}]|\\.)(?:[^{{}},"\\]|\\.)*+))[{_BLANKS}]*+',
+    re.DOTALL,
+)
 
 MOST_DIMENSIONS = 6  # of an array, as in Postgres
 
@@ -215,9 +243,6 @@ def array_items(text: str) -> list[Any]:
 
     Raises:
         ValueError: it is no such array.
-
-    >>> array_items('{1,NULL,"a b"}'), array_items("{{1},{2}}")
-    (['1', None, 'a b'], [['1'], ['2']])
     """
     opened: list[list[Any]] = [[]]
     place, is_next = 0, True  # is_next: an element may come, and no comma
@@ -230,7 +255,7 @@ def array_items(text: str) -> list[Any]:
             opened[-1].append(inner := list[Any]())
             opened.append(inner)
             if len(opened) > MOST_DIMENSIONS + 1:
-                break
+                raise ValueError(f"number of array dimensions exceeds {MOST_DIMENSIONS}, the most there are")
         elif sign == "}":
             opened.pop()
         elif len(opened) == 1:
@@ -238,7 +263,8 @@ def array_items(text: str) -> list[Any]:
         elif quoted is not None:
             opened[-1].append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         elif plain is not None:
-            opened[-1].append(None if (word := plain.strip()).upper() == "NULL" else word)
+            word = re.sub(r"\\(.)", r"\1", plain.rstrip(_BLANKS), flags=re.DOTALL)
+            opened[-1].append(None if word.upper() == "NULL" else word)
         is_next = sign in ("{", ",")
     if len(opened) != 1 or not opened[0] or not isinstance(opened[0][0], list) or text[place:]:
         raise ValueError("an array is written as {1,2}")
@@ -279,6 +305,11 @@ TEXT_AT = (
     "THEN json_extract_string({1}, {0}) ELSE json_extract_string(l, {0}) END"
 )
 AT_KEY = "'/' || replace(replace(key, '~', '~0'), '/', '~1')"
+STEPS = (  # to what a path of keys, an array, leads to
+    "CASE WHEN len(p) = list_count(p) THEN coalesce(array_to_string(list_transform(p, lambda relaqs_key : if("
+    "regexp_full_match(relaqs_key, '-[0-9]+'), CAST(CAST('no place from 0 on' AS INT) AS VARCHAR), "
+    f"{AT_KEY.replace('key', 'relaqs_key')})), ''), '') END"
+)
 PATH_OF_KEY = f"CASE WHEN regexp_full_match(key, '[0-9#-]+') THEN '$.\"' || key || '\"' ELSE {AT_KEY} END"
 KEYED = _NUMBERS_KEPT.format(f"json_extract({TO_KEEP}, {AT_KEY})")
 _ITEMS = "CASE json_type({0}) WHEN 'ARRAY' THEN json_extract({0}, '$[*]') ELSE [{0}] END"

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.postgres.wording import without_postgres_words
-from relaqs_engine.sql.binder import NullOf
+from relaqs_engine.sql.binder import Constant
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -32,7 +32,7 @@ INTEGERS = frozenset({"int4", "int8"})
 FLOATS = frozenset({"float4", "float8"})
 NUMBERS = INTEGERS | FLOATS | {"numeric"}
 _WIDER = ("int4", "int8", "numeric", "float4", "float8")
-NESTED = "nested"  # lists in a list
+NESTED = "nested"  # lists in a list, and how deep they are
 _MOST_SCOPES = 100  # that are looked through for one column
 
 _OF_DUCKDB = {
@@ -56,7 +56,7 @@ _OF_DUCKDB = {
 
 _OF_PYTHON: tuple[tuple[type, Kind], ...] = (
     *((bool, "bool"), (float, "float8"), (Decimal, "numeric"), (datetime, "timestamp"), (date, "date")),
-    *((timedelta, "interval"), (list, "other"), (bytes, "other")),
+    *((timedelta, "interval"), (bytes, "other")),
 )
 
 
@@ -136,11 +136,7 @@ def argument_of(call: exp.Expr, place: int) -> exp.Expr | None:
 
 
 def kind_of_type(duckdb_type: str) -> Kind:
-    """Return the kind of a type.
-
-    >>> [kind_of_type(each) for each in ("DECIMAL(9, 2)", "UBIGINT", "BLOB", "DATE[]")]
-    ['numeric', 'numeric', 'other', 'date[]']
-    """
+    """Return the kind of a type."""
     name = duckdb_type.upper()
     element = re.sub(r"(\[\d*\])+$", "", name)
     kind = _OF_DUCKDB.get(re.sub(r"\(.*\)$", "", element).strip(), "other")
@@ -153,12 +149,18 @@ def is_array(kind: Kind) -> bool:
 
 def kind_of_value(value: Any) -> Kind | None:
     """Return the kind of a parameter's value; None for a text, which has the type of what is beside it."""
-    if isinstance(value, NullOf):
+    if isinstance(value, Constant):
         return kind_of_type(value.type)
     if isinstance(value, int) and not isinstance(value, bool):
         return "int4" if abs(value) < 1 << 31 else "int8"
     if isinstance(value, list) and any(isinstance(each, list) for each in value):
-        return NESTED
+        depth, inner = 1, value
+        while (inner := next((each for each in inner if isinstance(each, list)), [])) != []:
+            depth += 1
+        return f"{NESTED}{depth}"
+    if isinstance(value, list):
+        kinds = {kind_of_value(each) or "text" for each in value if each is not None} or {"other"}
+        return f"{max(kinds)}[]" if kinds <= INTEGERS or len(kinds) == 1 else "other"
     return next((kind for type_, kind in _OF_PYTHON if isinstance(value, type_)), None)
 
 
@@ -461,8 +463,8 @@ class Kinds:
         """Return the kinds of the columns of a query, by their names."""
         if id(query) in self._known_outputs:
             return self._known_outputs[id(query)]
-        if id(query) in self._open:
-            return {}
+        if id(query) in self._open:  # a recursive query has the types of what it begins with
+            return self.outputs(query.this) if isinstance(query, exp.SetOperation) else {}
         self._open.add(id(query))
         try:
             found = self._known_outputs[id(query)] = self._outputs(query)
@@ -517,9 +519,78 @@ def _of_both(left: Kind | None, right: Kind | None) -> Kind | None:
     return _wider(left, right) if {left, right} <= NUMBERS else None
 
 
+def column_name(item: exp.Expr) -> str | None:
+    """Return what Postgres calls a column without a name; None where it has one."""
+    if isinstance(item, exp.Alias | exp.Column | exp.Star | exp.Aliases):
+        return None
+    return _figured(item)[0] or "?column?"
+
+
+def _figured(item: exp.Expr) -> tuple[str | None, bool]:
+    """Return a name, and whether it is a strong one, which a cast keeps."""
+    match item:
+        case exp.Column():
+            return item.name, True
+        case exp.Paren() | exp.Collate() | exp.Filter() | exp.Window() | exp.WithinGroup() | exp.Bracket():
+            return _figured(item.this)
+        case exp.Cast():
+            name, is_strong = _figured(item.this)
+            return (name, True) if is_strong and name else (_type_name(item.args["to"]), False)
+        case exp.Case():
+            name, is_strong = _figured(item.args["default"]) if item.args.get("default") else (None, False)
+            return (name, True) if is_strong and name else ("case", False)
+        case exp.Subquery():
+            select = item.this
+            if isinstance(select, exp.Select) and select.expressions:
+                inner = select.expressions[0]
+                return (inner.alias, True) if isinstance(inner, exp.Alias) else _figured(inner)
+            return None, False
+        case exp.Exists():
+            return "exists", True
+        case exp.Tuple():
+            return "row", True
+        case exp.Array():
+            return "array", True
+        case exp.Dot():
+            return item.expression.name, True
+        case exp.Interval():
+            return "interval", False
+        case exp.Overlaps():
+            return "overlaps", True
+        case exp.AtTimeZone():
+            return "timezone", True
+        case exp.Func() | exp.Mod():
+            name = name_of(item)
+            return (name, True) if name else (None, False)
+    return None, False
+
+
+_TYPE_NAMES = {
+    **dict.fromkeys(("INT", "INTEGER"), "int4"),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DOUBLE PRECISION"), "float8"),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"), "timestamptz"),
+    "BIGINT": "int8",
+    "SMALLINT": "int2",
+    "REAL": "float4",
+    "DECIMAL": "numeric",
+    "BOOLEAN": "bool",
+    "BLOB": "bytea",
+}
+
+
+def _type_name(to: exp.Expr) -> str:
+    if to.this in (exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.BPCHAR, exp.DType.NCHAR):
+        return "varchar" if to.this is exp.DType.VARCHAR else "bpchar"
+    written = to.sql(DIALECT).upper().partition("[")[0].partition("(")[0].strip()
+    return _TYPE_NAMES.get(written, written.lower())
+
+
 _AROUND_PARAMETERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
 
 
+_OF_ONE_TYPE = (
+    *(exp.Binary, exp.Between, exp.In, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.GenerateSeries),
+)
 _COUNTING = (exp.Round, exp.Trunc, exp.Left, exp.Right, exp.Repeat, exp.Substring)
 """Functions that take numbers of characters or digits behind what they change."""
 
@@ -537,10 +608,6 @@ def parameter_types(sql: str, tables: Mapping[str, Mapping[str, str]]) -> dict[i
         sql: one statement. Of one that does not parse nothing is known.
         tables: names → columns → types, names in lower case. A column's name that stands for two types in the
             tables that the statement reads tells nothing.
-
-    >>> parameter_types("SELECT $1::DATE FROM t WHERE fare < $2 AND zone = ANY($3) LIMIT $4",
-    ...     {"t": {"fare": "DOUBLE", "zone": "INTEGER"}, "u": {"fare": "DATE"}})
-    {1: 'DATE', 2: 'DOUBLE', 3: 'INTEGER[]', 4: 'BIGINT'}
     """
     try:
         trees = read_statements(without_postgres_words(sql), Effort())
@@ -564,6 +631,11 @@ def _column_types_of(tree: exp.Expr, tables: Mapping[str, Mapping[str, str]]) ->
     if not all(name in tables for _, name in sources):
         sources |= {(name, name) for name in tables}
     found: dict[tuple[str, str], set[str]] = {}
+    for each in read:
+        if isinstance(each.this, exp.GenerateSeries) and (
+            type_ := _type_of_value(each.this.args["start"], {})
+        ):
+            found["", (each.alias_column_names or [each.alias_or_name])[0].lower()] = {type_}
     for alias, name in sources:
         for column, type_ in tables.get(name, {}).items():
             found.setdefault((alias, column), set()).add(type_)
@@ -594,11 +666,11 @@ def _type_of_place(node: exp.Expr, columns: _ColumnTypes) -> str | None:
         return "BIGINT"
     if isinstance(parent, exp.Like | exp.ILike):
         return "VARCHAR"
+    if isinstance(parent, exp.JSONBExtract | exp.JSONBExtractScalar):
+        return "VARCHAR[]" if child is parent.expression else "JSON"
     if isinstance(parent, _COUNTING) and child is not parent.this:
         return "INTEGER"
-    if isinstance(
-        parent, exp.Binary | exp.Between | exp.In | exp.Coalesce | exp.Greatest | exp.Least | exp.Nullif
-    ):
+    if isinstance(parent, _OF_ONE_TYPE):
         others = [each for each in parent.iter_expressions() if each is not child]
         known = next(filter(None, (_type_of_value(each, columns) for each in others)), None)
         if isinstance(parent, exp.Add) and known is not None and known.startswith("TIMESTAMP"):
@@ -629,3 +701,20 @@ def _type_of_value(node: exp.Expr, columns: _ColumnTypes) -> str | None:
         case exp.Binary() if not isinstance(node, exp.Predicate):
             return _type_of_value(node.this, columns) or _type_of_value(node.expression, columns)
     return None
+
+
+def is_shown(node: exp.Expr) -> bool:
+    """Return whether an expression is a column of the answer."""
+    while isinstance(node.parent, exp.Alias | exp.Cast | exp.Paren):
+        node = node.parent
+    query = node.parent
+    while isinstance(query, exp.Query) and isinstance(query.parent, exp.SetOperation):
+        query = query.parent
+    return query is node.root()
+
+
+def is_condition(node: exp.Expr) -> bool:
+    """Whether a NULL is as false is: rows are left out by both."""
+    while isinstance(node.parent, exp.And | exp.Or | exp.Paren):
+        node = node.parent
+    return isinstance(node.parent, exp.Where | exp.Having)

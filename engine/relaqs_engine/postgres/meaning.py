@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from typing import Any, ClassVar, TypeAlias
 
@@ -27,10 +28,8 @@ from relaqs_engine.postgres.arrays import (
     MeaningRule,
     WriteCall,
     as_text,
-    called,
     cast_array,
     check_equal_json,
-    filled,
     in_json,
     json_of_lists,
     json_pairs,
@@ -38,16 +37,26 @@ from relaqs_engine.postgres.arrays import (
     one_row,
     written_text,
 )
-from relaqs_engine.postgres.formats import formatted_moment, formatted_number, pattern_of, read_moment
+from relaqs_engine.postgres.formats import (
+    called,
+    filled,
+    formatted_moment,
+    formatted_number,
+    pattern_of,
+    read_moment,
+)
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
+    NESTED,
     NUMBERS,
     Kind,
     Kinds,
     TableColumns,
     argument_of,
     arguments_of,
+    column_name,
+    is_shown,
     kind_of_type,
     name_of,
 )
@@ -75,13 +84,20 @@ _OTHER_NAMES = {
     "every": "bool_and",
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "transaction_timestamp"), "now"),
 }
-_SIZED_TEXT = re.compile(r"(TEXT|VARCHAR|CHARACTER VARYING|CHAR|CHARACTER|BPCHAR|NCHAR|NVARCHAR)\s*\((\d+)\)")
+_SIZED_TEXT = re.compile(r"(?:TEXT|VARCHAR|NVARCHAR)\s*\((\d+)\)")
 _MOMENT_FORMATS = {"YYYY-MM-DD", *(f"YYYY-MM-DD HH24:MI:SS{part}" for part in ("", ".MS", ".US"))}
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 _BYTE = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?!\\|[0-3][0-7]{2})")
 _ESCAPED_SIGN = re.compile(r"\be'(?:[^'\\]|''|\\[^u])*\\u", re.IGNORECASE)
-_TEXTS_HERE = {"NAME", "CITEXT"}
+_TEXTS_HERE = {"NAME", "CITEXT", "CSTRING", "UNKNOWN"}
+_TRUTHS = re.compile(
+    r"\s*(?:(t|tr|tru|true|y|ye|yes|on|1)|f|fa|fal|fals|false|n|no|off?|0)\s*", re.IGNORECASE
+)
+_HALVES_OF_DAYS = (
+    r"CASE WHEN regexp_matches(t, '\d\s*[AaPp][Mm]\s*$') THEN strptime(trim(t), ['%Y-%m-%d %I:%M:%S %p', "
+    "'%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S%p', '%Y-%m-%d %I:%M%p']) ELSE CAST(t AS TIMESTAMP) END"
+)
 
 
 class RelaqsPostgresTokenizer(RelaqsTokenizer):
@@ -91,7 +107,8 @@ class RelaqsPostgresTokenizer(RelaqsTokenizer):
         **{word: kind for word, kind in RelaqsTokenizer.KEYWORDS.items() if word != "DIV"},
         "FLOAT": TokenType.DOUBLE,
         "VARCHAR": TokenType.VARCHAR,
-        **dict.fromkeys(("CHAR", "BPCHAR"), TokenType.CHAR),
+        "CHAR": TokenType.CHAR,
+        "BPCHAR": TokenType.BPCHAR,
         "?|": TokenType.QMARK_PIPE,
         "?&": TokenType.QMARK_AMP,
     }
@@ -171,13 +188,6 @@ def meaning_of(
 
     Raises:
         UnsupportedError: it means something that DuckDB has not.
-
-    >>> columns = {"t": {"a": "INTEGER", "x": "DOUBLE"}}
-    >>> found = meaning_of("SELECT sum(a) / 2, round(x::numeric, 2) FROM t ORDER BY max(x) DESC", columns)
-    >>> print(found.sql)
-    SELECT SUM(a) // 2, ROUND(CAST(x AS DECIMAL(38, 8)), 2) FROM t ORDER BY MAX(x) DESC NULLS FIRST
-    >>> found.named(["(sum(a) // 2)", "round(…)"])
-    ('?column?', 'round')
     """
     try:
         trees = read_statements(sql, Effort(), RelaqsPostgres)
@@ -288,25 +298,51 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     source = kinds.of(value)
     if name in ("NUMERIC", "DECIMAL"):
         return _numeric(value, source)
-    if name in _TEXTS_HERE:
-        return exp.cast(value.copy(), "VARCHAR")
+    if name.rstrip("[]") in _TEXTS_HERE:
+        to = exp.DataType.build("VARCHAR[]" if name.endswith("]") else "VARCHAR", dialect=DIALECT)
+        return _cast(exp.Cast(this=value.copy(), to=to), kinds) or exp.Cast(this=value.copy(), to=to)
     if name == "TIME" and source == "timestamptz":
         return exp.cast(exp.cast(value.copy(), "TIMESTAMP"), "TIME")
     if name == "JSONB":
         return exp.cast(value.copy(), "JSON")
-    if name == "BLOB" and isinstance(value, exp.Literal) and re.search(r"[^\x00-\x7f]|\\", value.name):
-        return _bytes_of(value.name)
+    if isinstance(value, exp.Literal) and value.is_string:
+        if name == "BLOB" and re.search(r"[^\x00-\x7f]|\\", value.name):
+            return _bytes_of(value.name)
+        if name == "BOOLEAN" and (truth := _TRUTHS.fullmatch(value.name)) is not None:
+            return exp.cast(exp.Literal.string("true" if truth[1] else "false"), "BOOLEAN")
+        if kind_of_type(name) in INTEGERS and not re.fullmatch(r"\s*[+-]?\d+\s*", value.name):
+            raise ExpressionError(f"Conversion Error: Could not convert string '{value.name[:60]}' to {name}")
+    if name == "TIMESTAMP" and (source == "text" or re.search(r"\d\s*[ap]m\s*$", value.name, re.IGNORECASE)):
+        return exp.paren(filled(_HALVES_OF_DAYS, {"t": value}), copy=False)  # DuckDB takes PM for a zone
     if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
         return cast_array(literal.name, to)
+    if name.endswith("]") and source is not None and source.startswith(NESTED):
+        dimensions = "[]" * int(source.removeprefix(NESTED))
+        return exp.Cast(
+            this=value.copy(), to=exp.DataType.build(name.rstrip("[]") + dimensions, dialect=DIALECT)
+        )
+    if name == "XID":
+        return exp.Cast(this=value.copy(), to=exp.DataType.build("UINTEGER", dialect=DIALECT))
     if kind_of_type(name) in INTEGERS and source == "numeric" and not kinds.is_decimal(value):
         return exp.Cast(this=exp.Round(this=value.copy()), to=to.copy())
-    if (sized := _SIZED_TEXT.fullmatch(name)) is not None:
-        pad = "rpad" if sized[1] in ("CHAR", "CHARACTER", "BPCHAR") else "left"
-        size = exp.Literal.number(sized[2])
-        text = exp.cast(value.copy(), "VARCHAR")
-        return called(pad, text, size, *([exp.Literal.string(" ")] if pad == "rpad" else []))
+    is_padded = to.this in (exp.DType.CHAR, exp.DType.NCHAR)  # with blanks that are only shown
+    if (sized := _SIZED_TEXT.fullmatch(name)) is not None or is_padded:
+        size = exp.Literal.number(sized[1] if sized is not None else 1)
+        text, blank = called("left", exp.cast(value.copy(), "VARCHAR"), size), exp.Literal.string(" ")
+        if not is_padded:
+            return text
+        query = node.find_ancestor(exp.Cast, exp.Select)
+        if is_shown(node) and isinstance(query, exp.Select) and not query.args.get("group"):
+            return called("rpad", text, size.copy(), blank)
+        return called("rtrim", text, blank)
+    if name in ("TEXT", "VARCHAR") and isinstance(value, exp.Literal) and not value.is_string:
+        if abs(Decimal(value.name).adjusted()) > 1000:
+            raise UnsupportedError(f"{value.name[:20]} has too many digits for a text")
+        return exp.Literal.string(f"{Decimal(value.name):f}")
     if name in ("TEXT", "VARCHAR") and source is not None:
         return as_text(value, source)
+    if name in ("TEXT", "VARCHAR") and (isinstance(value, exp.Tuple) or kinds.row_of(value)):
+        raise UnsupportedError("a row is no text here; write its columns, as in concat_ws(',', a, b)")
     return None
 
 
@@ -323,8 +359,19 @@ def _numeric(value: exp.Expr, source: Kind | None) -> exp.Expr:
     return exp.cast(value.copy(), "DOUBLE")
 
 
+def _days_later(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """A day and a number of days, which is a BIGINT in DuckDB where it is the difference of two days."""
+    sides = (node.this, node.expression)
+    for day, days in (sides, sides[::-1] if isinstance(node, exp.Add) else sides):
+        if (kinds.of(day), kinds.of(days)) == ("date", "int4") and not isinstance(days, exp.Literal):
+            return type(node)(this=day.copy(), expression=exp.cast(days.copy(), "INTEGER"))
+    return None
+
+
 def _difference(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """The time between two moments does not depend on clocks that were set forward between them."""
+    if kinds.of(node.expression) == "int4":
+        return _days_later(node, kinds)
     if not kinds.of(node.this) == kinds.of(node.expression) == "timestamptz":
         return None
     text = (
@@ -600,12 +647,20 @@ def _count_nulls(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
 
 def _date_trunc(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
     """Of a DATE it is a TIMESTAMPTZ, because Postgres takes the date for one. A third argument is a zone."""
-    if len(given) == 3:
+    is_long = bool(given) and _LONG_PARTS.fullmatch(given[0].name) is not None
+    if len(given) == 3 and not is_long:
         text = "timezone(z, date_trunc(p, timezone(z, CAST(t AS TIMESTAMPTZ))))"
         return filled(text, dict(zip("ptz", given, strict=True)))
+    found = node
+    if is_long and (len(given) == 3 or kinds.of(given[-1]) == "interval"):
+        raise UnsupportedError(f"date_trunc of {given[0].name!r} takes no interval and no zone here")
+    if len(given) == 2 and is_long:  # they begin in the year 1 and not 0
+        found = filled(
+            "date_trunc(p, t - INTERVAL 1 YEAR) + INTERVAL 1 YEAR", dict(zip("pt", given, strict=True))
+        )
     if len(given) == 2 and kinds.of(given[1]) == "date" and not isinstance(node.parent, exp.Cast):
-        return exp.cast(node.copy(), "TIMESTAMPTZ")
-    return None
+        return exp.cast(found.copy(), "TIMESTAMPTZ")
+    return None if found is node else exp.paren(found, copy=False)
 
 
 def _date_part(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -708,6 +763,7 @@ def _without_nan(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     return exp.Nullif(this=node.copy(), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE"))
 
 
+_LONG_PARTS = re.compile(r"c|cent|century|centuries|mils?|millennium|millennia", re.IGNORECASE)
 _INTERVAL_PARTS = {
     **{each: f"to_{each}" for each in ("years", "months", "weeks", "days", "hours")},
     "mins": "to_minutes",
@@ -741,6 +797,7 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Ordered: _ordered,
     **ARRAY_RULES,
     exp.Sub: _difference,
+    exp.Add: _days_later,
     exp.Cast: _cast,
     exp.Round: _round,
     exp.SimilarTo: _similar,
@@ -793,76 +850,6 @@ def _is_star(item: exp.Expr) -> bool:
         or (isinstance(item.this, exp.Star) and isinstance(item, exp.Column))
         or (item.find(exp.Columns) is not None)
     )
-
-
-def column_name(item: exp.Expr) -> str | None:
-    """Return what Postgres calls a column without a name; None where it has one.
-
-    >>> from sqlglot import parse_one
-    >>> items = parse_one("SELECT count(*), a + 1, a, CAST(a AS TEXT)", dialect="relaqs").selects
-    >>> [column_name(item) for item in items]
-    ['count', '?column?', None, 'a']
-    """
-    if isinstance(item, exp.Alias | exp.Column | exp.Star | exp.Aliases):
-        return None
-    return _figured(item)[0] or "?column?"
-
-
-def _figured(item: exp.Expr) -> tuple[str | None, bool]:
-    """Return a name, and whether it is a strong one, which a cast keeps."""
-    match item:
-        case exp.Column():
-            return item.name, True
-        case exp.Paren() | exp.Collate() | exp.Filter() | exp.Window() | exp.WithinGroup() | exp.Bracket():
-            return _figured(item.this)
-        case exp.Cast():
-            name, is_strong = _figured(item.this)
-            return (name, True) if is_strong and name else (_type_name(item.args["to"]), False)
-        case exp.Case():
-            name, is_strong = _figured(item.args["default"]) if item.args.get("default") else (None, False)
-            return (name, True) if is_strong and name else ("case", False)
-        case exp.Subquery():
-            select = item.this
-            if isinstance(select, exp.Select) and select.expressions:
-                inner = select.expressions[0]
-                return (inner.alias, True) if isinstance(inner, exp.Alias) else _figured(inner)
-            return None, False
-        case exp.Exists():
-            return "exists", True
-        case exp.Tuple():
-            return "row", True
-        case exp.Array():
-            return "array", True
-        case exp.Interval():
-            return "interval", False
-        case exp.Overlaps():
-            return "overlaps", True
-        case exp.AtTimeZone():
-            return "timezone", True
-        case exp.Func() | exp.Mod():
-            name = name_of(item)
-            return (name, True) if name else (None, False)
-    return None, False
-
-
-_TYPE_NAMES = {
-    **dict.fromkeys(("INT", "INTEGER"), "int4"),
-    **dict.fromkeys(("DOUBLE", "FLOAT", "DOUBLE PRECISION"), "float8"),
-    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"), "timestamptz"),
-    "BIGINT": "int8",
-    "SMALLINT": "int2",
-    "REAL": "float4",
-    "DECIMAL": "numeric",
-    "BOOLEAN": "bool",
-    "BLOB": "bytea",
-}
-
-
-def _type_name(to: exp.Expr) -> str:
-    if to.this in (exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.BPCHAR, exp.DType.NCHAR):
-        return "varchar" if to.this is exp.DType.VARCHAR else "bpchar"
-    written = to.sql(DIALECT).upper().partition("[")[0].partition("(")[0].strip()
-    return _TYPE_NAMES.get(written, written.lower())
 
 
 def _name_inner_columns(tree: exp.Query) -> None:

@@ -22,7 +22,8 @@ from sqlglot import exp
 from relaqs_engine.duck import UTC, CivilTime, Cursor, Database, DatabaseConfig, quote_name, quote_text
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.postgres.arrays import one_row
-from relaqs_engine.postgres.meaning import RelaqsPostgres, column_name, fold_names
+from relaqs_engine.postgres.kinds import column_name
+from relaqs_engine.postgres.meaning import RelaqsPostgres, fold_names
 from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
 from relaqs_engine.sql.functions import allowed_functions, check_functions, guard_functions
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference
@@ -48,7 +49,8 @@ _WORDS = {
     "session_user": "current_user",
 }
 _OF_CONNECTION = {
-    *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid")
+    *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid"),
+    "txid_current",
 }
 _LOOKED_UP = {
     "regclass": ("to_regclass", "name_of_class"),
@@ -66,6 +68,14 @@ _SAYS_NOTHING = re.compile(r"pg_(?:stat_)?get_\w+|pg_\w+_size|pg_tablespace_data
 _OF_TYPES = ("input", "output", "receive", "send", "modin", "modout", "analyze", "subscript")
 _OF_EACH_ROW = {"tableoid": None, "xmin": 3, "xmax": 0, "cmin": 0, "cmax": 0}
 """Columns that all relations have beside their own: the relation's OID, and what wrote a row."""
+
+_OWN_ACTIVITY = """
+SELECT * FROM pg.pg_stat_activity UNION ALL BY NAME
+SELECT pg_backend_pid() AS pid, current_user AS usename, current_database() AS datname,
+    current_setting('application_name') AS application_name,
+    'active' AS state, 'client backend' AS backend_type
+"""
+"""Whoever asks sees their own connection, and no other."""
 
 _PLAIN_TYPES = {
     **dict.fromkeys(("oid", "xid"), "BIGINT"),
@@ -138,6 +148,11 @@ class Metadata:
                 "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
             )
         )
+        self.column_types: dict[str, dict[str, str]] = {}  # of its relations, by their names
+        for name, column, type_ in with_ddl.rows(
+            "SELECT table_name, lower(column_name), data_type FROM duckdb_columns() WHERE NOT internal"
+        ):
+            self.column_types.setdefault(name, {})[column] = type_
         self._functions = allowed_functions() | {
             name
             for (name,) in with_ddl.rows(
@@ -203,7 +218,7 @@ class Metadata:
 
     def _calls_own(self, tree: exp.Expr) -> bool:
         """Whether a function is called that only the server itself has."""
-        own = self._own_functions | {"current_setting", "set_config", "version", "current_schemas"}
+        own = self._own_functions | _OF_CONNECTION | {"set_config", "current_schemas"}
         if any(isinstance(node, (*_OF_FUNCTIONS, exp.CurrentSchemas)) for node in tree.walk()):
             return True
         if any(_word(node) in _WORDS for node in tree.find_all(exp.Column)):
@@ -218,8 +233,12 @@ class Metadata:
         _name_outputs(tree)
         for table in list(_tables(tree)):
             schema, _, name = self._qualified(table).partition(".")
-            alias = table.alias or table.name
-            table.replace(_aliased(exp.table_(name, db=schema), table, alias))
+            relation: exp.Expr = exp.table_(name, db=schema)
+            own = _OWN_ACTIVITY if name == "pg_stat_activity" else None
+            own = constant(name, "") if name == "pg_prepared_statements" else own
+            if own is not None:
+                relation = exp.Subquery(this=exp.maybe_parse(own, dialect=DIALECT))
+            table.replace(_aliased(relation, table, table.alias or table.name))
         whole = (
             tree.transform(_with_operators_of_postgres)
             .transform(_without_postgres_types)
@@ -305,7 +324,7 @@ def _as_relation(table: exp.Table, relations: Collection[str], functions: Collec
         table.replace(rows)
 
 
-def _aliased(relation: exp.Table, before: exp.Table, alias: str) -> exp.Table:
+def _aliased(relation: exp.Expr, before: exp.Table, alias: str) -> exp.Expr:
     for key in ("joins", "laterals", "pivots", "sample", "ordinality"):
         if before.args.get(key):
             relation.set(key, before.args[key])
@@ -427,6 +446,8 @@ def _constants(
     if name not in _OF_CONNECTION:
         return node
     value = constant(name, argument)
+    if name in ("pg_backend_pid", "txid_current") and value is not None:
+        return exp.cast(exp.Literal.number(value), "INTEGER")
     return exp.null() if value is None else exp.Literal.string(value)
 
 
@@ -455,7 +476,6 @@ def _relations() -> tuple[_Relation, ...]:
     return tuple(found)
 
 
-@cache
 @cache
 def _function_columns() -> frozenset[str]:
     """Return the columns with names of functions, "-" for none. Tools compare them with 0, as OIDs."""

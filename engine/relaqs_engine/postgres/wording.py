@@ -47,11 +47,7 @@ def may_ask_metadata(sql: str) -> bool:
 
 
 def without_schema(sql: str, tables: Collection[str]) -> str:
-    """Return the SQL with tables named without their schema, which tools write and DuckDB has not.
-
-    >>> without_schema('SELECT "public"."trips".fare FROM relaqs.public.trips', ["trips"])
-    'SELECT "trips".fare FROM trips'
-    """
+    """Return the SQL with tables named without their schema, which tools write and DuckDB has not."""
     if _SCHEMA_WORD.search(sql) is None:
         return sql
     tokens = tokens_or_none(sql)
@@ -73,11 +69,7 @@ def _commas(tokens: Sequence[Token], opened: int) -> tuple[list[Token], int | No
 
 
 def between_commas(brackets: str | None) -> tuple[str, ...]:
-    """Return what stands between the commas of a list in brackets, as it was written. None has nothing.
-
-    >>> between_commas("(1, 'a,b', f(2, 3))")
-    ('1', "'a,b'", 'f(2, 3)')
-    """
+    """Return what stands between the commas of a list in brackets, as it was written. None has nothing."""
     if brackets is None or not brackets.strip()[1:-1].strip():
         return ()
     tokens = tokens_of(brackets)
@@ -114,10 +106,6 @@ def schema_calls(tokens: Sequence[Token], schema: str) -> tuple[SchemaCall, ...]
     """Return the calls of a schema's functions. Places are those in the list of the outermost SELECT.
 
     Behind a star none is known.
-
-    >>> calls = schema_calls(tokens_or_none("SELECT a, s.f(b) AS c FROM t ORDER BY s.g()"), "s")
-    >>> [(call.name, call.place, call.alias) for call in calls]
-    [('f', 1, 'c'), ('g', None, '')]
     """
     outputs = _outputs(tokens)
     star = next(
@@ -153,12 +141,7 @@ def words_of(sql: str) -> frozenset[str]:
 
 
 def names_used(tokens: Sequence[Token]) -> Counter[str]:
-    """Return how often each name or word stands in a text, in lower case; not those behind a point.
-
-    >>> found = names_used(tokens_or_none("SELECT s.low(x) AS low FROM t HAVING low > t.low"))
-    >>> found["low"], found["x"]
-    (2, 1)
-    """
+    """Return how often each name or word stands in a text, in lower case; not those behind a point."""
     behind = (None, *(token.token_type for token in tokens))
     return Counter(
         token.text.lower()
@@ -225,9 +208,6 @@ def _alias(tokens: Sequence[Token]) -> str | None:
 def without_postgres_words(sql: str) -> str:
     """Return the SQL without the schema pg_catalog, `OPERATOR(…)`, collations and words
     that are names there.
-
-    >>> without_postgres_words("SELECT oid::pg_catalog.text FROM pg_class WHERE a OPERATOR(pg_catalog.~) 'x'")
-    "SELECT oid::text FROM pg_class WHERE a ~ 'x'"
     """
     return edited(sql, _postgres_words(tokens_or_none(sql)))
 

@@ -4,8 +4,9 @@ A rule takes a `Draft`, the query as far as it is understood, and returns the ne
 sound estimate it raises `NotOnlineError` with the reason. Rules read SQL and the catalog. They read no data,
 no clock and no random number.
 
-A rule `Of` a construct is entered where the query has the construct: an ordinary GROUP BY opens no file about
-EXISTS, HAVING or an index of rows.
+The tuples below name rules by file and function. A file is loaded when its rule first applies: a query
+without aggregates opens no file about them, and an ordinary GROUP BY none about EXISTS, HAVING or an index
+of rows.
 
 Three of the tuples below list the rules of a plain aggregation, in the order in which they run. The fourth,
 LISTING, takes the place of AGGREGATING where a query has no aggregates. In the order of their use:
@@ -44,47 +45,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
-from relaqs_engine.rewrite.method import check_groups_have_rows, choose_method
-from relaqs_engine.rewrite.normalize import check_shape, flatten
-from relaqs_engine.rewrite.outputs import classify_outputs
-from relaqs_engine.rewrite.render import rows_as_state
-from relaqs_engine.rewrite.sampling import (
-    check_little_is_read_whole,
-    check_subqueries,
-    choose_streams,
-    read_members_whole,
-)
-from relaqs_engine.rewrite.scans import hoist_statics
-from relaqs_engine.rewrite.unbounded import check_first_values, check_kept_values, say_what_is_unbounded
 from relaqs_engine.sql.dialect import find_first
 
 Rule = Callable[[Draft], Draft]
 
 
+def _always(draft: Draft) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
-class Of:
-    """A rule about a construct that few queries have. Others get their draft back, and never load its file.
+class Named:
+    """A rule by its name. Its file is loaded when it first applies.
 
     Attributes:
-        occurs: whether a draft has the construct.
-        load: returns the rule.
+        name: of its file in this folder, and of its function.
+        applies: whether a draft has the construct that the rule is about. Others stay as they are.
     """
 
-    occurs: Callable[[Draft], bool]
-    load: Callable[[], Rule]
+    name: str
+    applies: Callable[[Draft], bool] = _always
+
+    @property
+    def rule(self) -> Rule:
+        """Return the rule itself, without its condition."""
+        file, _, function = self.name.partition(":")
+        rule: Rule = getattr(import_module(f"{__name__}.{file}"), function)
+        return rule
 
     def __call__(self, draft: Draft) -> Draft:
-        return self.load()(draft) if self.occurs(draft) else draft
-
-
-def rule_of(each: Rule) -> Rule:
-    """Return the rule of a tuple below itself, without its condition."""
-    return each.load() if isinstance(each, Of) else each
+        return self.rule(draft) if self.applies(draft) else draft
 
 
 def _picks_groups(draft: Draft) -> bool:
@@ -95,57 +90,33 @@ def _has_outliers(draft: Draft) -> bool:
     return any(each.layout.outliers or each.layout.outlier_units for each in draft.streams)
 
 
-def _outputs_of_exists() -> Rule:
-    from relaqs_engine.rewrite.exists import read_no_outputs_of_exists
-
-    return read_no_outputs_of_exists
-
-
-def _membership() -> Rule:
-    from relaqs_engine.rewrite.having_and_limit import decide_membership
-
-    return decide_membership
-
-
-def _outliers() -> Rule:
-    from relaqs_engine.rewrite.exact_rows import read_outliers_apart
-
-    return read_outliers_apart
-
-
-def _heavy_groups() -> Rule:
-    from relaqs_engine.rewrite.exact_rows import read_heavy_groups
-
-    return read_heavy_groups
-
-
 # What the query says, whatever layout of a table is read: they look at names and types alone.
-READING: tuple[Rule, ...] = (
-    flatten,
-    Of(lambda draft: find_first(draft.select, exp.Exists) is not None, _outputs_of_exists),
-    check_shape,
+READING = (
+    Named("normalize:flatten"),
+    Named("exists:read_no_outputs_of_exists", lambda draft: find_first(draft.select, exp.Exists) is not None),
+    Named("normalize:check_shape"),
 )
 # What is sampled, with one choice of layouts.
-SAMPLING: tuple[Rule, ...] = (
-    choose_streams,
-    read_members_whole,
-    check_little_is_read_whole,
-    check_subqueries,
+SAMPLING = (
+    Named("sampling:choose_streams"),
+    Named("sampling:read_members_whole"),
+    Named("sampling:check_little_is_read_whole"),
+    Named("sampling:check_subqueries"),
 )
 # What is computed of the sample, with the choice that samples most.
-AGGREGATING: tuple[Rule, ...] = (
-    split_aggregates,
-    classify_outputs,
-    Of(_picks_groups, _membership),
-    hoist_statics,
-    choose_method,
-    check_groups_have_rows,
-    Of(_has_outliers, _outliers),
-    Of(lambda draft: any(each.layout.heavy for each in draft.streams), _heavy_groups),
-    say_what_is_unbounded,
-    check_first_values,
+AGGREGATING = (
+    Named("aggregates:split_aggregates"),
+    Named("outputs:classify_outputs"),
+    Named("having_and_limit:decide_membership", _picks_groups),
+    Named("scans:hoist_statics"),
+    Named("method:choose_method"),
+    Named("method:check_groups_have_rows"),
+    Named("exact_rows:read_outliers_apart", _has_outliers),
+    Named("exact_rows:read_heavy_groups", lambda draft: any(each.layout.heavy for each in draft.streams)),
+    Named("unbounded:say_what_is_unbounded"),
+    Named("unbounded:check_first_values"),
 )
 # The same of what is estimated to its end, and never runs as a whole after a sample.
-ESTIMATED_TO_THE_END: tuple[Rule, ...] = (*AGGREGATING, check_kept_values)
+ESTIMATED_TO_THE_END = (*AGGREGATING, Named("unbounded:check_kept_values"))
 # What is read of the sample where the query has no aggregates.
-LISTING: tuple[Rule, ...] = (hoist_statics, rows_as_state)
+LISTING = (Named("scans:hoist_statics"), Named("render:rows_as_state"))

@@ -1,6 +1,6 @@
 """Rule: split each aggregate into partial aggregates that merge, and write its final value over them.
 
-How a call merges is the law of its function (`sql/aggregates.py`). `_MERGES` says what each kind of merge
+How a call merges is the law of its function (`sql/aggregate_laws.py`). `_MERGES` says what each kind of merge
 is made of:
 
     SUM(x)              sum
@@ -32,11 +32,19 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column, is_number
 from relaqs_engine.plans.aggregate import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.plans.plan import INTERVAL_SCALE, MICROSECOND_TYPES, TimeScale
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes, said, without_brackets
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    output_name,
+    own_nodes,
+    said,
+    with_children,
+    without_brackets,
+)
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.sampling import groups_are_complete
 from relaqs_engine.rewrite.scans import scan_of_tables
-from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
+from relaqs_engine.sql.aggregate_laws import Call, Merge, call_of, is_aggregate
 from relaqs_engine.sql.dialect import copied, find_all
 from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
@@ -136,11 +144,6 @@ def _by_field(position: int, ordered: exp.Expr) -> str:
     by = ordered.copy()
     by.set("this", exp.column(f"o{position}"))
     return by.sql(DIALECT)
-
-
-def output_name(position: int) -> str:
-    """Return the name an output's value has inside the final query, before it is cast and named."""
-    return f"e{position}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +265,7 @@ class _Splitter:
                 return exp.column(output_name(positions[node.name]))
             if isinstance(node, exp.Query):
                 return node
-            for name, child in list(node.args.items()):
-                if isinstance(child, list):
-                    node.set(name, [visit(c) if isinstance(c, exp.Expr) else c for c in child])
-                elif isinstance(child, exp.Expr):
-                    node.set(name, visit(child))
-            return node
+            return with_children(node, visit)
 
         result = visit(copied(expression))
         for column in own_nodes(result, exp.Column):

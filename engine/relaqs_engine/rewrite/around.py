@@ -80,7 +80,6 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         rows=_rows(draft, carved, level, outputs),
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
         added=level.added,
-        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
     )
 
 
@@ -237,6 +236,7 @@ def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputCo
         have_margins=level.has_margins and most is None,  # rows that enter would take places
         margins=level.margins,
         chosen=tuple(value.is_chosen for value in level.values),
+        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
         totals=tuple(_only_grows(value, carved.parts) for value in level.values),
         ranking=_ranking(_query(carved, level), level, outputs),
         are_sampled=any(

@@ -34,7 +34,7 @@ from sqlglot import exp
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.plans.costly import ROWS, CostlyCall, CostlyOutput, CostlyQuery, CostlyRows
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of, with_children
 from relaqs_engine.rewrite.normalize import flatten
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
@@ -46,13 +46,7 @@ _MARK = "costly"
 
 
 def calls_in(sql: str, functions: Mapping[str, str]) -> bool:
-    """Whether a statement may call one of the functions. It is read only where their names are in its text.
-
-    >>> calls_in("SELECT count(*) FROM trips WHERE complains(note)", {"complains": "BOOLEAN"})
-    True
-    >>> calls_in("SELECT 'complains' AS word FROM trips", {"complains": "BOOLEAN"})
-    False
-    """
+    """Whether a statement may call one of the functions. It is read only where names are in its text."""
     text = sql.lower()
     if not any(name in text for name in functions):
         return False
@@ -73,13 +67,6 @@ def split(sql: str, functions: Mapping[str, str], catalog: Catalog, binder: Bind
     Raises:
         SqlError: the SQL is wrong.
         UnsupportedError: it cannot be estimated from some of the calls.
-
-    >>> cheap = "SELECT zone, count(*) AS n FROM trips WHERE km > 1 AND odd(fare) GROUP BY zone"
-    >>> found = split(cheap, {"odd": "BOOLEAN"}, CATALOG, Binder(CATALOG))
-    >>> print(found.frame_sql.replace('"', ""))
-    SELECT trips.zone AS c0, trips.fare AS a0 FROM trips AS trips WHERE trips.km > 1
-    >>> found.condition, found.keys, found.sums
-    ('(f0)', ('c0',), ('1.0',))
     """
     typed = _typed(sql, functions)
     parsed = parse_query(typed, catalog.tables, binder.effort, catalog.left_out)
@@ -262,16 +249,7 @@ class _Cut:
             return exp.column(self._column(node))
         if isinstance(node, exp.Query):
             raise UnsupportedError("a subquery beside costly calls must be in a condition of its own")
-        copy = node.copy()
-        # The copy's children are replaced one by one: a call hides the columns below it.
-        for name, value in list(node.args.items()):
-            if isinstance(value, exp.Expr):
-                copy.set(name, self._replaced(value))
-            elif isinstance(value, list):
-                copy.set(
-                    name, [self._replaced(each) if isinstance(each, exp.Expr) else each for each in value]
-                )
-        return copy
+        return with_children(node.copy(), self._replaced)  # one by one: a call hides the columns below it
 
     def _column(self, column: exp.Column) -> str:
         return self._columns.setdefault(column.sql(DIALECT), f"c{len(self._columns)}")
@@ -329,16 +307,7 @@ class _Cut:
             return self._aggregate(node, None)
         if isinstance(node, exp.Column) or _marked(node):
             raise UnsupportedError(f"{_said(node)} is neither a key nor in an aggregate")
-        copy = node.copy()
-        for name, value in list(node.args.items()):
-            if isinstance(value, exp.Expr):
-                copy.set(name, self._aggregated(value, keys))
-            elif isinstance(value, list):
-                copy.set(
-                    name,
-                    [self._aggregated(each, keys) if isinstance(each, exp.Expr) else each for each in value],
-                )
-        return copy
+        return with_children(node.copy(), lambda each: self._aggregated(each, keys))
 
     def _aggregate(self, call: exp.Expr, filter_: str | None) -> exp.Expr:
         value = call.this
@@ -432,11 +401,6 @@ def of_counted(sql: str, answers: Container[str]) -> str | None:
     """Return what a row adds to a sum where its answers let it count; None where nothing bounds that.
 
     A FILTER or an IS NOT NULL over numeric or textual answers is taken to hold.
-
-    >>> of_counted("CASE WHEN (f0 > 0.5) THEN CAST((c0) AS DOUBLE) ELSE 0.0 END", ["f0"])
-    'CAST((c0) AS DOUBLE)'
-    >>> of_counted("CAST((f0) IS NOT NULL AS DOUBLE)", ["f0"])
-    '1.0'
     """
     node: exp.Expr = exp.maybe_parse(sql, dialect=DIALECT)
     if isinstance(node, exp.Case) and len(node.args["ifs"]) == 1 and not node.this:

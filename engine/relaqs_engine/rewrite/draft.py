@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,11 @@ def said(node: exp.Expr) -> str:
     for name in find_all(node, exp.Identifier):
         name.set("quoted", not name.name.isidentifier())
     return node.sql(DIALECT)
+
+
+def output_name(position: int) -> str:
+    """Return the name an output's value has inside the final query, before it is cast and named."""
+    return f"e{position}"
 
 
 class NotOnlineError(Exception):
@@ -228,6 +233,16 @@ def aliases_in(expression: exp.Expr) -> frozenset[str]:
 def as_table(query: exp.Query, name: str) -> exp.Subquery:
     """Return a query as a derived table with this name."""
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+
+
+def with_children(node: exp.Expr, rewritten: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """Return the node with each of its children rewritten. In place."""
+    for name, child in list(node.args.items()):
+        if isinstance(child, list):
+            node.set(name, [rewritten(each) if isinstance(each, exp.Expr) else each for each in child])
+        elif isinstance(child, exp.Expr):
+            node.set(name, rewritten(child))
+    return node
 
 
 def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:

@@ -8,8 +8,7 @@ The average over groups that a query below has made of `t` is `sum(value_0) / su
 are `sum(v)` and `count(v)` of each group. Some functions have no such merge. COUNT(DISTINCT v) has one
 where `v` is a key of the groups below: its values are all there, to be counted above.
 
-**Below what is not decided.** Aggregate first, where answers that are not known yet decide which rows
-count.
+**Below what is not decided**, where answers that are not known yet decide which rows count:
 
     SELECT zone, sum(fare) FROM trips WHERE driver IN (SELECT driver FROM … GROUP BY driver) GROUP BY zone
 
@@ -27,8 +26,7 @@ keeps its condition: groups that meet no row stay, as their rows would.
 
 The decision: docs/decisions/0045-decided-later.md.
 
-**Below a UNION ALL.** Move aggregates below a UNION ALL, so that each of its branches is an aggregation of
-its own.
+**Below a UNION ALL**, each of its branches becomes an aggregation of its own.
 
     SELECT k, avg(v) FROM (SELECT k, v FROM a UNION ALL SELECT k, v FROM b) GROUP BY k
 
@@ -52,11 +50,18 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import aliases_in, conjuncts_of, own_nodes, relates_all_rows, tables_in
+from relaqs_engine.rewrite.draft import (
+    aliases_in,
+    conjuncts_of,
+    own_nodes,
+    relates_all_rows,
+    tables_in,
+    with_children,
+)
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.normalize import with_explicit_keys
 from relaqs_engine.rewrite.scopes import outer_columns
-from relaqs_engine.sql.aggregates import Merge, call_of, is_aggregate
+from relaqs_engine.sql.aggregate_laws import Merge, call_of, is_aggregate
 from relaqs_engine.sql.dialect import find_first
 
 # What combines the values of groups below. The others have no such merge, or one of several columns.
@@ -90,13 +95,16 @@ class Above:
             return self._merged(node)
         if isinstance(node, exp.Query):
             return self._asking_about_groups(node)
-        node = node.copy()
-        for name, child in list(node.args.items()):
-            if isinstance(child, list):
-                node.set(name, [self.visit(each) if isinstance(each, exp.Expr) else each for each in child])
-            elif isinstance(child, exp.Expr):
-                node.set(name, self.visit(child))
-        return node
+        return with_children(node.copy(), self.visit)
+
+    def around(self, query: exp.Select) -> exp.Select:
+        """Return the outputs, the groups and HAVING of a query, over the groups below."""
+        visited = ((item.alias, self.visit(item.unalias())) for item in query.expressions)
+        merged = exp.Select(expressions=[exp.alias_(value, name, quoted=True) for name, value in visited])
+        for part in ("group", "having"):
+            if (value := query.args.get(part)) is not None:
+                merged.set(part, self.visit(value))
+        return merged
 
     def _asking_about_groups(self, query: exp.Query) -> exp.Query:
         """Return a subquery with keys in the place of the columns outside that it depends on."""
@@ -184,11 +192,7 @@ def below_union(query: exp.Select, types_of: Callable[[exp.Query], Sequence[str]
         return None
     keys, sets = group_keys(query)
     above = Above(keys[:-1] if sets else keys, _UNION, may_be_empty=bool(sets))
-    items = [exp.alias_(above.visit(item.unalias()), item.alias, quoted=True) for item in query.expressions]
-    merged = exp.Select(expressions=items)
-    for part in ("group", "having"):
-        if (value := query.args.get(part)) is not None:
-            merged.set(part, above.visit(value))
+    merged = above.around(query)
     if above.partials is None:
         return None
     names, types = union.this.named_selects, types_of(union.this)
@@ -301,17 +305,7 @@ def _keep_all(query: exp.Expr) -> None:
 
 
 def sides_are_apart(query: exp.Union, types_of: TypesOf) -> bool:
-    """Whether a UNION of plain SELECTs, qualified, could as well be a UNION ALL.
-
-    >>> def apart(sql):
-    ...     types = lambda query: ["INTEGER"] * len(query.selects)
-    ...     return sides_are_apart(sqlglot.parse_one(sql, dialect="duckdb"), types)
-    >>> groups = "SELECT t.a AS a, 0 AS level, SUM(t.x) AS s FROM t GROUP BY t.a"
-    >>> apart(f"{groups} UNION SELECT NULL, 1, SUM(t.x) FROM t")
-    True
-    >>> apart(f"{groups} UNION {groups}"), apart(f"{groups} UNION SELECT t.a, 1, t.x FROM t")
-    (False, False)
-    """
+    """Whether a UNION of plain SELECTs, qualified, could as well be a UNION ALL."""
     sides = _sides(query)
     if sides is None or not all(_rows_differ(side, query, types_of) for side in sides):
         return False
@@ -413,17 +407,6 @@ def before_it_is_decided(
         query: its outputs are group keys and aggregates. It has no subquery in HAVING.
         is_sampled: whether the table of a name is sampled.
         first: the name of the finer groups, which no other table has.
-
-    >>> where = "t.km > 9 AND t.driver IN (SELECT b.driver FROM b)"
-    >>> sql = f"SELECT t.zone AS zone, SUM(t.fare) AS fare FROM t WHERE {where} GROUP BY t.zone"
-    >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> found = before_it_is_decided(tree, lambda table: True, "relaqs_first")
-    >>> print(found.sql("duckdb").replace('"', ""))
-    SELECT relaqs_first.key_0 AS zone, SUM(relaqs_first.value_0) AS fare
-    FROM (SELECT t.zone AS key_0, t.driver AS key_1, SUM(t.fare) AS value_0
-        FROM t WHERE t.km > 9 GROUP BY t.zone, t.driver) AS relaqs_first
-    WHERE relaqs_first.key_1 IN (SELECT b.driver FROM b)
-    GROUP BY relaqs_first.key_0
     """
     rows = _rows_of(query, is_sampled)
     if rows is None or not (rows.others or rows.undecided):
@@ -431,11 +414,7 @@ def before_it_is_decided(
     keys, sets = group_keys(query)
     plain = keys[:-1] if sets else keys
     above = _AboveFirst(_finer_keys(rows, plain), rows.aliases, first, may_be_empty=bool(sets) or not keys)
-    items = [exp.alias_(above.visit(item.unalias()), item.alias, quoted=True) for item in query.expressions]
-    merged = exp.Select(expressions=items)
-    for part in ("group", "having"):
-        if (value := query.args.get(part)) is not None:
-            merged.set(part, above.visit(value))
+    merged = above.around(query)
     if above.partials is None or not above.keys:
         return None
     return _joined(merged, rows, above)

@@ -15,8 +15,8 @@ So are the rows of the cluster keys with most rows, whatever the query counts or
 The two are put together as two partitions are, but rows of one sampling unit may be in both where values
 choose them. So every column of the state must merge whatever rows its partial results come from.
 COUNT(DISTINCT key) does not: it counts a key in each partition, and would count it in the index again. Of
-such a query whole units alone are read apart. `layouts/outliers.py` and `layouts/outliers.py` say
-what is in the index.
+such a query whole units alone are read apart. `layouts/outliers.py` says what is in the
+index.
 
 **Heavy groups.** Rule: read the heaviest groups of a ranking early, from the index of heavy units.
 
@@ -54,7 +54,7 @@ from relaqs_engine.rewrite.draft import Draft, Source, pairs_of, tables_in
 from relaqs_engine.rewrite.sampling import query_inside
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.units import of_derived_table, rows_in_a_group, sums_of, unit_sum
-from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.aggregate_laws import call_in
 from relaqs_engine.sql.dialect import find_all
 from relaqs_engine.sql.expressions import Ranges, alternatives
 from relaqs_engine.sql.parse import DIALECT
@@ -67,9 +67,11 @@ def read_outliers_apart(draft: Draft) -> Draft:
 
     >>> draft = after(read_outliers_apart, "SELECT sum(fare) FROM trips")
     >>> print(shown(draft.scan))
-    SELECT FROM partitions_of_trips AS trips WHERE NOT COALESCE(trips.fare < 2.5 OR trips.fare > 80.0, FALSE)
+    SELECT FROM partitions_of_trips AS trips
+    WHERE NOT CASE WHEN trips.fare < 2.5 OR trips.fare > 80.0 THEN TRUE ELSE FALSE END
     >>> print(shown(draft.outlier_scan))
-    SELECT FROM partitions_of_trips AS trips WHERE COALESCE(trips.fare < 2.5 OR trips.fare > 80.0, FALSE)
+    SELECT FROM partitions_of_trips AS trips
+    WHERE CASE WHEN trips.fare < 2.5 OR trips.fare > 80.0 THEN TRUE ELSE FALSE END
     >>> draft.basis[0].highest   # the most that a row of the sample can add to the sum
     80.0
     """

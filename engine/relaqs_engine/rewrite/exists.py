@@ -85,14 +85,6 @@ def ask_groups_by_key(draft: Draft) -> Draft:
     """Return the draft with IN for each EXISTS in its WHERE that asks one derived table by its key.
 
     It stays as it is where DuckDB would not compare the key by IN, as a number with a text.
-
-    >>> from relaqs_engine.rewrite.normalize import flatten
-    >>> most = "SELECT part, sum(price) AS s FROM items GROUP BY part ORDER BY s DESC LIMIT 3"
-    >>> asked = f"EXISTS (SELECT 1 FROM ({most}) AS t WHERE t.part = i.part)"
-    >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE {asked}")
-    >>> print(shown(ask_groups_by_key(draft).select))
-    SELECT COUNT(*) AS n FROM items AS i WHERE i.part
-    IN (SELECT items.part FROM items AS items GROUP BY items.part ORDER BY SUM(items.price) DESC LIMIT 3)
     """
     tree = draft.select.copy()
     where = tree.args.get("where")
@@ -136,13 +128,7 @@ def ask_rows_by_key(scan: exp.Select) -> exp.Select:
 
 
 def keys_for_exists(query: exp.Select) -> exp.Select:
-    """Return a query with IN for each EXISTS that is tied to its rows by one key. Changes it in place.
-
-    >>> sql = "SELECT z.name FROM z WHERE NOT EXISTS(SELECT * FROM t WHERE t.zone = z.id AND t.km > 9)"
-    >>> print(keys_for_exists(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
-    SELECT z.name FROM z
-    WHERE NOT COALESCE(z.id IN (SELECT t.zone AS "k" FROM t WHERE t.km > 9 AND NOT t.zone IS NULL), FALSE)
-    """
+    """Return a query with IN for each EXISTS that is tied to its rows by one key. Changes it in place."""
     parts = (*query.expressions, query.args.get("where"), query.args.get("order"))
     for exists in [node for part in parts if part is not None for node in own_nodes(part, exp.Exists)]:
         assert isinstance(exists, exp.Exists)
@@ -272,15 +258,7 @@ _OF_ALL_ROWS = ("distinct", "qualify", "windows", "sample", "pivots")
 
 
 def listing_of(query: exp.Select) -> Listing | None:
-    """Return a query without aggregates in two. None where no condition asks a subquery of its own.
-
-    >>> sql = "SELECT t.name AS name FROM t WHERE t.zone = 1 AND t.age > (SELECT AVG(u.age) FROM u)"
-    >>> found = listing_of(sqlglot.parse_one(sql, dialect="duckdb"))
-    >>> print(found.rows.sql("duckdb"))
-    SELECT t.age AS "c0", t.name AS "c1" FROM t WHERE t.zone = 1
-    >>> print(found.around.sql("duckdb").replace('"', ""))
-    SELECT relaqs_rows_found.c1 AS name WHERE relaqs_rows_found.c0 > (SELECT AVG(u.age) FROM u)
-    """
+    """Return a query without aggregates in two. None where no condition asks a subquery of its own."""
     where = query.args.get("where")
     conditions = conjuncts_of(where.this if where else None)
     late = [each for each in conditions if find_first(each, exp.Query)]

@@ -204,13 +204,7 @@ _BEFORE = ("from_", "joins", "laterals", "where", "group")
 
 
 def with_groups_below(tree: exp.Query) -> exp.Query:
-    """Return a qualified query in which no subquery depends on keys or aggregates of a query around it.
-
-    >>> sql = "SELECT (SELECT max(z.size) - max(t.km) FROM z WHERE z.id = t.zone) AS v FROM t GROUP BY t.zone"
-    >>> print(with_groups_below(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
-    SELECT (SELECT MAX(z.size) - relaqs_groups.value_0 FROM z WHERE z.id = relaqs_groups.key_0) AS v
-    FROM (SELECT t.zone AS key_0, MAX(t.km) AS value_0 FROM t GROUP BY t.zone) AS relaqs_groups
-    """
+    """Return a qualified query in which no subquery depends on keys or aggregates of a query around it."""
     if not any(map(_asks_about_groups, find_all(tree, exp.Select))):
         return tree
     tree = tree.copy()

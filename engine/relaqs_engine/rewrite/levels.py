@@ -448,7 +448,6 @@ class Answers:
     """The answers that a query reads.
 
     Attributes:
-        parts: their plans.
         catalog: of the tables that are sampled for them.
     """
 

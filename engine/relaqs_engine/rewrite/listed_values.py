@@ -2,7 +2,7 @@
 
 Each answer applies DuckDB's own function to the list, so it is exact to the last digit and type. The list
 stays in the state, which spills to disk where memory is short. Only the function needs it at once, as DuckDB
-itself does. What is listed of each row is the law of the call (`sql/aggregates.py`):
+itself does. What is listed of each row is the law of the call (`sql/aggregate_laws.py`):
 
     QUANTILE    median(x), quantile_cont(x, 0.9), of a constant share or a list of them: the values
     VALUES      mode(x), histogram(x), …: the values
@@ -28,7 +28,7 @@ from math import sqrt
 from sqlglot import exp
 
 from relaqs_engine.plans.plan import QuantileOf, TimeScale
-from relaqs_engine.sql.aggregates import Call, Merge
+from relaqs_engine.sql.aggregate_laws import Call, Merge
 from relaqs_engine.sql.dialect import find_first
 from relaqs_engine.sql.parse import DIALECT
 
@@ -65,7 +65,7 @@ class OfValues:
 def of_values(call: Call, merge: Merge) -> OfValues:
     """Return how a call follows from a list, in one of the ways above.
 
-    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> from relaqs_engine.sql.aggregate_laws import call_of
     >>> def found(sql):
     ...     call = call_of(sqlglot.parse_one(sql, dialect="duckdb"))
     ...     of = of_values(call, call.merge)

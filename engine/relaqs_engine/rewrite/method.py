@@ -17,6 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.bounds import ColumnLookup, dates_at_most, day_bounds
+from relaqs_engine.layouts.column_statistics import NEARLY_ALL
 from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     WHOLE_NUMBERS,
@@ -25,13 +26,11 @@ from relaqs_engine.layouts.manifest import (
     GroupEnds,
     Layout,
 )
-from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import Basis, BasisColumn, GroupFacts
 from relaqs_engine.plans.plan import MANY_GROUPS, EndsByGroup, ErrorBars, Method, OutputKind, ValuesByGroup
-from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, own_nodes, tables_in, without_brackets
 from relaqs_engine.rewrite.sampling import groups_are_complete
-from relaqs_engine.sql.aggregates import call_in
+from relaqs_engine.sql.aggregate_laws import call_in
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import Ranges, Sign, cast_step
 from relaqs_engine.sql.parse import DIALECT
@@ -40,17 +39,7 @@ _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
 
 
 def share_kept(conditions: Iterable[exp.Expr], column_of: ColumnLookup) -> float:
-    """Return about which share of the rows meets all conditions. One that is not understood keeps all.
-
-    >>> from relaqs_engine.rewrite.sampling import choose_streams
-    >>> def share(condition):
-    ...     draft = after(choose_streams, f"SELECT count(*) FROM trips WHERE {condition}")
-    ...     return round(share_kept(draft.conjuncts, draft.column_of), 4)
-    >>> share("zone = 7"), share("zone IN (7, 8)"), share("comment LIKE '%a%'")
-    (0.004, 0.008, 1.0)
-    >>> share("driver > 20000 AND driver <= 30000")
-    0.2
-    """
+    """Return about which share of the rows meets all conditions. One that is not understood keeps all."""
     outside: defaultdict[exp.Expr, float] = defaultdict(float)  # of each value that is compared
     kept = 1.0
     for condition in conditions:
@@ -313,7 +302,7 @@ def _ends_by_group(draft: Draft) -> Iterator[EndsByGroup]:
             elif left >= len(group.distinct.hashes):
                 left -= len(group.distinct.hashes)
                 places = range(len(group.distinct.hashes) + 1)
-                ends = [bounds_of_a_row(aggregate.node, _of_group(draft, known, place)) for place in places]
+                ends = [Ranges(_of_group(draft, known, place))(aggregate.node.this) for place in places]
                 lowest, highest = tuple(each.lowest for each in ends), tuple(each.highest for each in ends)
             else:
                 continue

@@ -171,13 +171,6 @@ def semi_joins_as_exists(tree: exp.Query, catalog: Catalog) -> exp.Query:
     """Return a query with a condition in the place of each SEMI and ANTI JOIN, where that has one meaning.
 
     A RIGHT or FULL JOIN later on revives rows that were left out. The join stays where there is one.
-
-    >>> sql = "SELECT count(*) FROM orders ANTI JOIN items ON id = order_id WHERE total > 9"
-    >>> print(semi_joins_as_exists(sqlglot.parse_one(sql, dialect="duckdb"), CATALOG).sql("duckdb"))
-    SELECT COUNT(*) FROM orders WHERE total > 9 AND NOT EXISTS(SELECT 1 FROM items WHERE id = order_id)
-    >>> sql = "SELECT avg(fare) FROM trips SEMI JOIN zones USING (zone)"
-    >>> print(semi_joins_as_exists(sqlglot.parse_one(sql, dialect="duckdb"), CATALOG).sql("duckdb"))
-    SELECT AVG(fare) FROM trips WHERE EXISTS(SELECT 1 FROM zones WHERE trips.zone = zones.zone)
     """
     tree = copied(tree)
     for select in find_all(tree, exp.Select):
@@ -248,13 +241,7 @@ _MORE_THAN_VALUES = (exp.Query, exp.AggFunc, exp.Window, exp.UDTF)
 
 
 def without_own_members(tree: exp.Query) -> exp.Query:
-    """Return a qualified query without each IN that asks for its own rows. NULL is left out as before.
-
-    >>> asked = "SELECT u.k AS k FROM t AS u WHERE u.year = 2000 GROUP BY u.k"
-    >>> sql = f"SELECT sum(t.x) FROM t WHERE t.year = 2000 AND t.x > 1 AND t.k IN ({asked})"
-    >>> print(without_own_members(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
-    SELECT SUM(t.x) FROM t WHERE t.year = 2000 AND t.x > 1 AND NOT t.k IS NULL
-    """
+    """Return a qualified query without each IN that asks for its own rows. NULL is left out as before."""
     if not any(_asked(each) for each in find_all(tree, exp.In)):
         return tree
     tree = tree.copy()
@@ -271,11 +258,6 @@ def _as_rows(query: exp.Select) -> exp.Select | None:
     """Return a query of plain rows with the same set of values, None where it is not known.
 
     How often a value is there is no matter.
-
-    >>> ranked = "SELECT t.k AS k, rank() OVER (PARTITION BY t.k ORDER BY sum(t.x)) AS r FROM t GROUP BY t.k"
-    >>> sql = f"SELECT s.k AS k FROM ({ranked}) AS s WHERE s.r <= 5"
-    >>> print(_as_rows(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
-    SELECT t.k AS k FROM t WHERE CAST(1 AS BIGINT) <= 5
     """
     query = query.copy()
     for select in _chain(query):
@@ -638,12 +620,6 @@ def with_plain_outer_sides(tree: exp.Query) -> exp.Query:
 
     Each row of the outer side is in the join with its own values, so it may be dropped after the join as well
     as before.
-
-    >>> few = "(SELECT zone, fare FROM trips WHERE fare > 9) AS few"
-    >>> sql = f"SELECT sum(fare) AS s FROM {few} LEFT JOIN zones ON few.zone = zones.zone"
-    >>> print(shown(after(flatten, sql).select))
-    SELECT SUM(few.fare) AS s FROM trips AS few
-    LEFT JOIN zones AS zones ON few.zone = zones.zone WHERE few.fare > 9
     """
     for select in list(find_all(tree, exp.Select)):
         joins = select.args.get("joins") or []

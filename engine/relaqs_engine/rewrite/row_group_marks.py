@@ -31,12 +31,16 @@ The decision: docs/decisions/0025-row-groups.md.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from calendar import monthrange
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -54,6 +58,8 @@ FAR_OUT = 3.0
 """A row group is far out if its largest value is more than this many times that of the median one."""
 
 _MOST_DIGITS = 15
+_LARGEST = sys.float_info.max  # above all constants that are read
+_MOST_NODES = 400  # of a condition that zones are asked about
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -62,6 +68,7 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
     exp.EQ: exp.EQ,
 }
+_DAY_LENGTH = len("2000-01-01")
 _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
 
 
@@ -91,6 +98,13 @@ class Wanted:
             return True
         return self._is_above(zone.high, self.low) and self._is_above(self.high, zone.low)
 
+    @property
+    def others(self) -> list[Wanted]:
+        """Return what is asked of values that are not NULL, and do not meet the condition."""
+        below = replace(self, low=None, high=self.low, is_open=not self.is_open)
+        above = replace(self, low=self.high, high=None, is_open=not self.is_open)
+        return [each for each, end in ((below, self.low), (above, self.high)) if end is not None]
+
     def is_all_of(self, group: RowGroup) -> bool:
         """Whether each row of a row group has such a value."""
         zone = group.zone(self.column)
@@ -102,6 +116,9 @@ class Wanted:
         if upper is None or lower is None:
             return True
         return bool(upper > lower if self.is_open else upper >= lower)  # type: ignore[operator]
+
+
+_Chance: TypeAlias = Callable[[Callable[[Wanted], bool]], bool]
 
 
 def wanted_of(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> tuple[Wanted, ...]:
@@ -118,24 +135,70 @@ def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowG
     )
 
 
-def is_ruled_out(layout: Layout, wanted: Sequence[Wanted]) -> bool:
-    """Whether no row of a layout meets all conditions: none does in each range of one column's values."""
+def is_ruled_out(layout: Layout, condition: exp.Expr, names: Sequence[str]) -> bool:
+    """Whether no row of a layout meets a condition: none does in each range of one column's values.
 
-    def may_be_met(zones: Zones, ends: Sequence[str | None]) -> bool:
-        asked = [(each, zones.columns.index(each.column)) for each in wanted if each.column in zones.columns]
-        return all(each.may_be_in(_zone_of(each.type, *ends[2 * i : 2 * i + 2]), 1) for each, i in asked)
+    names: by which the condition has the table's columns.
+    """
+    condition = condition.unnest()
+    if sum(1 for _ in find_all(condition, exp.Condition)) > _MOST_NODES:
+        return False
+    sides = list(condition.flatten()) if isinstance(condition, exp.Or) else []
+    if sides and all(is_ruled_out(layout, each, names) for each in sides):
+        return True
+    may_be = _chance(condition, True, names, layout)
 
-    return any(not any(may_be_met(zones, ends) for ends in zones.ends) for zones in layout.zones)
+    def may_hold(zones: Zones, ends: Sequence[str | None], each: Wanted) -> bool:
+        if each.column not in zones.columns:
+            return True
+        at = 2 * zones.columns.index(each.column)
+        return each.may_be_in(_zone_of(each.type, *ends[at : at + 2]), 1)
+
+    return any(
+        not any(may_be(partial(may_hold, zones, ends)) for ends in zones.ends) for zones in layout.zones
+    )
 
 
+def _chance(condition: exp.Expr, truth: bool, names: Sequence[str], layout: Layout) -> _Chance:
+    """Return what says whether a condition may be true, or false, by which values columns may have.
+
+    It is neither where a column is NULL. What is not understood may be both.
+    """
+    condition = condition.unnest()
+    if isinstance(condition, exp.Not | exp.NEQ):
+        inner = condition.this if isinstance(condition, exp.Not) else exp.EQ(**condition.copy().args)
+        return _chance(inner, not truth, names, layout)
+    if isinstance(condition, exp.And | exp.Or):
+        chances = [_chance(each, truth, names, layout) for each in condition.flatten()]
+        how = all if isinstance(condition, exp.And) is truth else any
+        return lambda may_hold: how(each(may_hold) for each in chances)
+    asked = next(filter(None, (wanted_by(condition, name, layout) for name in names)), None)
+    if asked is None or not (truth or asked.is_whole):
+        return lambda _: True
+    wanted = [asked] if truth else asked.others
+    return lambda may_hold: any(map(may_hold, wanted))
+
+
+@lru_cache(maxsize=8192)
 def _zone_of(type_text: str, low: str | None, high: str | None) -> Zone:
     """Return the zone of values between two texts, as if of one row."""
     if low is None or high is None:
         return Zone(0, None, None, 1)
+    kind, least = kind_of(type_text), 2.0**-21 if type_text == "FLOAT" else 0.0
     try:
-        return Zone(0, _read(low, kind_of(type_text)), _read(high, kind_of(type_text)), 0)
+        ends = [_read(low, kind), _read(high, kind)]
     except ValueError:  # as of infinity
         return Zone(0, None, None, 0)
+    if kind is float:
+        ends = [_passed(end, way * least) for end, way in zip(ends, (-1, 1), strict=True)]
+    return Zone(0, ends[0], ends[1], 0)
+
+
+def _passed(end: Any, share: float) -> float:
+    """Return an end of floats, which NaN is above, beyond what DuckDB may round a FLOAT's constant to."""
+    if math.isfinite(end):
+        end += share * (abs(end) + 1e-37)
+    return float(max(-_LARGEST, min(_LARGEST if math.isnan(end) else end, _LARGEST)))
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
@@ -232,11 +295,21 @@ def _wanted(
 def _value(literal: exp.Expr, type_text: str) -> End | None:
     """Return a literal as a value of a column's type, None where it is none."""
     if isinstance(literal, exp.Cast):
-        is_time = literal.to.sql(DIALECT) == type_text and type_text in ("DATE", "TIMESTAMP")
-        return _value(literal.this, type_text) if is_time else None
+        to = literal.to.sql(DIALECT)
+        is_midnight = to == "DATE" and type_text == "TIMESTAMP" and len(literal.this.name) == _DAY_LENGTH
+        is_time = to == type_text and type_text in ("DATE", "TIMESTAMP")
+        return _value(literal.this, type_text) if is_time or is_midnight else None
     if isinstance(literal, exp.Neg):
         value = _value(literal.this, type_text)
         return -value if isinstance(value, Decimal) else None
+    if isinstance(literal, exp.Add | exp.Sub):
+        moment, step = literal.this.unnest(), literal.expression.unnest()
+        start = None if isinstance(moment, exp.Literal) else _value(moment, type_text)
+        is_step = isinstance(start, date) and isinstance(step, exp.Interval)
+        try:
+            return _moved(start, step, -1 if isinstance(literal, exp.Sub) else 1) if is_step else None
+        except (ValueError, OverflowError):  # Python has fewer years
+            return None
     kind = kind_of(type_text)
     if not isinstance(literal, exp.Literal) or literal.is_string != (kind in (str, date, datetime)):
         return None
@@ -247,6 +320,19 @@ def _value(literal: exp.Expr, type_text: str) -> End | None:
         return float(found) if found is not None and type_text == "DOUBLE" else found
     except (ValueError, InvalidOperation):
         return None
+
+
+def _moved(start: Any, step: exp.Expr, times: int) -> End | None:
+    """Return a moment some days, weeks, months or years later, the last of a month that is shorter."""
+    if not isinstance(step.this, exp.Literal) or not re.fullmatch(r"\d{1,4}", step.name, re.ASCII):
+        return None
+    unit, moved = step.text("unit").upper().removesuffix("S"), times * int(step.name)
+    if unit in ("DAY", "WEEK"):
+        return start + timedelta(moved * (7 if unit == "WEEK" else 1))  # type: ignore[no-any-return]
+    if unit not in ("MONTH", "YEAR"):
+        return None
+    year, month = divmod(12 * start.year + start.month - 1 + moved * (12 if unit == "YEAR" else 1), 12)
+    return start.replace(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))  # type: ignore[no-any-return]
 
 
 def _read(text: str, kind: Any) -> End:

@@ -1,7 +1,5 @@
 """Scalar subqueries over all partitions become stages, queries of their own whose answers are looked up.
 
-Inner stages: an aggregate over all partitions inside a query becomes a query of its own.
-
     SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)
 
 Each row is compared with an average that is known only at the end. Waiting for it would mean no early
@@ -41,8 +39,7 @@ for each. EXISTS, ANY and ALL over all partitions have no estimate here.
 
 The decision: docs/decisions/0006-refined-mode.md, points 1 and 8.
 
-**Compared with its own group.** Compare a row with an aggregate over its own group, while few rows of the
-group were seen.
+**Compared with its own group**, while few rows of the group were seen:
 
     SELECT sum(price) FROM items AS i
     WHERE price < (SELECT 0.2 * avg(price) FROM items AS j WHERE j.part = i.part)
@@ -73,11 +70,9 @@ summed to one. The look-up is found again by its SQL text. And no interval is kn
 
 The decision: docs/decisions/0006-refined-mode.md, point 6.
 
-**Beside groups.** Values of stages that groups are compared with, in HAVING, ORDER BY and the outputs.
-
-Each such value becomes a column of every group. In the exact answer it is the stage's own value. In an
-estimate it is the stage's expression over the stage's merged columns. So error bars see how the stage and
-the groups vary together.
+**Beside groups**, in HAVING, ORDER BY and the outputs, a stage's value becomes a column of every group. In
+the exact answer it is the stage's own value. In an estimate it is the stage's expression over the stage's
+merged columns. So error bars see how the stage and the groups vary together.
 """
 
 from __future__ import annotations
@@ -107,7 +102,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.rewrite.grouping import group_keys, is_before_groups
 from relaqs_engine.rewrite.scopes import outer_columns
-from relaqs_engine.sql.aggregates import call_of, is_aggregate
+from relaqs_engine.sql.aggregate_laws import call_of, is_aggregate
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.statements import Describe
@@ -118,10 +113,8 @@ class Correlation:
     """How a correlated subquery reads its one table.
 
     Attributes:
-        stage: the stage that it became.
         table: the table's name in the catalog.
         alias: the table's alias in the subquery.
-        conditions: all conditions of the subquery.
         equalities: pairs (column of the table, expression outside the subquery).
     """
 

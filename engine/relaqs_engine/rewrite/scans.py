@@ -11,6 +11,7 @@ A subquery in a condition that reads static tables alone, and no column from out
 Its rows are the same for every task. Example: `zone IN (SELECT zone FROM zones WHERE city LIKE 'O%')`.
 
 **Streams** are read with the columns that the partial query's tree names, as often as it reads each.
+`met_several_times` says of which other tables a row of theirs may meet more than one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import prod
 
 import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.duck import CivilTime
 from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts.column_statistics import NEARLY_ALL
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     FirstPart,
@@ -47,6 +50,7 @@ from relaqs_engine.rewrite.draft import (
     revive_rows,
     tables_in,
 )
+from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.sql.columns import find_greatest_floats_in_rows, rows_of, whole_table
 from relaqs_engine.sql.dialect import copied, find_all, find_first
 from relaqs_engine.sql.parse import DIALECT
@@ -58,7 +62,6 @@ class _Work:
 
     Attributes:
         civil_time: by which they read moments.
-        hoists: by their names.
         of_alias: by the alias of the table in the query.
         reduced: the aliases of tables that lost rows.
     """
@@ -364,16 +367,7 @@ def measuring_tables(draft: Draft) -> tuple[str, ...]:
 
     It is the largest one. But every joined row must have a row that counts. Else its unit would be of no
     size, though the answer varies by it. An outer join gives rows without the largest table, so the tables
-    that it keeps count as well:
-
-    >>> from relaqs_engine.rewrite.sampling import choose_streams
-    >>> def tables(join):
-    ...     sql = f"SELECT count(*) FROM orders {join} JOIN items ON id = order_id"
-    ...     return measuring_tables(after(choose_streams, sql))
-    >>> tables("INNER"), tables("RIGHT")
-    (('items',), ('items',))
-    >>> tables("LEFT"), tables("FULL")
-    (('items', 'orders'), ('items', 'orders'))
+    that it keeps count as well.
 
     And no unit may have most of the rows that count, as all those without a key may. It is met at once or not
     at all, and says nothing of what else there is. A kept table with far more even units counts alone then.
@@ -473,3 +467,56 @@ def _sort_keys(select: exp.Select) -> Iterator[exp.Expression]:
     for key in (ordered.this for ordered in (order.expressions if order else ())):
         if not (isinstance(key, exp.Column) and not key.table and key.name.lower() in outputs):
             yield key
+
+
+def met_several_times(draft: Draft) -> Iterator[str]:
+    """Yield the tables that are read whole and have more than one row that a sampled row may meet."""
+    joins = draft.select.args.get("joins") or []
+    conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
+    equated = frozenset(column for condition in conditions for column in _equated(condition))
+    for source in draft.sources:
+        columns = {name for alias, name in equated if alias == source.alias}
+        if not source.streams and not _is_unique(source, columns):
+            yield source.alias if source.table is None else source.table.table
+
+
+def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
+    """Return the columns, as (alias, name), that a condition surely equates with those of other tables."""
+    condition = condition.unnest()
+    if isinstance(condition, exp.Or):
+        branches = [
+            frozenset(column for part in conjuncts_of(branch) for column in _equated(part))
+            for branch in condition.flatten()
+        ]
+        return frozenset.intersection(*branches)
+    pair = column_pair(condition)
+    return frozenset() if pair is None else frozenset((each.table, each.name.lower()) for each in pair)
+
+
+def _is_unique(source: Source, columns: set[str]) -> bool:
+    """Whether no two rows of a source agree in all of these columns, as far as the statistics tell.
+
+    Of several columns, and in sampled tables, these are numbers of distinct values to a few percent.
+    """
+    if source.table is None:
+        return isinstance(source.node, exp.Subquery) and _tell_apart(columns, source.node.this)
+    layout, rows = source.table, source.table.row_count
+    found = [column for column in layout.columns if column.name.lower() in columns]
+    if any(each.is_counted and each.distinct_count >= rows - each.null_count for each in found):
+        return True
+    if rows > 1 and len(found) == 1 and found[0].is_counted:
+        return False
+    return rows <= 1 or prod(each.distinct_count for each in found) >= NEARLY_ALL * rows
+
+
+def _tell_apart(columns: set[str], query: exp.Expr) -> bool:
+    """Whether no two rows of an aggregation, or of distinct rows, agree in all of these columns."""
+    if not isinstance(query, exp.Query):
+        return False
+    if isinstance(query, exp.Select) and query.args.get("group"):
+        keys, sets = group_keys(query)
+        named = {item.unalias() for item in query.expressions if item.alias_or_name.lower() in columns}
+        return not sets and named.issuperset(keys)
+    distinct = query.args.get("distinct")
+    is_plain = distinct is True or (isinstance(distinct, exp.Distinct) and not distinct.args.get("on"))
+    return is_plain and {name.lower() for name in query.named_selects} <= columns

@@ -181,11 +181,6 @@ def with_one_name_each(tree: exp.Query) -> exp.Query:
 
     So a column that is put in the place of another, or seen without the queries around it, keeps its table.
     Names that nothing depends on stay.
-
-    >>> rows = "SELECT t.zone AS k FROM t"
-    >>> sql = f"SELECT q.k FROM ({rows}) AS q WHERE EXISTS(SELECT 1 FROM t WHERE t.km = q.k)"
-    >>> print(with_one_name_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
-    SELECT q.k FROM (SELECT t.zone AS k FROM t) AS q WHERE EXISTS(SELECT 1 FROM t AS t_2 WHERE t_2.km = q.k)
     """
     names = [name for select in find_all(tree, exp.Select) for name in names_of(select)]
     if len(set(names)) == len(names) or not any(_hiding(*each) for each in _depending(tree, _owners(tree))):

@@ -23,7 +23,7 @@ from math import inf, isfinite
 
 from sqlglot import exp
 
-from relaqs_engine.sql.aggregates import Merge, call_of
+from relaqs_engine.sql.aggregate_laws import Merge, call_of
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     NEIGHBOUR,

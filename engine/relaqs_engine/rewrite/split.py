@@ -206,7 +206,6 @@ class Carved:
     Attributes:
         outer: the query around the answers. It reads the tables `answer_0`, … and nothing else.
         parts: the plans of the queries that give those answers.
-        queries: these queries.
         looked_up: the positions of those that only give values to rows which others make.
     """
 

@@ -57,7 +57,7 @@ from sqlglot import exp
 from relaqs_engine.bounds import Bounds, ColumnLookup, microsecond_bounds
 from relaqs_engine.plans.aggregate import SCALE, Basis
 from relaqs_engine.plans.plan import INTERVAL_SCALE, TIME_TYPES, TimeScale, microseconds_sql, time_sql
-from relaqs_engine.sql.aggregates import Call
+from relaqs_engine.sql.aggregate_laws import Call
 from relaqs_engine.sql.parse import DIALECT
 
 _THIRD = "(sxy - 2 * (mx - c) * sxx)"
@@ -161,7 +161,7 @@ def value_of_moments(
         bounds_of: gives what is known of the values of an expression.
 
     >>> from relaqs_engine.bounds import UNKNOWN
-    >>> from relaqs_engine.sql.aggregates import call_of
+    >>> from relaqs_engine.sql.aggregate_laws import call_of
     >>> added = []
     >>> def add(kind, each, /, *, count_of=None, means=()):
     ...     added.append(each.sql("duckdb"))
@@ -320,14 +320,6 @@ def time_to_average(value: exp.Expr, duckdb_type: str, column_of: ColumnLookup) 
         value: the moments.
         duckdb_type: their type.
         column_of: gives a column's statistics.
-
-    >>> from relaqs_engine.layouts.manifest import Column
-    >>> day = Column("day", "DATE", "2020-01-01", "2020-01-03", 0, 3, 12)
-    >>> found = time_to_average(sqlglot.parse_one("day"), "DATE", lambda column: day)
-    >>> print(found.microseconds.sql("duckdb"))
-    EPOCH_US(CAST(day AS TIMESTAMP)) - 1577923200000000
-    >>> found.scale.span_microseconds / 86_400e6
-    2.0
     """
     if duckdb_type not in TIME_TYPES:
         return None

@@ -3,8 +3,8 @@
 An interval is certified only if no row that was not read could move the value far. That cannot be told
 where nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one
 row of the sampled table may meet many rows of another table, because all of them then come at once. Nor is
-a value certified that an estimate chooses (`rewrite/unbounded.py`), or one that jumps, or bends near zero,
-as the square of a covariance in `regr_r2` (`rewrite/unbounded.py`).
+a value certified that an estimate chooses, or one that jumps, or bends near zero, as the square of a
+covariance in `regr_r2`.
 
 **Choices.** Which outputs choose between values by an estimate, so that more rows may let them choose
 otherwise:
@@ -22,14 +22,6 @@ each of these, then all of them have the average win. Nothing tells that the sum
 Error bars come from how a value moves where a little is left out, as if it went on along a straight line.
 Of 40 groups in 12 orders, 65 % of the bars of the second held (docs/decisions/0073-what-bends.md).
 
-**Places.** Where LIMIT picks groups by their keys, the groups before each are counted, as far as keys
-order them:
-
-    SELECT state, avg(paid) FROM sales GROUP BY state ORDER BY state, 2 DESC LIMIT 100
-
-A group has its place for sure if LIMIT has room for all that may come before it: those that were seen, and
-those that were not. Groups that are ordered by estimates alone count as coming before each other.
-
 Last, the values of medians and the like have to fit into the memory for merged states: those of all rows
 (`check_kept_values`), or, where the query may run as a whole after a sample, of one partition
 (`check_first_values`).
@@ -39,16 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import (
-    BEFORE,
-    BEFORE_ONCE,
-    IS_FIRST,
     ROWS,
     SCALE,
     SHARED_SCALE,
@@ -60,14 +47,12 @@ from relaqs_engine.rewrite.draft import (
     Draft,
     NotOnlineError,
     Source,
-    column_pair,
-    conjuncts_of,
     is_said,
     said,
     said_name,
 )
-from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.outputs import sign_of_column
+from relaqs_engine.rewrite.scans import met_several_times
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.expressions import (
     KeptSigns,
@@ -233,59 +218,6 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     return replace(draft, outputs=tuple(outputs))
 
 
-def met_several_times(draft: Draft) -> Iterator[str]:
-    """Yield the tables that are read whole and have more than one row that a sampled row may meet."""
-    joins = draft.select.args.get("joins") or []
-    conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
-    equated = frozenset(column for condition in conditions for column in _equated(condition))
-    for source in draft.sources:
-        columns = {name for alias, name in equated if alias == source.alias}
-        if not source.streams and not _is_unique(source, columns):
-            yield source.alias if source.table is None else source.table.table
-
-
-def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
-    """Return the columns, as (alias, name), that a condition surely equates with those of other tables."""
-    condition = condition.unnest()
-    if isinstance(condition, exp.Or):
-        branches = [
-            frozenset(column for part in conjuncts_of(branch) for column in _equated(part))
-            for branch in condition.flatten()
-        ]
-        return frozenset.intersection(*branches)
-    pair = column_pair(condition)
-    return frozenset() if pair is None else frozenset((each.table, each.name.lower()) for each in pair)
-
-
-def _is_unique(source: Source, columns: set[str]) -> bool:
-    """Whether no two rows of a source agree in all of these columns, as far as the statistics tell.
-
-    Of several columns, and in sampled tables, these are numbers of distinct values to a few percent.
-    """
-    if source.table is None:
-        return isinstance(source.node, exp.Subquery) and _tell_apart(columns, source.node.this)
-    layout, rows = source.table, source.table.row_count
-    found = [column for column in layout.columns if column.name.lower() in columns]
-    if any(each.is_counted and each.distinct_count >= rows - each.null_count for each in found):
-        return True
-    if rows > 1 and len(found) == 1 and found[0].is_counted:
-        return False
-    return rows <= 1 or prod(each.distinct_count for each in found) >= NEARLY_ALL * rows
-
-
-def _tell_apart(columns: set[str], query: exp.Expr) -> bool:
-    """Whether no two rows of an aggregation, or of distinct rows, agree in all of these columns."""
-    if not isinstance(query, exp.Query):
-        return False
-    if isinstance(query, exp.Select) and query.args.get("group"):
-        keys, sets = group_keys(query)
-        named = {item.unalias() for item in query.expressions if item.alias_or_name.lower() in columns}
-        return not sets and named.issuperset(keys)
-    distinct = query.args.get("distinct")
-    is_plain = distinct is True or (isinstance(distinct, exp.Distinct) and not distinct.args.get("on"))
-    return is_plain and {name.lower() for name in query.named_selects} <= columns
-
-
 def _reasons(output: OutputColumn, basis: dict[str, BasisColumn], sources: Sequence[Source]) -> Iterator[str]:
     if output.moves_in_steps:
         yield "it rounds inside of an expression, and so moves in steps; round the result instead"
@@ -310,7 +242,8 @@ def _unbounded(column: BasisColumn, sources: Sequence[Source]) -> str:
         source = named.get(each.table)
         known = None if source is None or source.is_derived else source.column(each.name)
         if known is not None and known.type in ("DOUBLE", "FLOAT") and None in (known.minimum, known.maximum):
-            return f"{known.name} has NaN, infinity or no values, so nothing bounds what a row adds"
+            values = "has NaN, infinity or no values, or its file does not rule them out, so nothing bounds"
+            return f"{known.name} {values} what a row adds; WHERE isfinite({known.name}) does"
     call = find_first(summed, exp.AggFunc)
     inner = summed if call is None or not isinstance(call.this, exp.Expr) else call.this
     for each in find_all(inner, exp.Column):
@@ -357,11 +290,6 @@ def check_kept_values(draft: Draft) -> Draft:
     """Return the draft unchanged. Raises NotOnlineError where too many values would be kept.
 
     It is for what is estimated to its end. Other queries keep as many as they may, and then run as a whole.
-
-    >>> refusal(check_kept_values, "SELECT median(price) FROM items")
-    ''
-    >>> refusal(check_kept_values, "SELECT median(fare) FROM trips")
-    'it would keep 12,800,000 values; up to 12,500,000 are kept'
     """
     return _with_few_values(draft, sum)
 
@@ -382,59 +310,3 @@ def _with_few_values(draft: Draft, of_partitions: Callable[[Iterable[int]], int]
 
 def _mib(size_bytes: int) -> str:
     return f"{size_bytes >> 20:,} MiB"
-
-
-def with_places(draft: Draft) -> str:
-    """Return the source of merged groups, with their places by keys where LIMIT picks groups.
-
-    >>> from relaqs_engine.rewrite.having_and_limit import decide_membership
-    >>> sql = "SELECT zone, count(*) AS n FROM trips GROUP BY 1 ORDER BY zone NULLS FIRST LIMIT 3"
-    >>> print(shown(with_places(after(decide_membership, sql))))
-    (SELECT *, count(*) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before,
-            count(CASE WHEN m <= 1 THEN 1 END) OVER (ORDER BY k0 NULLS FIRST) AS relaqs_before_once,
-            k0 IS NULL AS relaqs_is_first FROM merged)
-    """
-    if not _has_room(draft):
-        return "merged"
-    # count(…) FILTER (…) OVER (…) takes DuckDB twenty times as long as this CASE, and a window of all groups
-    # twice as long as a subquery.
-    counts = ("count(*)", f"count(CASE WHEN {ROWS} <= {_rows_of_unit(draft)} THEN 1 END)")
-    by_keys = ", ".join(draft.membership.first_by)
-    before, once = (
-        f"{count} OVER (ORDER BY {by_keys})" if by_keys else f"(SELECT {count} FROM merged)"
-        for count in counts
-    )
-    places = [f"{before} AS {BEFORE}", f"{once} AS {BEFORE_ONCE}", f"{_is_first(draft)} AS {IS_FIRST}"]
-    return f"(SELECT *, {', '.join(places)} FROM merged)"
-
-
-def place_columns(draft: Draft) -> tuple[str, ...]:
-    """Return the names of the columns that `with_places` adds."""
-    return (BEFORE, BEFORE_ONCE, IS_FIRST) if _has_room(draft) else ()
-
-
-def _has_room(draft: Draft) -> bool:
-    """Whether LIMIT picks groups of one sampled table whose rows lie in all partitions, each once at most."""
-    is_limited = draft.membership.most_rows is not None and bool(draft.keys)
-    if not is_limited or len(draft.streams) != 1 or draft.groups.are_local:
-        return False
-    return not any(met_several_times(draft))
-
-
-def _rows_of_unit(draft: Draft) -> int:
-    [stream] = draft.streams
-    return stream.layout.max_unit_rows
-
-
-def _is_first(draft: Draft) -> str:
-    """Return SQL that says whether all keys are NULL and NULL comes first, as in the total of a ROLLUP.
-
-    What the answer is ordered by after all of its keys tells only rows apart that have the same keys.
-    """
-    keys = draft.keys[:-1] if draft.grouping_sets else draft.keys
-    names = [f"k{i}" for i in range(len(keys))]
-    order = draft.membership.first_by[: len(names)]
-    ordered = {each.removesuffix(" NULLS FIRST").removesuffix(" DESC").strip('"') for each in order}
-    if ordered != set(names) or not all(each.endswith(" NULLS FIRST") for each in order):
-        return "FALSE"
-    return " AND ".join(f"{name} IS NULL" for name in names)

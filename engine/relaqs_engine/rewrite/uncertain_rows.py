@@ -78,9 +78,7 @@ class Comparison:
 
     Attributes:
         row: what is compared, over columns of the query.
-        operator: the comparison.
         look_up: the subquery that gives the stage's value, the same for all rows.
-        stage: the stage's name.
     """
 
     row: exp.Expr
@@ -94,7 +92,6 @@ class Late:
     """The conditions that stages decide.
 
     Attributes:
-        conditions: all of them.
         comparison: the one condition, where there is only one and it compares a row with a number.
     """
 

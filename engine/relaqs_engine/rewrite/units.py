@@ -25,13 +25,13 @@ from math import ceil, isfinite, prod, sqrt
 from sqlglot import exp
 
 from relaqs_engine.bounds import UNKNOWN, Bounds, ColumnLookup, hull, is_never_null
+from relaqs_engine.layouts.column_statistics import NEARLY_ALL
 from relaqs_engine.layouts.manifest import Column, DerivedColumn, OtherUnits, QuotientEnds, is_number
-from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.aggregate import UnitSum
 from relaqs_engine.rewrite.draft import Draft, KeyBeside, Source, tables_in
 from relaqs_engine.rewrite.grouping import group_keys
-from relaqs_engine.rewrite.unbounded import met_several_times
-from relaqs_engine.sql.aggregates import Call, Merge, call_of, is_aggregate
+from relaqs_engine.rewrite.scans import met_several_times
+from relaqs_engine.sql.aggregate_laws import Call, Merge, call_of, is_aggregate
 from relaqs_engine.sql.expressions import Ranges
 from relaqs_engine.sql.parse import DIALECT
 
@@ -79,14 +79,6 @@ def of_derived_table(inner: Draft, others: OtherUnits | None = None) -> tuple[Co
     Args:
         inner: the query inside, with its streams chosen.
         others: what is known of the units that are no outliers, where the table has these alone.
-
-    The orders of the example have up to nine items, whose prices are between 0.5 and 99:
-
-    >>> from relaqs_engine.rewrite.sampling import choose_streams
-    >>> inner = "SELECT order_id, count(*) AS n, sum(price) - 1 AS s FROM items GROUP BY order_id"
-    >>> (table,) = after(choose_streams, f"SELECT avg(n), avg(s), min(order_id) FROM ({inner})").streams
-    >>> [(column.name, column.minimum, column.maximum) for column in table.columns]
-    [('order_id', 1, 256000), ('n', 1.0, 9.0), ('s', -0.5, 890.0)]
     """
     types = inner.binder.describe(inner.select.sql(DIALECT))
     rows = _rows_of_groups(inner, others)
@@ -258,13 +250,7 @@ def _bounds_of_call(call: Call, rows: _RowsOfGroups) -> Bounds:
 
 
 def _bounds_of_sum(of_a_row: Bounds, most: int | None, of_unit: UnitSum | None) -> Bounds:
-    """Return the bounds of a sum over at least one row, and `most` of them.
-
-    >>> _bounds_of_sum(Bounds(-1.0, 5.0), 10, None)
-    Bounds(lowest=-10.0, highest=50.0)
-    >>> _bounds_of_sum(Bounds(2.0, 5.0), 10, UnitSum(3.0, above=4.0, below=6.0, squares=9.0))
-    Bounds(lowest=2.0, highest=34.0)
-    """
+    """Return the bounds of a sum over at least one row, and `most` of them."""
     low, high = of_a_row.lowest, of_a_row.highest
     if most is None:
         return Bounds(low if of_a_row.is_nonnegative else None, None)

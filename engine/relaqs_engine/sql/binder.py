@@ -83,12 +83,6 @@ def check_reading(sql: str, written: str, constants: Container[str] = ()) -> Non
         sql: what the user wrote.
         written: what stands in its place. It may have anything in the place of a parameter.
         constants: the names, such as now, of what may have anything in its place, too.
-
-    >>> check_reading("select x::varchar, len(x) from t", "SELECT CAST(x AS TEXT), LENGTH(x) FROM t")
-    >>> check_reading("SELECT corr(x, y) EXPORT_STATE FROM t", "SELECT CORR(x, y) AS EXPORT_STATE FROM t")
-    Traceback (most recent call last):
-    relaqs_engine.errors.SqlError: ReLAQS takes `corr(x, y) EXPORT_STATE` for `CORR(x, y)`, and DuckDB does
-    not; put parentheses, or write it otherwise; at line 1, column 8
     """
     theirs, ours = serialized(sql), serialized(written)
     if theirs.startswith(_FAILED):
@@ -270,7 +264,7 @@ _BARE_MOMENTS = frozenset(
     {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
 )
 _MOMENT = re.compile(rf"\b(?:{'|'.join(sorted(_CALLED_MOMENTS | _BARE_MOMENTS))})\b", re.IGNORECASE)
-_WRITTEN_AS_THEY_ARE = re.compile(r"BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|DECIMAL\(.*\)")
+_WRITTEN_AS_THEY_ARE = re.compile(r"BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|DECIMAL\(\d+,[1-9]\d*\)")
 _DIGITS = re.compile(r"[0-9.e+-]+")
 
 
@@ -289,13 +283,15 @@ def may_have_parameters(sql: str, parameters: Parameters | None) -> bool:
 
 
 _UNTYPED = '"NULL"'
+_OPEN_PART = re.compile(rf"{_UNTYPED}(?! )")  # a type, and no field of this name, which has one behind it
 
 
 @dataclass(frozen=True, slots=True)
-class NullOf:
-    """A parameter's value that is NULL, of a type of DuckDB."""
+class Constant:
+    """A parameter's value as DuckDB writes it, of one of its types. text: None is NULL."""
 
     type: str
+    text: str | None = None
 
 
 def with_values(
@@ -310,14 +306,6 @@ def with_values(
 
     Raises:
         SqlError: a parameter has no value or one that DuckDB has no type for, or a value has no parameter.
-
-    >>> binder = Binder(CATALOG)
-    >>> binder.with_constants("SELECT avg(fare) FROM trips WHERE zone = $zone", {"zone": "it's"}).sql
-    "SELECT avg(fare) FROM trips WHERE zone = 'it''s'"
-    >>> binder.with_constants("SELECT 1 WHERE 2 < ?")
-    Traceback (most recent call last):
-    relaqs_engine.errors.SqlError: the query has the parameter ? and no value for it; give one with
-    params=[…], in the shell with --param 1=…; at line 1, column 20
     """
     sql = written.sql
     if not may_have_parameters(sql, parameters):
@@ -354,17 +342,13 @@ def _gap(after: str) -> str:
 
 def _typed(value: Any, place: _Place, sql: str, typed_text: Callable[[Any], TypedText]) -> TypedText:
     try:
-        return (value.type, None) if isinstance(value, NullOf) else typed_text(value)
+        return (value.type, value.text) if isinstance(value, Constant) else typed_text(value)
     except SqlError as error:
         raise SqlError(error.message, position_of(sql, place.begin)) from None
 
 
 def parameter_count(sql: str) -> int:
-    """Return how many values the parameters `?` and `$1` need: the highest place among them.
-
-    >>> parameter_count("SELECT $2, '$3'"), parameter_count("SELECT ? + ?"), parameter_count("SELECT 1")
-    (2, 2, 0)
-    """
+    """Return how many values the parameters `?` and `$1` need: the highest place among them."""
     if "?" not in sql and "$" not in sql:
         return 0
     return max((place.key for place in _places(sql) if isinstance(place.key, int)), default=0)
@@ -414,9 +398,6 @@ def named_as_before(written: WrittenSql, asked: str) -> WrittenSql:
 
     Raises:
         SqlError: DuckDB does not read one as the other.
-
-    >>> print(named_as_before(WrittenSql("SELECT max(x + 5) FROM t"), "SELECT max(x + $1) FROM t").sql)
-    SELECT max((x + 5)) AS "max((x + $1))" FROM t
     """
     if written.sql == asked:
         return written
@@ -526,23 +507,21 @@ def _constant(value: TypedText) -> str:
     """Return SQL for a value of DuckDB."""
     type_, text = value
     if text is None:
-        return "NULL" if type_ == _UNTYPED else f"CAST(NULL AS {type_})"
+        return "NULL" if type_ == _UNTYPED else f"CAST(NULL AS {_OPEN_PART.sub('INTEGER', type_)})"
     if type_ == "VARCHAR":
         return quote_text(text)
+    if type_.rstrip("[]") == _UNTYPED:  # [], [NULL]
+        return text
     if _WRITTEN_AS_THEY_ARE.fullmatch(type_):
         return f"({text})" if text.startswith("-") else text
     if type_ == "DOUBLE" and _DIGITS.fullmatch(text):
         number = text if "e" in text else f"{text}e0"  # a number with an exponent is a DOUBLE
         return f"({number})" if text.startswith("-") else number
-    return f"CAST({quote_text(text)} AS {type_})"
+    return f"CAST({quote_text(text)} AS {_OPEN_PART.sub('INTEGER', type_)})"
 
 
 class TypesByName:
-    """Knows the types of all columns. Names are normalized once, which takes 10 ms for 400 columns.
-
-    >>> TypesByName(CATALOG).schema().column_names("Zones")
-    ['zone', 'city']
-    """
+    """Knows the types of all columns. Names are normalized once, which takes 10 ms for 400 columns."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -574,14 +553,7 @@ _MOST_DESCRIBED = 1_000  # texts: a plan has about ten, and most of them hold no
 
 
 class Binder:
-    """Tells which columns a SELECT would give. It holds empty tables only, because planning never reads data.
-
-    >>> Binder(CATALOG).describe("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
-    [('zone', 'INTEGER'), ('mean', 'DOUBLE')]
-
-    Attributes:
-        civil_time: of the statements that it is asked about.
-    """
+    """Tells which columns a SELECT would give. Its tables are empty, because planning never reads data."""
 
     def __init__(self, catalog: Catalog, civil_time: CivilTime | None = None) -> None:
         """civil_time: of all statements that name no other. None: that of the process."""

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from relaqs_engine.duck import MAY_HAVE_NAN
 from relaqs_engine.layouts.manifest import Table, columns_named, has_floats
-from relaqs_engine.sql.aggregates import is_aggregate
+from relaqs_engine.sql.aggregate_laws import is_aggregate
 from relaqs_engine.sql.dialect import find_all, find_first
 from relaqs_engine.sql.parse import referenced_cte
 
@@ -53,11 +53,6 @@ def find_greatest_floats_in_rows(tree: exp.Expr, layouts: Iterable[Table]) -> No
 
     DuckDB looks MIN and MAX of one file up in its footer. Told that NaN may be hidden there, it gives NaN for
     the greatest value, whether there is one or not. MAX with a FILTER is not looked up.
-
-    >>> tree = sqlglot.parse_one("SELECT max(fare), max(zone), min(fare) FROM trips", dialect="duckdb")
-    >>> find_greatest_floats_in_rows(tree, [CATALOG.table("trips")])
-    >>> tree.sql("duckdb")
-    'SELECT MAX(fare) FILTER(WHERE TRUE), MAX(zone), MIN(fare) FROM trips'
     """
     hiding = [layout for layout in layouts if layout.hides_nan and not layout.from_sql]
     types = [(column.name.lower(), column.type) for layout in hiding for column in layout.columns]
@@ -113,11 +108,6 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
 
     Args:
         columns: names of columns, in lower case. A column is meant where it is called like its table.
-
-    >>> whole_row(sqlglot.parse_one("SELECT to_json(trips) FROM trips"), {"fare"})
-    'trips'
-    >>> whole_row(sqlglot.parse_one("SELECT trips.fare FROM trips"), {"fare"}) is None
-    True
     """
     for column in find_all(tree, exp.Column):
         name = column.name.lower()
@@ -134,12 +124,6 @@ def row_without_names(tree: exp.Expr) -> str | None:
 
     An output without a name is called like its text, and tables have another text where they are read. It is
     a relation whose rows are taken as values, or the name of such an output.
-
-    >>> rows = "SELECT (SELECT max(fare) FROM trips)"
-    >>> row_without_names(sqlglot.parse_one(f"SELECT q FROM ({rows}) AS q", dialect="duckdb"))
-    'q'
-    >>> row_without_names(sqlglot.parse_one(f"SELECT * FROM ({rows}) AS q", dialect="duckdb")) is None
-    True
     """
     named = (exp.Alias, exp.Column, exp.Star)
     items = (
@@ -214,11 +198,6 @@ def measures(tree: exp.Expr, names: Sequence[str]) -> tuple[bool, ...]:
 
     Args:
         names: of the answer's columns, in order.
-
-    >>> visits = "SELECT user, count(*) AS n FROM visits GROUP BY user"
-    >>> sql = f"SELECT n, count(*) AS users FROM ({visits}) GROUP BY n"
-    >>> measures(sqlglot.parse_one(sql, dialect="duckdb"), ["n", "users"])
-    (False, True)
     """
     columns = _Reader().columns(tree)
     if len(columns) == len(names):

@@ -189,9 +189,6 @@ def find_all(tree: exp.Expr, *kinds: type[Sought]) -> Iterator[Sought]:
 
     Planning looks through trees a thousand times for each statement. So names and constants, which are most
     of the nodes, are passed over where none of them is sought.
-
-    >>> [column.sql() for column in find_all(exp.maybe_parse("f(a) + b * (SELECT c)"), exp.Column)]
-    ['a', 'b', 'c']
     """
     return _found(tree, kinds, ())
 
@@ -231,11 +228,7 @@ def copied(tree: Sought) -> Sought:
 def find_own(
     tree: exp.Expr, *kinds: type[Sought], queries: tuple[type[exp.Expr], ...] = (exp.Query,)
 ) -> Iterator[Sought]:
-    """Yield the nodes of these kinds that belong to this query. A query inside is not entered.
-
-    >>> [column.sql() for column in find_own(exp.maybe_parse("f(a) + b * (SELECT c)"), exp.Column)]
-    ['a', 'b']
-    """
+    """Yield the nodes of these kinds that belong to this query. A query inside is not entered."""
     return _found(tree, kinds, queries)
 
 
@@ -431,6 +424,12 @@ class RelaqsParser(_Parser):
         return self._parse_limit(self._parse_respect_or_ignore_nulls(ordered))
 
     def _parse_lambda(self, alias: bool = False) -> Any:
+        words = [token.text.lower() for token in self._tokens[self._index : self._index + 4]]
+        if words[:2] == ["(", "lambda"] and words[-1] in (":", ","):  # as DuckDB writes it
+            self._advance()
+            parsed = self._parse_lambda(alias)
+            self._match_r_paren()
+            return parsed
         is_word = self._curr is not None and self._curr.text.lower() == "lambda"
         parsed = super()._parse_lambda(alias)
         if is_word and isinstance(parsed, exp.Lambda):

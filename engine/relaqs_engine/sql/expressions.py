@@ -55,7 +55,7 @@ from relaqs_engine.bounds import (
     type_name,
 )
 from relaqs_engine.layouts.manifest import FLOATS, WHOLE_NUMBERS, DerivedColumn
-from relaqs_engine.sql.aggregates import call_of
+from relaqs_engine.sql.aggregate_laws import call_of
 from relaqs_engine.sql.dialect import find_all, find_first
 
 T = TypeVar("T")
@@ -201,10 +201,6 @@ class KeptSigns(Signs):
 
     What folds at zero keeps no sign unless its argument does: no value of abs(avg(gain)) is negative, but its
     truth may be 0, which the relative error of an estimate says nothing of.
-
-    >>> kept = KeptSigns(lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
-    >>> [kept(sqlglot.parse_one(sql)).name for sql in ("abs(gain)", "sqrt(abs(gain - paid))", "sqrt(paid)")]
-    ['EITHER', 'EITHER', 'POSITIVE']
     """
 
     def of(self, node: exp.Expr) -> Sign:
@@ -225,14 +221,6 @@ class Vanishing(Question[bool]):
     Args:
         of_column: on which sides of zero a column may lie.
         counts: whether a column is a number of rows.
-
-    >>> def of_column(column):
-    ...     return Sign.EITHER if column.name == "gain" else Sign.POSITIVE
-    >>> vanishes = Vanishing(of_column, lambda column: column.name == "n")
-    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("nullif(sum(paid), 0)", "n - 1")]
-    [False, False]
-    >>> [vanishes(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("sum(gain)", "paid - 1")]
-    [True, True]
     """
 
     def __init__(self, of_column: SignOfColumn, counts: Callable[[exp.Column], bool]) -> None:
@@ -273,12 +261,7 @@ class Function:
 
 
 def alternatives(node: exp.Expr) -> list[exp.Expr]:
-    """Return the expressions one of which the value is, if it is not NULL: of CASE, COALESCE and the like.
-
-    >>> case = sqlglot.parse_one("CASE WHEN a THEN b WHEN c THEN NULL ELSE d END")
-    >>> [each.sql() for each in alternatives(case)]
-    ['b', 'd']
-    """
+    """Return the expressions one of which the value is, if it is not NULL: of CASE, COALESCE and the like."""
     match node:
         case exp.Case():
             found = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]
@@ -300,12 +283,7 @@ def conditions_of(choice: exp.Expr) -> list[exp.Expr]:
 
 
 def conditions_in(expression: exp.Expr) -> list[exp.Expr]:
-    """Return by what all CASEs and IFs in an expression choose.
-
-    >>> sql = "CASE a WHEN 1 THEN IF(b > 2, 3, 4) END"
-    >>> [condition.sql() for condition in conditions_in(sqlglot.parse_one(sql, dialect="duckdb"))]
-    ['a = 1', 'b > 2']
-    """
+    """Return by what all CASEs and IFs in an expression choose."""
     choices = (each for each in find_all(expression, exp.Case, exp.If) if each.arg_key != "ifs")
     return [condition for choice in choices for condition in conditions_of(choice)]
 
@@ -326,13 +304,7 @@ class Term:
 
 
 def terms_of(node: exp.Expr) -> list[Term] | None:
-    """Return the terms that a value is the sum of, None where it is no linear function without a constant.
-
-    >>> [(term.value.sql(), term.factor) for term in terms_of(sqlglot.parse_one("a - b"))]
-    [('a', 1.0), ('b', -1.0)]
-    >>> terms_of(sqlglot.parse_one("a * b")) is None
-    True
-    """
+    """Return the terms that a value is the sum of, None where it is no linear function without a constant."""
     match node:
         case exp.Cast():
             return [Term(node.this)]
@@ -363,13 +335,7 @@ def cast_step(cast: exp.Expr, from_type: str = "") -> float | None:
     """Return the most that a cast to a number moves it, None where the cast is to something else.
 
     Args:
-        cast: it.
         from_type: the type of what is cast, as DuckDB writes it. "" where that is not known.
-
-    >>> [cast_step(sqlglot.parse_one(f"CAST(x AS {to})")) for to in ("DECIMAL(10, 2)", "BIGINT", "DATE")]
-    [0.005, 0.5, None]
-    >>> cast_step(sqlglot.parse_one("CAST(x AS DECIMAL(10, 2))"), from_type="DECIMAL(38,2)")
-    0.0
     """
     name = type_name(cast)
     if name in FLOATS:
@@ -746,13 +712,6 @@ def bends(node: exp.Expr, vanishes: Vanishing, *, alone: bool = False) -> bool:
     an estimate, for the product of two of them, their roots, logarithms and powers. EXP and powers beyond 3
     bend everywhere. Where they are the whole value, and so `alone`, the width of the interval tells how much
     (`widest_certified`).
-
-    >>> def of_signs(sql):
-    ...     tree = sqlglot.parse_one(sql, dialect="duckdb")
-    ...     signs = lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE
-    ...     return bends(tree, Vanishing(signs, lambda column: False))
-    >>> of_signs("gain / nullif(paid, 0)"), of_signs("paid / gain"), of_signs("gain * gain")
-    (False, True, True)
     """
     return function_of(node).bends(node, vanishes, alone)
 
@@ -763,9 +722,6 @@ def widest_certified(value: exp.Expr) -> float:
     EXP and powers multiply errors. With a relative error of s, the interval of a straight line holds where
     the error z of its argument has −1.96·s < exp(−z·s) − 1 < 1.96·s. At 1.96·s = 0.6 that is so in 93.6 % of
     the cases.
-
-    >>> [widest_certified(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("exp(x / n)", "1 + exp(x)")]
-    [0.6, inf]
     """
     return function_of(value.unnest()).widest
 
@@ -799,15 +755,6 @@ def unfolded(value: exp.Expr, of_column: SignOfColumn) -> tuple[exp.Expr, tuple[
     Leaving rows out does not show an error across a fold: of an average of 0.01 or so, greatest(average, 0)
     hardly varies where it is below. But the fold of an interval holds wherever the interval does. What is
     multiplied or divided by a positive estimate is folded at 0 as well after it.
-
-    >>> def of_sql(sql):
-    ...     signs = lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE
-    ...     straight, folds = unfolded(sqlglot.parse_one(sql, dialect="duckdb"), signs)
-    ...     return straight.sql(), [(fold.by.__name__, fold.number) for fold in folds]
-    >>> of_sql("1 - greatest(gain / n, 0)")
-    ('gain / n', [('Greatest', 0.0), ('Mul', -1.0), ('Add', 1.0)])
-    >>> of_sql("abs(gain) / n"), of_sql("abs(paid)"), of_sql("abs(gain) + gain")
-    (('(gain) / n', [('Abs', 0.0)]), ('ABS(paid)', []), ('ABS(gain) + gain', []))
     """
     kept = KeptSigns(of_column)
     straight, folds = _unfolded(value.unnest(), kept)

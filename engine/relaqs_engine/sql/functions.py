@@ -26,7 +26,7 @@ from importlib.resources import files
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.aggregates import law_of
+from relaqs_engine.sql.aggregate_laws import law_of
 from relaqs_engine.sql.dialect import DIALECT, find_all, find_first
 
 # Their value depends on the moment or on chance. Only one evaluation for the whole query is sound.
@@ -77,10 +77,6 @@ def check_functions(query: exp.Expr, allowed: Collection[str] | None = None) -> 
     """Raise SqlError for a function that could see more than its arguments and the catalog.
 
     allowed: names in lower case, None for those of every query.
-
-    >>> check_functions(sqlglot.parse_one("SELECT getenv('HOME')", dialect="duckdb"))
-    Traceback (most recent call last):
-    relaqs_engine.errors.SqlError: the function 'getenv' is not known or not allowed in a query...
     """
     allowed = allowed_functions() if allowed is None else allowed
     for node in find_all(query, exp.Func):
@@ -103,11 +99,6 @@ def of_a_file(path: str, tables: Collection[str] = (), call: str = "") -> str:
         path: what stands where a table should, or what is read.
         tables: the names of those that there are.
         call: of read_csv and the like, if it has options.
-
-    >>> of_a_file("data/trips.parquet", ["trips"])
-    "a query reads tables, not files; write FROM trips in the place of 'data/trips.parquet'"
-    >>> of_a_file("trips")
-    ''
     """
     if not _ENDING.search(path):
         return ""
@@ -141,11 +132,7 @@ def is_array_of_query(node: exp.Expr) -> bool:
 
 
 def volatile_function(query: exp.Expr) -> str | None:
-    """Return the text of a call that depends on the moment or on chance, None if the query has none.
-
-    >>> volatile_function(sqlglot.parse_one("SELECT fare * random() FROM trips", dialect="duckdb"))
-    'random()'
-    """
+    """Return the text of a call that depends on the moment or on chance, None if the query has none."""
     for node in find_all(query, exp.Func):
         if isinstance(node, VOLATILE) or _is_volatile_by_name(node):
             return node.sql(DIALECT).lower()

@@ -26,7 +26,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import quote_name
 from relaqs_engine.errors import RelaqsError, SqlError
-from relaqs_engine.sql.aggregates import mark_aggregates
+from relaqs_engine.sql.aggregate_laws import mark_aggregates
 from relaqs_engine.sql.binder import check_reading
 from relaqs_engine.sql.dialect import DIALECT as DIALECT
 from relaqs_engine.sql.dialect import find_all, find_first
@@ -679,13 +679,7 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
 
 
 def _listed(tables: list[str]) -> str:
-    """Return the tables' names, and how files are read as one table where these may be parts of one.
-
-    >>> _listed(["part_1", "part_2"])
-    "part_1, part_2; to read files as one table, give a pattern, as in 'data/*.parquet'"
-    >>> _listed(["trips", "zones"])
-    'trips, zones'
-    """
+    """Return the tables' names, and how files are read as one table where these may be parts of one."""
     known = ", ".join(tables[:_MOST_NAMED]) or "none"
     if len(tables) > _MOST_NAMED:
         known += f" and {len(tables) - _MOST_NAMED} more"
@@ -810,11 +804,6 @@ def with_tables_of_paths(
         written: one statement.
         table_of: returns the table that was opened from a path or such a name, None where there is none.
         effort: counts what reading costs.
-
-    >>> opened = {"trips.parquet": "trips", ("old", "trips"): "old_trips"}.get
-    >>> sql = "SELECT max(old.trips.fare) FROM 'trips.parquet' AS t, old.trips, read_csv('zones.csv') AS z"
-    >>> print(with_tables_of_paths(WrittenSql(sql), opened, Effort()).sql)
-    SELECT max("trips".fare) FROM "trips" AS t, "old_trips" AS "trips", read_csv('zones.csv') AS z
     """
     try:
         trees = read_statements(written.sql, effort)

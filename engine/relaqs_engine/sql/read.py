@@ -37,7 +37,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import syntax_error
 from relaqs_engine.errors import ExpressionError, SqlError
-from relaqs_engine.sql.aggregates import LAWS, has_several_distinct, marked_call
+from relaqs_engine.sql.aggregate_laws import LAWS, has_several_distinct, marked_call
 from relaqs_engine.sql.dialect import ARROWS, Relaqs, RelaqsParser, pause, tokens_of
 
 GIVE_ROWS = {"pivot": "PIVOT", "pivot_wider": "PIVOT", "unpivot": "UNPIVOT", "pivot_longer": "UNPIVOT"}
@@ -58,9 +58,6 @@ def may_be_written_out(sql: str) -> bool:
     """Whether a statement may be a SHOW, DESCRIBE, SUMMARIZE, PIVOT or UNPIVOT, or have one inside.
 
     `sql/statements.py` writes a SELECT for these.
-
-    >>> [may_be_written_out(sql) for sql in ("FROM trips", "DESCRIBE trips", "FROM (SHOW TABLES)")]
-    [False, True, True]
     """
     if _BEGINS_SO.match(sql) or SHOWS_INSIDE.search(sql):
         return True
@@ -97,14 +94,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSql:
-    """A statement as it is planned. Errors in it can be placed in what the user wrote.
-
-    >>> written = WrittenSql("SELECT $a, fair").edited([Edit(7, 9, "'some text'")])
-    >>> written.sql
-    "SELECT 'some text', fair"
-    >>> print(written.placed(SqlError("there is no fair", (1, 21))))
-    there is no fair; at line 1, column 12
-    """
+    """A statement as it is planned. Errors in it can be placed in what the user wrote."""
 
     sql: str
     _steps: tuple[_Step, ...] = ()
@@ -153,20 +143,12 @@ class WrittenSql:
 
 
 def position_of(text: str, offset: int) -> tuple[int, int]:
-    """Return the line and the column, both from 1, of a character counted from 0.
-
-    >>> position_of("SELECT 1,\\n  x", 12)
-    (2, 3)
-    """
+    """Return the line and the column, both from 1, of a character counted from 0."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def offset_of(text: str, position: tuple[int, int]) -> int | None:
-    """Return the character, counted from 0, of a line and a column; None where the text has no such place.
-
-    >>> offset_of("SELECT 1,\\n  x", (2, 3)), offset_of("SELECT 1,\\n  x", (1, 11))
-    (12, None)
-    """
+    """Return the character, counted from 0, of a line and a column; None where the text has no such place."""
     line, column = position
     begin = 0
     for _ in range(line - 1):
@@ -260,10 +242,6 @@ class Effort:
     Args:
         still_wanted: called every thousand steps. It raises an error to end the planning.
         most_steps: the steps that planning may take.
-
-    >>> Effort(most_steps=100).spend(101)
-    Traceback (most recent call last):
-    relaqs_engine.errors.SqlError: planning the query would take more than 100 steps; ...
     """
 
     def __init__(self, still_wanted: Callable[[], None] = lambda: None, most_steps: int = MOST_STEPS) -> None:
@@ -471,11 +449,7 @@ def read_statements(sql: str, effort: Effort, dialect: type[Relaqs] = Relaqs) ->
 
 
 def tree_of(sql: str) -> exp.Expr:
-    """Return the one statement of SQL that a plan has, which may be longer than what people may write.
-
-    >>> tree_of("SELECT corr(DISTINCT x, y) FROM t").sql(Relaqs)
-    'SELECT CORR(DISTINCT x, y) FROM t'
-    """
+    """Return the one statement of SQL that a plan has, which may be longer than what people may write."""
     (tree,) = _statements(_Parser(dialect=Relaqs).parse(tokens_of(sql), sql))
     return tree
 
@@ -546,11 +520,6 @@ def statements_of(text: str) -> tuple[Statement, ...]:
 
     Raises:
         SqlError: a quote or a comment is not closed.
-
-    >>> for each in statements_of("-- how many\\nSELECT ';' AS mark; /* then */ SELECT 2"):
-    ...     print(each.line, each.sql, each.is_ended)
-    2 SELECT ';' AS mark True
-    2 SELECT 2 False
     """
     return _by_tokens(text) if _ONE_PLAIN.fullmatch(text) is None else _only(text)
 
@@ -581,11 +550,7 @@ def _only(text: str) -> tuple[Statement, ...]:
 
 
 def is_finished(text: str) -> bool:
-    """Return whether nothing is left open: the last statement has its semicolon, or there is none.
-
-    >>> is_finished("SELECT 1"), is_finished("SELECT 1;"), is_finished("SELECT ';")
-    (False, True, False)
-    """
+    """Return whether nothing is left open: the last statement has its semicolon, or there is none."""
     try:
         found = statements_of(text)
     except SqlError:

@@ -379,19 +379,6 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
     Raises:
         SqlError: DuckDB cannot parse it, it is a SHOW or DESCRIBE of something else, or what it describes is
             wrong. It has the place in what the user wrote.
-
-    >>> def written_for(sql):
-    ...     print(as_select(WrittenSql(sql), ["trips", "zones"], lambda sql: [("fare", "DOUBLE")]).sql)
-    >>> written_for("SHOW TABLES")
-    SELECT * FROM (VALUES ('trips'), ('zones')) AS shown(name)
-    >>> written_for("summarize trips")
-    SELECT * FROM (SUMMARIZE SELECT * FROM trips)
-    >>> written_for("DESCRIBE trips")
-    SELECT column_name, column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", CAST(NULL AS VARCHAR) AS
-    "default", CAST(NULL AS VARCHAR) AS extra
-    FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
-    >>> written_for("WITH t AS (FROM trips) PIVOT t ON zone IN (1, 2) USING sum(fare) ORDER BY 1")
-    WITH t AS (FROM trips) SELECT * FROM (PIVOT t ON zone IN (1, 2) USING sum(fare)) ORDER BY 1
     """
     with written.placing():
         check_text(written.sql)
@@ -406,11 +393,7 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
 
 
 def with_tables_shown(views: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
-    """Return the views with a SELECT for each (SHOW TABLES) in them: of the tables and of the views.
-
-    >>> with_tables_shown({"few": "SELECT count(*) FROM (SHOW TABLES)"}, ["trips"])["few"]
-    "SELECT count(*) FROM (SELECT * FROM (VALUES ('few'), ('trips')) AS shown(name))"
-    """
+    """Return the views with a SELECT for each (SHOW TABLES) in them: of the tables and of the views."""
     shown = _shown([*tables, *views])
     return {
         name: WrittenSql(sql).edited(_tables_shown_inside(statement_tokens(sql), shown)).sql

@@ -22,12 +22,6 @@ class Address:
     Attributes:
         scheme: one of READABLE.
         path: what follows "://": the bucket, account or host, and the key.
-
-    >>> trips = Address.of("s3://bucket/warehouse/trips/")
-    >>> str(trips), trips.name, str(trips.parent)
-    ('s3://bucket/warehouse/trips', 'trips', 's3://bucket/warehouse')
-    >>> Address.of("data/trips") is None
-    True
     """
 
     scheme: str

@@ -40,7 +40,7 @@ from relaqs_lab.records.simulated_runs import (
     PlacedRun,
     compare_grouped,
 )
-from relaqs_lab.simulation.grouped.studies import (
+from relaqs_lab.simulation.grouped.grouped_studies import (
     STUDIES,
     Claim,
     GroupedCase,
@@ -50,11 +50,11 @@ from relaqs_lab.simulation.grouped.studies import (
 )
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import AdaptDl, GangCase, Table2, run_gang_case
-from relaqs_lab.simulation.machines.simulator import Timing
+from relaqs_lab.simulation.machines.machine_simulator import Timing
 from relaqs_lab.simulation.machines.table2 import ARRIVAL_SECONDS
+from relaqs_lab.simulation.placed.placed_simulator import MoveCosts, PlacedRules
 from relaqs_lab.simulation.placed.placed_study import PlacedCase, run_placed_case
-from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules
-from relaqs_lab.simulation.placed.workload import SCENARIOS, Scenario, read_philly
+from relaqs_lab.simulation.placed.placed_workload import SCENARIOS, Scenario, read_philly
 from relaqs_lab.simulation.workload import EarlyStops
 
 SLOT_POLICY_NAMES = "tiresias,optimus,ones,sia,completion_rate"

@@ -22,8 +22,8 @@ from relaqs.placed_policies.mlf_rl import (
 )
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedView, planned_in_order
-from relaqs_lab.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.placed_simulator import PlacedOutcome, PlacedRules, simulate_placed
+from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 LIMIT = 0.9  # as in MLF-H
 PERIOD_SECONDS = 120.0  # between plans, twice the usual: half as long to learn, and hardly another problem

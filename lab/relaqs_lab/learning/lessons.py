@@ -19,7 +19,7 @@ from relaqs_lab.learning.episodes import (
     tried,
 )
 from relaqs_lab.learning.torch_scoring import NetworkLearner
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 _SHOWN, _TRIED, _CHECKED = 1_000_000, 2_000_000, 3_000_000  # where the seeds of arrivals begin
 

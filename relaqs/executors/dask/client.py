@@ -25,8 +25,7 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import check_priority
-from relaqs.executors.dask.connection import checked, connect, named_versions, secured
-from relaqs.executors.dask.link import Link
+from relaqs.executors.dask.link import Link, checked, connect, secured
 from relaqs.executors.dask.messages import (
     HELLO_RPC,
     KEY_PREFIX,
@@ -55,6 +54,7 @@ from relaqs.executors.dask.messages import (
     SlotsOffered,
     StepFolded,
     Stops,
+    named_versions,
     same_release,
 )
 from relaqs.executors.dask.peer_agent import install_agents
@@ -86,6 +86,7 @@ RECONNECT_SECONDS = 60.0  # for a scheduler to be started again
 CLOSE_SECONDS = 10.0
 BREAK_SECONDS = 0.1  # within which all connections to a process that died break
 PLACED_PRIORITY = 1  # of tasks with a place, before all others that the worker has
+_FIRST_STEPS = 3  # of a job, whose results come in messages of their own: a first estimate and a small answer
 CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
 
 
@@ -208,11 +209,12 @@ class DaskExecutor:
     def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
         """Ask that a gang hold these slots and no others. Its driver hears when it does."""
         self._check_open()
-        self._do(self._lease, job_id, slots)
+        self._do(self._tell, job_id, Lease(self._name_there(job_id), slots))
 
     def tell_gang(self, job_id: str, gang: Gang) -> None:
         """Say how a gang gets on. Its driver hears which slots it is offered."""
-        self._do(self._tell_gang_on, job_id, gang)
+        name = self._name_there(job_id)
+        self._do(self._tell, job_id, GangTold(name, replace(gang, id=name)))
 
     def ask_turn(self, job_id: str, slots: tuple[str, ...] = (), number: int = 0) -> None:
         """Ask for a gang's next turn. Its driver hears when it may take it.
@@ -222,7 +224,7 @@ class DaskExecutor:
                 meanwhile. Empty: those that it leases.
             number: that the driver hears then.
         """
-        self._do(self._ask_turn, job_id, slots, number)
+        self._do(self._tell, job_id, AskTurn(self._name_there(job_id), slots, number))
 
     def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
@@ -315,21 +317,6 @@ class DaskExecutor:
             flight.note(message)
             self._link.tell(message)
 
-    def _lease(self, job_id: str, slots: tuple[str, ...]) -> None:
-        if (flight := self._flights.get(job_id)) is not None:
-            flight.lease = Lease(flight.name, slots)
-            self._link.tell(flight.lease)
-
-    def _tell_gang_on(self, job_id: str, gang: Gang) -> None:
-        if (flight := self._flights.get(job_id)) is not None:
-            flight.told = GangTold(flight.name, replace(gang, id=flight.name))
-            self._link.tell(flight.told)
-
-    def _ask_turn(self, job_id: str, slots: tuple[str, ...], number: int) -> None:
-        if (flight := self._flights.get(job_id)) is not None:
-            flight.turn = AskTurn(flight.name, slots, number)
-            self._link.tell(flight.turn)
-
     def _submit(self, job_id: str, parcels: Sequence[Parcel]) -> None:
         flight = self._flights.get(job_id)
         if flight is None:
@@ -386,7 +373,8 @@ class DaskExecutor:
         """Wait for one result, fetch it, let the cluster forget it and hand it over."""
         key = parcel.key
         try:
-            result = await (self._fetched(future) if parcel.place is None else self._fetched_alone(future))
+            is_alone = parcel.place is not None or key.step < _FIRST_STEPS
+            result = await (self._fetched_alone(future) if is_alone else self._fetched(future))
         except (Exception, asyncio.CancelledError) as error:
             if await self._is_lost(error):
                 self._resend(flight, key)
@@ -405,7 +393,8 @@ class DaskExecutor:
         """Return a result in a message of its own.
 
         Whoever places tasks waits for their workers together. Where one of them hangs, the results of the
-        others tell it. So they must not wait in one message with a result that lies there.
+        others tell it. So they must not wait in one message with a result that lies there. Nor are the first
+        results of a query to wait for large ones of others.
         """
         await future.exception(asynchronous=True)  # it has come to an end
         if future.status == "finished":
@@ -473,7 +462,7 @@ class DaskExecutor:
         for flight in self._flights.values():
             self._give_up_places(flight, {parcel.place for parcel in flight.parcels.values() if parcel.place})
             self._link.tell(Enter(flight.description, self._session))
-            for message in flight.said():
+            for message in flight.to_say_again():
                 self._link.tell(message)
             flight.held.clear()
             flight.futures.clear()
@@ -511,7 +500,7 @@ class DaskExecutor:
         for flight in self._flights.values():
             if flight.name == answer.job and isinstance(flight.driver, GangDriver):
                 if isinstance(answer, MayTurn):
-                    flight.turn = None
+                    flight.said.pop(AskTurn, None)
                 if isinstance(answer, SlotsLost):
                     self._give_up_places(flight, {worker_of(slot) for slot in answer.slots})
                 tell_driver(flight.driver, answer)

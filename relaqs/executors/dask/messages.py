@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeAlias
 
 from distributed.protocol import pickle
+from relaqs_engine.duck import DUCKDB_VERSION
 
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.sharing.gangs import Gang
@@ -37,6 +38,19 @@ RELEASE = ".".join(RELAQS_VERSION.split(".")[:2])  # what must agree: patches of
 def same_release(other: str) -> bool:
     """Whether a version of ReLAQS understands this one: at most its last number is another."""
     return ".".join(other.split(".")[:2]) == RELEASE
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must agree, since partial results of different ones must not be mixed.
+
+    Of ReLAQS it is the release, without the number of its patch.
+    """
+    return {"relaqs": RELEASE, "duckdb": DUCKDB_VERSION}
+
+
+def named_versions() -> str:
+    """Return them in a line, as a task takes them along: workers may join after `check_workers`."""
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +177,11 @@ class Bye:
     session: str
 
 
-Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
-"""What a scheduler that comes back must hear again: the newest one of each kind and job."""
+Setting: TypeAlias = GangTold | Lease | AskTurn | SetWeight | SetTarget | SetWaiting
+SETTINGS: tuple[type[Setting], ...] = (GangTold, Lease, AskTurn, SetWeight, SetTarget, SetWaiting)
+"""What a scheduler that comes back must hear again: the newest one of each kind and job, in this order."""
 
-Message: TypeAlias = (
-    Enter | StepFolded | Setting | RunsWhole | Lease | AskTurn | GangTold | Leave | Share | ShareNoMore | Bye
-)
+Message: TypeAlias = Enter | StepFolded | Setting | RunsWhole | Leave | Share | ShareNoMore | Bye
 
 # From the plugin to a session.
 

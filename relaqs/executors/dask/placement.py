@@ -19,7 +19,7 @@ it can, because the rows that it sums are kept there.
 computes for B, and worker 2 does nothing. Dask would let worker 2 have both tasks of A. Here worker 1 gets
 its task of A next, and does it after B's.
 
-Dask's choice is replaced, which is not public, and `queue.broken_placing` reads its source first. Dask
+Dask's choice is replaced, which is not public, and `queue.lacking` reads its source first. Dask
 does not say for which task it chooses. So the plugin tells: it is the task that the queue gave last, or
 that has just begun to wait.
 """
@@ -187,16 +187,26 @@ class Rooms:
         places = self._at_present()
         if not places.is_within_limits(need):
             return None
-        if (usual := self._emptiest(self._has_room)) is not None:
-            return usual
-        return self._emptiest(self._has_spare) if places.may_have_spare(need) else None
+        ways = [self._has_thread, self._has_room]
+        if places.may_have_spare(need) and need.is_long:  # shares a core as long: where none will be free
+            ways += [self._will_be_free, self._has_spare]
+        elif places.may_have_spare(need):  # it waits behind nothing there
+            ways.insert(1, self._has_spare)
+        return next(filter(None, map(self._emptiest, ways)), None)
 
     def _emptiest(self, has_room: Callable[[WorkerState], bool]) -> WorkerState | None:
         there = filter(has_room, self._scheduler.idle_task_count)
         return min(there, key=lambda worker: len(worker.processing) / worker.nthreads, default=None)
 
+    def _has_thread(self, worker: WorkerState) -> bool:
+        return len(worker.processing) < worker.nthreads
+
     def _has_room(self, worker: WorkerState) -> bool:
-        return worker.address not in self._wholes or len(worker.processing) < worker.nthreads
+        return worker.address not in self._wholes or self._has_thread(worker)
+
+    def _will_be_free(self, worker: WorkerState) -> bool:
+        longs = (held.is_long(self._now_seconds) for held in self._wholes.get(worker.address, ()))
+        return self._has_spare(worker) and not any(longs)
 
     def _has_spare(self, worker: WorkerState) -> bool:
         wholes = self._wholes.get(worker.address, ())

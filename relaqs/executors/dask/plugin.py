@@ -83,11 +83,12 @@ from relaqs.executors.dask.messages import (
 from relaqs.executors.dask.placement import STIMULUS, AbreastPlaces, Rooms
 from relaqs.executors.dask.queue import (
     ENDS,
+    PINNING,
+    PLACING,
     QueueEnforcement,
-    broken_pinning,
-    broken_placing,
     check_contract,
     chosen_credit,
+    lacking,
 )
 from relaqs.executors.dask.slots import LeasedGangs, SlotOffers
 from relaqs.executors.dask.workers import (
@@ -226,7 +227,7 @@ class RelaqsPlugin(SchedulerPlugin):
             self._desk.turns,
             self._session_of,
             self._enforcement.waiting,
-            broken_pinning(scheduler),
+            lacking(PINNING),
         )
         self._slots = SlotOffers(
             scheduler,
@@ -444,7 +445,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _chosen_places(self) -> tuple[Rooms | None, AbreastPlaces | None]:
         """Take over where tasks go. None: Dask's own choice stays."""
-        if (why := broken_placing(self._scheduler)) is not None:
+        if (why := lacking(PLACING)) is not None:
             logger.warning("tasks go where Dask has them, and users may exceed their cores: %s", why)
             return None, None
         rooms = Rooms(self._scheduler, self._desk.accounts.attained_core_seconds, self._look_again_in)

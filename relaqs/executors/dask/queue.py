@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, KeysView, MutableSet, Sequence
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, MutableSet, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -267,12 +267,23 @@ def check_contract(scheduler: Scheduler) -> None:
 
 _QUEUE_USE = re.compile(r"\bself\.queued\.(\w+)")
 _TURN = "qts = self.queued.peek()"
-_PINNED = "if ts.resource_restrictions or ts.worker_restrictions or ts.host_restrictions:"
-_COUNTED = "len(ws.processing) - len(ws.long_running)"
-_CHOSEN = "def decide_worker_rootish_queuing_enabled(self) -> WorkerState | None:"
-_CHOSEN_FROM_QUEUE = "if ws := self.decide_worker_rootish_queuing_enabled():"
-_ASKED_FIRST = "if not self.queued:"
-_LOOKED_AGAIN = "def stimulus_queue_slots_maybe_opened(self, *, stimulus_id: str) -> None:"
+PINNING = {
+    "if ts.resource_restrictions or ts.worker_restrictions or ts.host_restrictions:": (
+        "queues tasks that one worker must run"
+    ),
+    "len(ws.processing) - len(ws.long_running)": "counts the tasks of a worker otherwise",
+}
+"""What gangs need: pinned tasks keep others' off their slots, are not queued, and count as a worker's."""
+PLACING = dict.fromkeys(
+    (
+        "def decide_worker_rootish_queuing_enabled(self) -> WorkerState | None:",
+        "if ws := self.decide_worker_rootish_queuing_enabled():",
+        "if not self.queued:",
+        "def stimulus_queue_slots_maybe_opened(self, *, stimulus_id: str) -> None:",
+    ),
+    "chooses the workers of waiting tasks otherwise",
+)
+"""What `AbreastPlaces` and `Rooms` need, which choose in the place of Dask."""
 
 
 def broken_contract(scheduler: Scheduler) -> str | None:
@@ -315,38 +326,10 @@ def broken_source(source: str) -> str | None:
     return None
 
 
-def broken_pinning(scheduler: Scheduler) -> str | None:
-    """Return why gangs cannot run on this scheduler, or None if they can.
-
-    A gang keeps others' tasks off its slots with two pinned tasks on each: they are not queued, and they
-    count as work of their worker.
-    """
-    if (why := broken_contract(scheduler)) is not None:
-        return why
-    return broken_pinning_source(inspect.getsource(distributed.scheduler))
-
-
-def broken_pinning_source(source: str) -> str | None:
-    """Return what the source of `distributed.scheduler` lacks for gangs, or None."""
-    if _PINNED not in source:
-        return _changed("queues tasks that one worker must run")
-    if _COUNTED not in source:
-        return _changed("counts the tasks of a worker otherwise")
-    return None
-
-
-def broken_placing(scheduler: Scheduler) -> str | None:
-    """Return why Dask's choice of workers cannot be replaced on this scheduler, or None if it can."""
-    if (why := broken_contract(scheduler)) is not None:
-        return why
-    return broken_placing_source(inspect.getsource(distributed.scheduler))
-
-
-def broken_placing_source(source: str) -> str | None:
-    """Return what the source of `distributed.scheduler` lacks for `AbreastPlaces` and `Rooms`, or None."""
-    if any(each not in source for each in (_CHOSEN, _CHOSEN_FROM_QUEUE, _ASKED_FIRST, _LOOKED_AGAIN)):
-        return _changed("chooses the workers of waiting tasks otherwise")
-    return None
+def lacking(needed: Mapping[str, str], source: str | None = None) -> str | None:
+    """Return what the source of `distributed.scheduler` lacks of `PINNING` or `PLACING`, or None."""
+    found = inspect.getsource(distributed.scheduler) if source is None else source
+    return next((_changed(how) for text, how in needed.items() if text not in found), None)
 
 
 def _changed(what: str) -> str:

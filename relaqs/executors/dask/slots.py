@@ -1,7 +1,5 @@
 """Slots on a Dask scheduler: who holds which, whose next turn may start, and how drivers of gangs hear of it.
 
-Gangs on the scheduler: which slots each holds, and whose next turn may start.
-
 A turn is one pinned task on each slot of a gang. Pinned tasks pass the queue by, so a gang asks before
 each turn. It may take the turn if no job with waiting tasks is further behind its share: the same clocks
 decide (`relaqs.executors.slot_desk`).

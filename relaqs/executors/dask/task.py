@@ -15,6 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,21 +27,21 @@ from distributed import Future, KilledWorker, Reschedule, Worker, WorkerPlugin, 
 from distributed.protocol import pickle
 from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError, InternalError, RelaqsError, fault_of, shortened
+from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.executors import duck_process as worker
-from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.messages import (
     COMMON_INDEX,
     CORE_SECONDS,
-    AskTurn,
-    GangTold,
-    Lease,
+    SETTINGS,
     Setting,
     StepFolded,
     job_of,
+    named_versions,
 )
 from relaqs.executors.files import UnseenFileError, use_folder_of_worker
-from relaqs.jobs.executor import Done, Stoppable, core_wanted_by, run_measured
+from relaqs.executors.places import OVERDUE_SECONDS
+from relaqs.jobs.executor import Done, Stoppable, call_later, core_wanted_by, give_way, run_measured
 from relaqs.jobs.job import CommonWork, JobDescription, Task, TaskKey, TaskResult
 
 KEPT_REPORTS = 50  # of each job, that a scheduler that comes back learns of
@@ -109,9 +110,7 @@ class JobInFlight:
         futures: those of the tasks that were sent.
         held: the tasks that wait for room below `most`.
         most: how many tasks may be on the cluster at once, None: as many as there are.
-        lease: the slots that a gang asked for last.
-        turn: that a gang waits for a turn.
-        told: how a gang got on last.
+        said: the newest of each kind that was said of it, but for reports.
     """
 
     description: JobDescription
@@ -120,11 +119,8 @@ class JobInFlight:
     futures: dict[TaskKey, Future[TaskResult]] = field(default_factory=dict)
     held: deque[Parcel] = field(default_factory=deque)
     most: int | None = None
-    lease: Lease | None = None
-    turn: AskTurn | None = None
-    told: GangTold | None = None
+    said: dict[type[Setting], Setting] = field(default_factory=dict)
     _reports: deque[StepFolded] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
-    _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -136,21 +132,15 @@ class JobInFlight:
         return [self.held.popleft() for _ in range(min(room, len(self.held)))]
 
     def note(self, message: StepFolded | Setting) -> None:
-        """Keep what was said of the job: its newest reports, and the last of each setting."""
+        """Keep what was said of the job: its newest reports, and the last of each other kind."""
         if isinstance(message, StepFolded):
             self._reports.append(message)
         else:
-            self._settings[type(message)] = message
+            self.said[type(message)] = message
 
-    def said(self) -> Iterator[StepFolded | Setting | GangTold | Lease | AskTurn]:
+    def to_say_again(self) -> Iterator[StepFolded | Setting]:
         """Yield what was said of the job, for a scheduler that does not know it."""
-        if self.told is not None:
-            yield self.told
-        if self.lease is not None:
-            yield self.lease
-        if self.turn is not None:
-            yield self.turn
-        yield from self._settings.values()
+        yield from (self.said[kind] for kind in SETTINGS if kind in self.said)
         yield from self._reports
 
 
@@ -181,9 +171,7 @@ def run_task(wanted: str, pickled: bytes, common: object = None) -> TaskResult:
     task: Task = pickle.loads(pickled)
     if common is not None:
         task = with_common(task, common)
-    if task.whole_seconds is not None:
-        secede()  # nothing is to wait behind it: `Rooms` says what may start beside it
-    with core_wanted_by(lambda: bool(dask_worker.state.ready)):
+    with _whole(task.whole_seconds), core_wanted_by(lambda: bool(dask_worker.state.ready)):
         result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
     tell_core_seconds(dask_worker, result.core_seconds)
     if result.error is None:
@@ -191,6 +179,27 @@ def run_task(wanted: str, pickled: bytes, common: object = None) -> TaskResult:
     if isinstance(result.error, Interrupted):
         raise Reschedule
     return replace(result, error=portable(result.error, dask_worker.address))
+
+
+@contextmanager
+def _whole(seconds: float | None) -> Iterator[None]:
+    """Have nothing wait behind what runs as a whole, and have it give way where it takes long.
+
+    What may start beside it, `Rooms` says. seconds: as `Task.whole_seconds`.
+    """
+    if seconds is None:
+        yield
+        return
+    secede()  # the thread ends with the task, and so nothing else runs with less weight
+    if seconds >= SOON_SECONDS:
+        give_way()
+        yield
+        return
+    giving_way = call_later(OVERDUE_SECONDS, give_way, threading.get_native_id())
+    try:
+        yield
+    finally:
+        giving_way.cancel()
 
 
 def run_of(dask_worker: Worker, key: Any) -> str:

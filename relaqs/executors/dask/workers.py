@@ -47,7 +47,6 @@ class Silence:
     A task of another program may hold a worker's interpreter for long; such a worker is left to Dask.
 
     Args:
-        scheduler: the scheduler of these workers.
         tell: shows a warning to all clients.
     """
 

@@ -1,7 +1,4 @@
-"""K-Means by Lloyd's algorithm.
-
-K-means by mini-batches: each centre is the mean of the rows that were nearest to it so far.
-"""
+"""K-means by Lloyd's algorithm, and by mini-batches: a centre is the mean of its rows so far."""
 
 from __future__ import annotations
 

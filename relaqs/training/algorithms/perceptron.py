@@ -1,7 +1,4 @@
-"""Multi-layer perceptron that tells classes apart, by L-BFGS on summed gradients.
-
-Multi-layer perceptron that tells classes apart, by gradient steps on mini-batches.
-"""
+"""Multi-layer perceptron that tells classes apart: by L-BFGS on summed gradients, or by mini-batches."""
 
 from __future__ import annotations
 

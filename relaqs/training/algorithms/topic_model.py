@@ -1,7 +1,4 @@
-"""Latent Dirichlet allocation by variational Bayes: expectation over rows, maximisation word by word.
-
-Latent Dirichlet allocation by mini-batches of documents.
-"""
+"""Latent Dirichlet allocation by variational Bayes, over all documents or by mini-batches of them."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from relaqs_bootstrap.arrays import FloatArray, IntArray
-from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
+from relaqs_bootstrap.arrays import MASK, STEP, FloatArray, IntArray, mixed, mixed_word
 from relaqs_engine.errors import DataError
 
 from relaqs.training.protocol import MiniBatchTraining, Scaling, most_rows

@@ -48,14 +48,11 @@ class Driver(ABC):
     """See the module. It begins with the first task of the run that is its own.
 
     Args:
-        id: of the run.
         cluster: where everything runs.
 
     Attributes:
         carries: what tasks of the run say that are its own.
         what: cannot run where a cluster refuses it.
-        has_stopped: whether the run is over, so that nobody waits for what it still does.
-        error: that it ended with.
     """
 
     carries: type[Work]

@@ -1,8 +1,7 @@
 """Which ranks train together from now on: a generation of a gang; and who is there for the next one.
 
-The ranks of one gang, by slot: which are being prepared, which are ready, and which were lost.
-
-The roster is pure: it sends nothing and reads no clock. Every `now_seconds` is on the monotonic clock.
+The roster has the ranks of one gang by slot: those being prepared, those ready, those lost. It is pure: it
+sends nothing and reads no clock. Every `now_seconds` is on the monotonic clock.
 
 What stays in a worker between the turns of a gang: it is settled once on a slot, and freed if idle.
 """
@@ -18,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from relaqs.jobs.executor import call_later
 from relaqs.training.elastic.mesh import Encryption, ExchangeBrokenError, Mesh, RankAddress, meet
 from relaqs.training.passes import one_thread
 
@@ -25,10 +25,6 @@ from relaqs.training.passes import one_thread
 @dataclass(frozen=True, slots=True)
 class Membership:
     """Who is there from one change to the next. What changes makes a new generation.
-
-    >>> one = Membership(0, (RankAddress("a/0", "127.0.0.1", 4711),), token="secret")
-    >>> one.size, one.rank_of("a/0")
-    (1, 0)
 
     Attributes:
         generation: 0, 1, 2, …
@@ -51,15 +47,6 @@ class Membership:
     def rank_of(self, slot: str) -> int:
         """Return the rank that holds a slot of this generation."""
         return self.slots.index(slot)
-
-
-def most_ranks(slots: int) -> int:
-    """Return how many ranks some slots can have: the largest power of two, so that sums keep their bits.
-
-    >>> [most_ranks(slots) for slots in (1, 2, 3, 4, 7)]
-    [1, 2, 2, 4, 4]
-    """
-    return 1 << (slots.bit_length() - 1)
 
 
 PREPARE_SECONDS = 10.0  # after which a new rank is left out, where another one is ready
@@ -315,9 +302,7 @@ class Residents:
 
     def _sweep_later(self) -> None:
         if self._sweeper is None:
-            self._sweeper = threading.Timer(IDLE_SECONDS, self._sweep)
-            self._sweeper.daemon = True
-            self._sweeper.start()
+            self._sweeper = call_later(IDLE_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         with self._lock:

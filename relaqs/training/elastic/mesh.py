@@ -182,8 +182,6 @@ class Mesh:
     """What one member of a generation says to the others. One thread uses it; any thread may close it.
 
     Args:
-        rank: which member this is.
-        size: how many members there are.
         lines: to those that it speaks with. Two that call `all_reduce` or `broadcast` differ in one bit.
 
     Attributes:

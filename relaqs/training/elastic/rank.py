@@ -213,8 +213,6 @@ class TurnResult:
     """What a turn of one rank gave.
 
     Attributes:
-        slot: the rank's slot.
-        turn: which turn it was.
         step: how many steps the rank has made, with all before it.
         passes: how many passes these are.
         made: the steps of this turn. Every rank tells them: any other may die before it has.

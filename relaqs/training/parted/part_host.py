@@ -105,9 +105,7 @@ class PartsHere:
     """The parts of one place. Those of other places make the same steps at the same time.
 
     Args:
-        cut: into parts.
         stages: the stages of which there are parts here.
-        places: where each part is.
         here: which of the places this is.
         reader: of the rows.
         mesh: with the other places; None where there are none.

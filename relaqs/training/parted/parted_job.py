@@ -126,9 +126,6 @@ class PartCarrier(Driver):
     """The parts of one run's model, and the executor of that run.
 
     Args:
-        id: of the run.
-        cluster: where everything runs.
-        policy: says where parts are.
         given: the workers of parts that the user has placed.
     """
 
@@ -456,7 +453,6 @@ class PartedJob(StepJob):
     """A `StepJob` whose steps are made by the parts of a model. The bits are those of the whole model.
 
     Args:
-        cut: into parts.
         carrier: the executor of this run. None: all parts are in the process of the session.
     """
 

@@ -387,7 +387,6 @@ class RunInParts:
         """Let parts wait whose slot is gone, and be where the user wants them.
 
         Args:
-            slots: those of the cluster.
             given: the workers of parts that the user has placed.
         """
         present = {part: slot for part, slot in self.present.items() if slot in slots}
@@ -564,10 +563,6 @@ class PlacedRuns:
 
         A plan is made where a part waits, the cluster has new slots, or another run has ended. It may move
         parts of other runs, which then go on there after their turn.
-
-        Args:
-            slots: those of the cluster.
-            given: the workers of parts that the user has placed.
 
         Raises:
             ClusterError: the policy has no place for a part.

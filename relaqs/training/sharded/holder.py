@@ -69,15 +69,6 @@ class SubtaskClock:
     """Running means of what the passes of a run take.
 
     Source: Lee et al., Harmony, ICDCS 2021, section IV-B2: times of subtasks by a moving average.
-
-    >>> clock = SubtaskClock()
-    >>> for _ in range(SKIPPED_PASSES):
-    ...     clock.note([TaskSeconds(9.0, 9.0, 9.0)], workers=1, step_seconds=99.0)
-    >>> clock.seconds is None
-    True
-    >>> clock.note([TaskSeconds(0.3, 0.1, 0.1), TaskSeconds(0.5, 0.1, 0.1)], 2, step_seconds=0.75)
-    >>> clock.seconds.comp, round(clock.seconds.rest, 3)
-    (0.4, 0.15)
     """
 
     def __init__(self) -> None:
@@ -142,11 +133,7 @@ class _HeldRun:
 
 
 class ShardHolder:
-    """The `PeerService` of sharded training.
-
-    Args:
-        peers: the other workers.
-    """
+    """The `PeerService` of sharded training."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

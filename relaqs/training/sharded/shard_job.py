@@ -118,7 +118,6 @@ class ShardJob(LossJob):
     """See the module.
 
     Args:
-        executor: where this run's tasks run.
         is_forced: whether shards are opened in any case. Else they are where it pays.
         max_steps: after how many passes the run ends in any case. The last of them is reported once its
             model is there, so that it can be made again where an owner is lost.

@@ -3,11 +3,10 @@
 Pure: nothing here sends, waits or reads a clock. The sums of a step may come in any order and more than
 once. They are added in one order, the tree of `relaqs.training.passes`. So the order changes no bit.
 
-Where a worker keeps parameters between tasks: in memory, and beyond its budget in files.
-
-A file has no name and holds one state. It is mapped while somebody reads it, and its space is free once the
-state is let go. So what is mapped counts for the worker no longer than a task or a letter needs it. Source of
-the idea: Lee et al., Harmony, ICDCS 2021, section IV-C, which spills parameters where all rows are spilled.
+Between tasks a worker keeps parameters in memory, and beyond its budget in files. A file has no name and
+holds one state. It is mapped while somebody reads it, and its space is free once the state is let go. So
+what is mapped counts for the worker no longer than a task or a letter needs it. Source of the idea: Lee et
+al., Harmony, ICDCS 2021, section IV-C, which spills parameters where all rows are spilled.
 """
 
 from __future__ import annotations

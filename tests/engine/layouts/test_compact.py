@@ -72,7 +72,8 @@ def test_each_partition_is_one_file_of_the_same_rows_in_the_same_order(grown: La
 def test_files_that_are_read_stay_until_the_first_write_after(grown: Layout) -> None:
     reader = InUse([grown])
     layout = compact(grown.directory)
-    assert all(path.exists() for path in (*grown.paths, *grown.outlier_paths, *layout.paths))
+    outliers = [grown.directory / each.file for each in grown.outlier_files]
+    assert all(path.exists() for path in (*grown.paths, *outliers, *layout.paths))
     layout = append(PARTS[1], grown.directory)
     assert all(path.exists() for path in grown.paths)
     reader.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,9 +43,20 @@ def heads_of_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampled, "_HEADED_ROWS", ROWS // PARTITIONS)
 
 
-@pytest.fixture(params=["", "order_id"], ids=["rows", "orders"])
-def layout(tmp_path: Path, request: pytest.FixtureRequest) -> Layout:
-    return shuffle(lines(), tmp_path / "lines", partitions=PARTITIONS, cluster_by=request.param or None)
+@pytest.fixture(scope="module", params=["", "order_id"], ids=["rows", "orders"])
+def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The table laid out with heads, which no test may change."""
+    folder = tmp_path_factory.mktemp("heads") / "lines"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampled, "_HEADED_ROWS", ROWS // PARTITIONS)
+        shuffle(lines(), folder, partitions=PARTITIONS, cluster_by=request.param or None)
+    return folder
+
+
+@pytest.fixture
+def layout(made: Path, tmp_path: Path) -> Layout:
+    """A copy of it, a test's own."""
+    return read_manifest(shutil.copytree(made, tmp_path / "lines"))
 
 
 def test_a_head_has_a_tenth_of_the_units_of_its_partition(layout: Layout) -> None:
@@ -193,6 +205,26 @@ def test_while_a_head_is_read_that_may_be_enough_nothing_else_is_begun(
     ):
         assert query.result().fraction in [each.row_count / ROWS for each in layout.heads]
     assert begun == [0]
+
+
+@pytest.mark.parametrize(("target", "begun"), [("90%", 1), ("20%", 1), ("1.5%", 2), (None, 2)])
+def test_nothing_is_begun_beside_what_is_predicted_to_be_enough(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, target: str | None, begun: int
+) -> None:
+    usual, kept, ahead = MergePlan.predicted, MergeableQueryJob.fold_state, list[int]()
+    monkeypatch.setattr(MergePlan, "predicted", lambda plan, _: usual(plan, 1.5 / PARTITIONS))
+
+    def fold(job: MergeableQueryJob, *rest: object) -> object:
+        ahead.append(job.issued - job.folded)
+        return kept(job, *rest)
+
+    monkeypatch.setattr(MergeableQueryJob, "fold_state", fold)
+    with (
+        relaqs.connect(layout.directory.parent, threads=1, exact_below_seconds=0) as session,
+        session.online_sql(COUNTED, target=target) as query,
+    ):
+        query.result()
+    assert ahead[0] == begun
 
 
 JOINED = "lines JOIN orders USING (order_id)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts import Layout, append, compact, read_manifest, shuffle, verify
 from relaqs_engine.layouts.heavy_units import MOST_SHARE, UnitTotals
+
+import relaqs
 
 ROWS, ORDERS = 40_000, 8_000
 
@@ -128,14 +131,79 @@ def test_a_table_laid_out_alike_has_its_rows_of_the_heavy_units(tmp_path: Path, 
     assert verify(tmp_path / "orders").ok
 
 
-def test_appended_rows_drop_it_and_compacting_makes_it_again(tmp_path: Path, layout: Layout) -> None:
-    grown = append(items(1, 2_000), tmp_path / "items")
+def more_items(place: int, rows: int, kind: str) -> pa.Table:
+    """Return further items: of orders that are there, of new ones, or few of one order."""
+    rows = rows // 10 if kind == "one" else rows
+    found = items(place + 1, rows)
+    ids = {
+        "old": found["order_id"],
+        "new": pa.array(np.random.default_rng(place).integers(0, 200, rows) + ORDERS + 200 * place),
+        "one": pa.array(np.full(rows, 17)),
+    }
+    return found.set_column(0, "order_id", ids[kind])
+
+
+KINDS_OF_MORE = ("old", "new", "one")
+
+
+@pytest.mark.parametrize(
+    ("times", "rows", "kinds"),
+    [
+        *((times, rows, (kind,)) for times, rows in ((1, 2_000), (5, 1_000)) for kind in KINDS_OF_MORE),
+        (50, 60, KINDS_OF_MORE),  # by turns
+        *(pytest.param(50, 60, (kind,), marks=pytest.mark.slow) for kind in KINDS_OF_MORE),
+    ],
+)
+def test_appended_rows_keep_it_sound_and_useful(
+    tmp_path: Path, layout: Layout, times: int, rows: int, kinds: Sequence[str]
+) -> None:
+    given = [items()]
+    for place in range(times):
+        given.append(more_items(place, rows, kinds[place % len(kinds)]))
+        layout = append(given[-1], tmp_path / "items")
     assert layout.heavy is not None
-    assert (grown.heavy, grown.companions) == (None, ())
+    assert verify(tmp_path / "items").ok
+    assert layout.heavy.index.row_count <= 2 * MOST_SHARE * layout.row_count
+    assert len(sums(layout, inside=True)) == layout.heavy.index.unit_count
+    test_units_outside_keep_to_the_bounds_and_those_inside_do_not(layout)
+    assert layout.companions == ()
+    sql = "SELECT order_id, sum(price) AS paid FROM items GROUP BY order_id ORDER BY paid DESC LIMIT 10"
+    with duckdb.connect() as connection:
+        connection.register("items", pa.concat_tables(given))
+        truth = {row["order_id"]: row["paid"] for row in connection.sql(sql).to_arrow_table().to_pylist()}
+    for seed in range(3):
+        with relaqs.connect(tmp_path, threads=1, exact_below_seconds=0) as session:
+            *early, last = session.online_sql(sql, seed=seed, batches=5)
+        assert [row["order_id"] for row in last.estimate.to_pylist()] == list(truth)
+        found = [
+            row["order_id"]
+            for each in early
+            for row, sure in zip(each.estimate.to_pylist(), each.certain_rows, strict=True)
+            if sure
+        ]
+        assert set(found) <= set(truth)
+        assert len(found) >= 5
+
+
+def test_compacting_makes_it_again(tmp_path: Path, layout: Layout) -> None:
+    append(items(1, 2_000), tmp_path / "items")
     whole = compact(tmp_path / "items")
     assert whole.heavy is not None
     assert whole.heavy.index.row_count <= MOST_SHARE * whole.row_count
     assert len(sums(whole, inside=True)) == whole.heavy.index.unit_count
+    assert verify(tmp_path / "items").ok
+
+
+def test_a_column_that_may_be_negative_now_has_no_bound_any_more(tmp_path: Path, layout: Layout) -> None:
+    rows = items(1, 50)
+    negative = rows.set_column(1, "price", pa.array(np.full(50, -1.0)))
+    unknown = rows.set_column(2, "weight", pa.array(np.full(50, np.nan)))
+    grown = append(negative, tmp_path / "items")
+    assert grown.heavy is not None
+    assert {bound.column for bound in grown.heavy.bounds} == {"", "weight"}
+    grown = append(unknown, tmp_path / "items")
+    assert grown.heavy is not None
+    assert {bound.column for bound in grown.heavy.bounds} == {""}
     assert verify(tmp_path / "items").ok
 
 

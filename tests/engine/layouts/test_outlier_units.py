@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -9,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts import add_static, append, compact, outliers, shuffle, verify
+from relaqs_engine.layouts import Layout, add_static, append, compact, outliers, shuffle, verify
 from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outliers import unit_condition
 from relaqs_engine.planning.planner import plan_query
@@ -113,12 +115,28 @@ KEYS = {
     "days": NUMBERS.cast(pa.int32()).cast(pa.date32()),
     "decimals": NUMBERS.cast(pa.int32()).cast(pa.decimal128(12, 2)),
 }
+countries = pa.table({"country": range(7), "name": list("abcdefg")})
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Layout]:
+    """Give the visits with keys of a kind, by user, beside a table of countries. No test may change them."""
+
+    @cache
+    def layout(kind: str) -> Layout:
+        folder = tmp_path_factory.mktemp("visits")
+        add_static(countries, folder / "countries")
+        return shuffle(visits(KEYS[kind]), folder / "visits", partitions=16, cluster_by="user")
+
+    return layout
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_the_keys_with_most_rows_are_apart_and_the_others_are_measured(tmp_path: Path, kind: str) -> None:
-    table = visits(KEYS[kind])
-    layout = shuffle(table, tmp_path / "t", partitions=16, cluster_by="user")
+def test_the_keys_with_most_rows_are_apart_and_the_others_are_measured(
+    laid_out: Callable[[str], Layout], kind: str
+) -> None:
+    table, layout = visits(KEYS[kind]), laid_out(kind)
+    assert table.num_rows == layout.row_count
     units = layout.outlier_units
     assert units is not None
     assert len(units.keys) >= 9
@@ -204,10 +222,12 @@ ALL_OF_USER = "count(*) AS n, sum(paid) AS s, any_value(country) AS c"
 
 @pytest.mark.parametrize("kind", ["numbers", "with NULL"])
 @pytest.mark.parametrize("where", ["", "WHERE day < 20"])
-def test_rows_that_are_made_of_units_lie_within_their_bounds(tmp_path: Path, kind: str, where: str) -> None:
-    table = visits(KEYS[kind])
-    layout = shuffle(table, tmp_path / "visits", partitions=16, cluster_by="user")
-    catalog = Catalog.open(tmp_path)
+def test_rows_that_are_made_of_units_lie_within_their_bounds(
+    laid_out: Callable[[str], Layout], kind: str, where: str
+) -> None:
+    table, layout = visits(KEYS[kind]), laid_out(kind)
+    assert table.num_rows == layout.row_count
+    catalog = Catalog.open(layout.directory.parent)
     assert layout.outlier_units is not None
     others = f"NOT ({unit_condition(layout, layout.outlier_units.keys)})"
     inside = ", ".join(f"{value} AS {name}" for name, value in OF_USERS.items())
@@ -271,14 +291,11 @@ def test_a_sum_by_its_rows_is_as_large_as_they_are(
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_derived_tables_of_units_end_as_duckdb_s(tmp_path: Path, kind: str) -> None:
+def test_derived_tables_of_units_end_as_duckdb_s(laid_out: Callable[[str], Layout], kind: str) -> None:
     visits_table = visits(KEYS[kind])
     assert visits_table.num_rows == 30_000
-    countries = pa.table({"country": range(7), "name": list("abcdefg")})
-    shuffle(visits_table, tmp_path / "visits", partitions=16, cluster_by="user")
-    add_static(countries, tmp_path / "countries")
     inside = 'SELECT "user" AS u, {} FROM visits {} GROUP BY "user"'
-    with relaqs.connect(tmp_path, exact_below_seconds=0) as db:
+    with relaqs.connect(laid_out(kind).directory.parent, exact_below_seconds=0) as db:
         for sql in (
             f"SELECT avg(n), avg(s), min(c), max(n), count(*) FROM ({inside.format(ALL_OF_USER, '')})",
             f"SELECT sum(n), sum(s), count(u), count(DISTINCT u) FROM ({inside.format(ALL_OF_USER, '')})",
@@ -370,13 +387,12 @@ def test_the_variance_of_users_of_very_unlike_size_is_what_their_numbers_vary_by
     assert np.sqrt(np.mean(np.square(errors))) < 1.47
 
 
-def test_how_many_units_there_are_and_their_rows_are_known_at_once(tmp_path: Path) -> None:
-    shuffle(visits(KEYS["with NULL"]), tmp_path / "visits", partitions=16, cluster_by="user")
+def test_how_many_units_there_are_and_their_rows_are_known_at_once(laid_out: Callable[[str], Layout]) -> None:
     of_user = (
         'SELECT "user" AS u, count(*) AS n, sum(paid) AS s, count(u) AS k FROM visits {} GROUP BY "user"'
     )
     of_user = of_user.replace("count(u)", 'count("user")')
-    with relaqs.connect(tmp_path, exact_below_seconds=0) as db:
+    with relaqs.connect(laid_out("with NULL").directory.parent, exact_below_seconds=0) as db:
         sums = "count(*) AS a, sum(n) AS b, count(n) AS c, count(u) AS d, sum(s) AS e, sum(k) AS f"
         sql = f"SELECT {sums} FROM ({{}})"
         first, *_, last = db.online_sql(sql.format(of_user.format("")), batches=4)
@@ -387,9 +403,10 @@ def test_how_many_units_there_are_and_their_rows_are_known_at_once(tmp_path: Pat
         assert not any(first.table[f"{name}_low"] == first.table[f"{name}_high"] for name in "abcdef")
 
 
-def test_a_key_beside_the_units_own_bounds_the_rows_of_their_groups(tmp_path: Path) -> None:
-    shuffle(visits(NUMBERS), tmp_path / "visits", partitions=16, cluster_by="user")
-    catalog = Catalog.open(tmp_path)
+def test_a_key_beside_the_units_own_bounds_the_rows_of_their_groups(
+    laid_out: Callable[[str], Layout],
+) -> None:
+    catalog = Catalog.open(laid_out("numbers").directory.parent)
     units = catalog.table("visits").outlier_units
     assert units is not None
     (day,) = (each for each in units.others.columns if each.column == "day")

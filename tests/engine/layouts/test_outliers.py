@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts import Layout, read_manifest, shuffle, verify
-from relaqs_engine.layouts.outliers import MOST_SHARE, literal
+from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.layouts.outliers import MOST_SHARE, literal, outlier_condition
 
 ROWS = 40_000
 
@@ -24,8 +25,12 @@ def heavy(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).pareto(1.5, ROWS) + 1.0
 
 
+def index_of(layout: Layout) -> Path:
+    return layout.directory / layout.outlier_files[0].file
+
+
 def rows_of(layout: Layout) -> list[tuple[object, ...]]:
-    return duckdb.sql(f"FROM '{layout.outlier_paths[0]}' ORDER BY ALL").fetchall()
+    return duckdb.sql(f"FROM '{index_of(layout)}' ORDER BY ALL").fetchall()
 
 
 def test_it_is_a_copy_of_the_rows_outside_the_ends(tmp_path: Path) -> None:
@@ -39,6 +44,23 @@ def test_it_is_a_copy_of_the_rows_outside_the_ends(tmp_path: Path) -> None:
         f"FROM read_parquet({files}) WHERE x < {column.inlier_low} OR x > {column.inlier_high} ORDER BY ALL"
     ).fetchall()
     assert rows_of(layout) == outside
+
+
+@pytest.mark.parametrize("of_two", [False, True])
+def test_each_row_either_is_one_or_is_none(of_two: bool) -> None:
+    """NULL is none, NaN is one, and so is what is far out in one column only, whatever the other has."""
+    ends = {"minimum": 0.0, "maximum": 9.0, "null_count": 0, "distinct_count": 9, "byte_count": 9}
+    columns = [Column(name, "DOUBLE", **ends, inlier_low=2.0, inlier_high=8.0) for name in "xy"[: 1 + of_two]]
+    condition = outlier_condition(columns)
+    values = "UNNEST([NULL, 'nan', '-inf', '1', '2', '5', '8', '9', 'inf']::DOUBLE[])"
+    one = "coalesce({0} < 2 OR {0} > 8 OR isnan({0}), false)"
+    expected = " OR ".join(one.format(each.name) for each in columns)
+    found = duckdb.sql(
+        f"SELECT ({condition}) IS NOT NULL, ({condition}) = ({expected}), ({condition}) != (NOT {condition}) "
+        f"FROM (SELECT {values} AS x) CROSS JOIN (SELECT {values} AS y)"
+    ).fetchall()
+    assert len(found) == 81
+    assert set(found) == {(True, True, True)}
 
 
 def test_tame_columns_have_none(tmp_path: Path) -> None:
@@ -104,7 +126,7 @@ def test_it_does_not_depend_on_threads(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(ROWS), "x": heavy()}), file)
     one, two = (shuffle(file, tmp_path / str(n) / "t", partitions=20, threads=n) for n in (1, 2))
     assert one.columns == two.columns
-    assert one.outlier_paths[0].read_bytes() == two.outlier_paths[0].read_bytes()
+    assert index_of(one).read_bytes() == index_of(two).read_bytes()
 
 
 def test_the_manifest_keeps_it_and_one_without_reads_as_before(tmp_path: Path) -> None:
@@ -115,12 +137,12 @@ def test_the_manifest_keeps_it_and_one_without_reads_as_before(tmp_path: Path) -
 def test_verify_reads_it(tmp_path: Path) -> None:
     layout = laid_out(tmp_path, x=heavy())
     assert verify(tmp_path / "t").ok
-    content = bytearray(layout.outlier_paths[0].read_bytes())
+    content = bytearray(index_of(layout).read_bytes())
     content[len(content) // 2] ^= 1
-    layout.outlier_paths[0].write_bytes(bytes(content))
+    index_of(layout).write_bytes(bytes(content))
     [fault] = [check for check in verify(tmp_path / "t").checks if not check.ok]
     assert fault.name == "outlier index"
-    assert str(layout.outlier_paths[0]) in fault.detail
+    assert str(index_of(layout)) in fault.detail
 
 
 @pytest.mark.parametrize(("value", "text"), [(12, "12"), (-0.5, "-0.5"), (1e-07, "1e-07")])

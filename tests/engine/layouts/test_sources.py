@@ -224,6 +224,8 @@ def test_types_that_parquet_changes_are_refused(tmp_path: Path, type_text: str) 
         (lambda write: 42, LayoutError, r"an int \(42\) is no table; give Parquet, CSV, JSON"),
         (lambda write: [write("a.parquet", ROWS), csv_file(write, "b.csv")], LayoutError,
          r"a\.parquet is Parquet and b\.csv is CSV; give files of one kind"),
+        (lambda write: [write("a.parquet", ROWS), csv_file(write, "manifest.json")], LayoutError,
+         "give files of one kind"),
         (lambda write: pa.table({"_RELAQS_block": [1]}), LayoutError, "has a name that layouts keep"),
         (lambda write: pa.table({"x": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}), LayoutError,
          "'x' is INTERVAL, which Parquet does not keep exactly"),

@@ -20,9 +20,9 @@ from relaqs_lab.learning.episodes import (
 )
 from relaqs_lab.learning.lessons import Lessons, learn
 from relaqs_lab.learning.torch_scoring import NetworkLearner
+from relaqs_lab.simulation.placed.placed_simulator import PlacedOutcome
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
-from relaqs_lab.simulation.placed.simulator import PlacedOutcome
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 from relaqs.cli import program
 from relaqs.placed_policies.mlf_rl import JOB_FEATURES, NODE_FEATURES, ScoringNetworks, read_networks

@@ -12,7 +12,7 @@ import distributed.scheduler
 import pytest
 
 from relaqs.executors.dask.placement import HEARD_SECONDS, AbreastPlaces
-from relaqs.executors.dask.queue import broken_placing_source
+from relaqs.executors.dask.queue import PINNING, PLACING, lacking
 
 A, B, QUERY = "relaqs-a", "relaqs-b", "relaqs-q"
 ROOM = 2  # tasks of a worker: one runs, and one lies ready
@@ -201,7 +201,8 @@ def test_a_job_that_has_left_is_forgotten() -> None:
 )
 def test_a_release_that_chooses_otherwise_is_noticed(old: str, new: str) -> None:
     source = inspect.getsource(distributed.scheduler)
-    assert broken_placing_source(source) is None
-    said = broken_placing_source(source.replace(old, new))
+    assert lacking(PLACING, source) is None
+    assert lacking(PINNING, source) is None
+    said = lacking(PLACING, source.replace(old, new))
     assert said is not None
     assert said.endswith("chooses the workers of waiting tasks otherwise")

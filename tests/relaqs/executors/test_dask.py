@@ -21,7 +21,7 @@ from relaqs_engine.errors import ClusterError, DataError, RelaqsError
 from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import open_executor
-from relaqs.executors.dask import DaskExecutor, connection
+from relaqs.executors.dask import DaskExecutor, link, messages
 from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.workers import KEPT_SPANS
 from relaqs.executors.duck_process import QueryWork
@@ -312,7 +312,7 @@ def test_an_asynchronous_client_is_refused(cluster: str) -> None:
 
 
 def test_workers_with_other_versions_are_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "DUCKDB_VERSION", "9.9.9")
+    monkeypatch.setattr(messages, "DUCKDB_VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"worker at tcp://.* has .*9\.9\.9.*install the same packages"):
         DaskExecutor(cluster)
 
@@ -352,7 +352,7 @@ def test_an_unreachable_address_is_told_soon() -> None:
 def test_an_address_that_is_none_is_refused_before_a_client_is_made(
     monkeypatch: pytest.MonkeyPatch, address: str, complaint: str
 ) -> None:
-    monkeypatch.setattr(connection, "Client", lambda *_, **__: pytest.fail("closing it takes seconds"))
+    monkeypatch.setattr(link, "Client", lambda *_, **__: pytest.fail("closing it takes seconds"))
     with pytest.raises(ClusterError, match=complaint):
         DaskExecutor(address)
 

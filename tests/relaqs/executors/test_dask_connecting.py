@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask import DaskExecutor, connection
+from relaqs.executors.dask import DaskExecutor, link, messages
 from relaqs.executors.dask.workers import SilentWorkerWarning
 from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 2.0  # in these tests
 def stopped(address: str, count: int) -> Iterator[None]:
     """Stop so many workers inside the block, and continue them after it."""
     with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
-        client.run(connection.versions)  # all have imported what they need: who runs answers soon
+        client.run(messages.versions)  # all have imported what they need: who runs answers soon
         processes = list(client.run(os.getpid).values())[:count]
     for process in processes:
         os.kill(process, signal.SIGSTOP)
@@ -48,7 +48,7 @@ def test_an_idle_worker_that_hangs_does_not_keep_anybody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is given up as soon as it was given a task."""
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", ANSWER_SECONDS)
+    monkeypatch.setattr(link, "ANSWER_SECONDS", ANSWER_SECONDS)
     settings = {"DASK_RELAQS__WORKER_SILENCE": "2s"}
     log = tmp_path / "scheduler.log"
     with (
@@ -65,7 +65,7 @@ def test_an_idle_worker_that_hangs_does_not_keep_anybody_out(
 
 @pytest.mark.slow
 def test_a_cluster_of_workers_that_hang_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", ANSWER_SECONDS)
+    monkeypatch.setattr(link, "ANSWER_SECONDS", ANSWER_SECONDS)
     with (
         running_cluster(tmp_path / "scheduler.log") as address,
         stopped(address, 2),
@@ -85,10 +85,10 @@ def test_a_scheduler_whose_cores_cannot_be_shared_is_refused(tmp_path: Path) -> 
 
 DIES_WHEN_ASKED = """
 import os, signal
-from relaqs.executors.dask import connection
+from relaqs.executors.dask import messages
 
 def dask_setup(worker):
-    connection.versions = lambda: os.kill(os.getpid(), signal.SIGKILL)
+    messages.versions = lambda: os.kill(os.getpid(), signal.SIGKILL)
 """
 
 DIES_WITH_THE_PLUGIN = """

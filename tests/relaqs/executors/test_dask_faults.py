@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, Scheduler
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask import DaskExecutor, connection
+from relaqs.executors.dask import DaskExecutor, link
 from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.workers import SilentWorkerWarning
 from relaqs.jobs.job import JobDescription, JobStatus, StepReport, Work
@@ -124,19 +124,19 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
 
 def test_a_scheduler_that_is_away_is_looked_for_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask doubles its pauses within one attempt, which is short therefore."""
-    port, seconds, open_comm = free_port(), list[float](), connection.open_comm
+    port, seconds, open_comm = free_port(), list[float](), link.open_comm
 
     async def attempt(address: str, timeout: float, **arguments: Any) -> Any:
         if address == address_of(port):
             seconds.append(timeout)
         return await open_comm(address, timeout=timeout, **arguments)
 
-    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.5)
+    monkeypatch.setattr(link, "ATTEMPT_SECONDS", 0.5)
     with ExitStack() as stack:
         scheduler = stack.enter_context(started(*scheduler_command(port)))
         with client_of(address_of(port), workers=0):
             stack.enter_context(closing(DaskExecutor(address_of(port))))
-        monkeypatch.setattr(connection, "open_comm", attempt)
+        monkeypatch.setattr(link, "open_comm", attempt)
         scheduler.kill()
         eventually(lambda: len(seconds) > 3)
     assert max(seconds) <= 0.5
@@ -144,7 +144,7 @@ def test_a_scheduler_that_is_away_is_looked_for_again_soon(monkeypatch: pytest.M
 
 def test_a_scheduler_that_is_there_may_take_its_time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the search for it is short."""
-    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(link, "ATTEMPT_SECONDS", 0.2)
     answered: list[str] = []
 
     async def answer_late() -> None:
@@ -154,7 +154,7 @@ def test_a_scheduler_that_is_there_may_take_its_time_to_answer(monkeypatch: pyte
     port = free_port()
     with ExitStack() as stack:
         stack.enter_context(started(*scheduler_command(port)))
-        client = stack.enter_context(closing(connection.connect(address_of(port), LONG_SECONDS, 5.0)))
+        client = stack.enter_context(closing(link.connect(address_of(port), LONG_SECONDS, 5.0)))
         monkeypatch.setattr(client, "_update_scheduler_info", answer_late)
         client.loop.add_callback(client.scheduler_comm.comm.abort)
         eventually(lambda: answered and client.status != "connecting")
@@ -337,10 +337,10 @@ def test_a_result_whose_worker_dies_before_it_is_fetched_costs_no_half_minute(tm
 
 
 OTHER_DUCKDB = """
-from relaqs.executors.dask import connection
+from relaqs.executors.dask import messages
 
 def dask_setup(worker):
-    connection.DUCKDB_VERSION = "1.0.0"
+    messages.DUCKDB_VERSION = "1.0.0"
 """
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from functools import cache
 from queue import SimpleQueue
 
 import pytest
 
 from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.places import OVERDUE_SECONDS, Held, Need, Places
 from relaqs.jobs.job import JobDescription, Task, TaskKey, TaskResult
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import LONG_SECONDS, running_cluster
-from tests.relaqs.executors.toy_jobs import Times
+from tests.relaqs.executors.toy_jobs import Niceness, Times
 
 LONG, SHORT, PART = 9.0, 0.001, None  # what tasks are predicted to take: of wholes, and of no whole
 NO_VALIDATION = {  # it takes for granted that a task never waits while a worker has nothing to do
@@ -23,17 +25,26 @@ NO_VALIDATION = {  # it takes for granted that a task never waits while a worker
 }
 
 
-@contextmanager
-def executors(log: Path, workers: int) -> Iterator[tuple[DaskExecutor, DaskExecutor]]:
-    """Give two clients of one cluster."""
+@pytest.fixture(scope="module")
+def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], str]]:
+    """Give the address of a cluster of so many workers. Tests that need equally many have the same."""
     with ExitStack() as stack:
-        address = stack.enter_context(
-            running_cluster(log, workers=workers, nannies=False, settings=NO_VALIDATION)
-        )
-        yield (
-            stack.enter_context(closing(DaskExecutor(address))),
-            stack.enter_context(closing(DaskExecutor(address))),
-        )
+
+        @cache
+        def address(workers: int) -> str:
+            log = tmp_path_factory.mktemp("rooms") / "log"
+            return stack.enter_context(
+                running_cluster(log, workers=workers, nannies=False, settings=NO_VALIDATION)
+            )
+
+        yield address
+
+
+@contextmanager
+def executors(address: str) -> Iterator[tuple[DaskExecutor, DaskExecutor]]:
+    """Give two clients of one cluster."""
+    with closing(DaskExecutor(address)) as one, closing(DaskExecutor(address)) as other:
+        yield one, other
 
 
 class Asked:
@@ -57,6 +68,10 @@ class Asked:
 
     def times(self, count: int) -> list[tuple[float, float]]:
         """Return when the next tasks to end ran. Their jobs leave."""
+        return [(began, ended) for began, ended, _ in self.ran(count)]
+
+    def ran(self, count: int) -> list[tuple[float, float, int]]:
+        """Return when the next tasks to end ran, and in which process. Their jobs leave."""
         found = []
         for _ in range(count):
             result = self._results.get(timeout=LONG_SECONDS)
@@ -73,9 +88,9 @@ def most_at_once(times: list[tuple[float, float]]) -> int:
 
 @pytest.mark.parametrize("whole_seconds", [LONG, SHORT, PART])
 def test_a_user_has_no_more_cores_of_a_cluster_than_allowed(
-    tmp_path: Path, whole_seconds: float | None
+    cluster_of: Callable[[int], str], whole_seconds: float | None
 ) -> None:
-    with executors(tmp_path / "log", 3) as (one, other):
+    with executors(cluster_of(3)) as (one, other):
         eves = [Asked(one, "eve", 1.0), Asked(other, "eve", 1.0)]  # by two programs
         for _ in range(3):
             for eve in eves:
@@ -87,8 +102,8 @@ def test_a_user_has_no_more_cores_of_a_cluster_than_allowed(
         assert most_at_once(ben.times(4)) == 2
 
 
-def test_long_wholes_of_a_user_leave_a_worker_to_others(tmp_path: Path) -> None:
-    with executors(tmp_path / "log", 2) as (one, other):
+def test_long_wholes_of_a_user_leave_a_worker_to_others(cluster_of: Callable[[int], str]) -> None:
+    with executors(cluster_of(2)) as (one, other):
         eve, bob = Asked(one, "eve"), Asked(other, "bob")
         for _ in range(3):
             eve.ask(1.5, LONG)
@@ -100,9 +115,9 @@ def test_long_wholes_of_a_user_leave_a_worker_to_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole_seconds", [SHORT, PART])
 def test_a_short_task_starts_beside_long_wholes_of_all_workers(
-    tmp_path: Path, whole_seconds: float | None
+    cluster_of: Callable[[int], str], whole_seconds: float | None
 ) -> None:
-    with executors(tmp_path / "log", 2) as (one, other):
+    with executors(cluster_of(2)) as (one, other):
         holders = [Asked(one, user) for user in ("eve", "dan")]
         for holder in holders:
             holder.ask(4.0, LONG)
@@ -110,6 +125,58 @@ def test_a_short_task_starts_beside_long_wholes_of_all_workers(
         took = waits_of(Asked(other, "ann"), whole_seconds, 5)
         assert max(took) < 1.0
         assert most_at_once([time for holder in holders for time in holder.times(1)]) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has a priority for each thread")
+def test_what_takes_long_has_less_weight_on_its_worker_and_nothing_that_runs_there_later(
+    cluster_of: Callable[[int], str],
+) -> None:
+    results = SimpleQueue[TaskResult]()
+    with executors(cluster_of(1)) as (one, _):
+        for number, (whole_seconds, seconds, is_less) in enumerate(
+            [
+                (PART, 0.0, 0),
+                (LONG, 0.3, 1),
+                (SHORT, 0.0, 0),
+                (SHORT, OVERDUE_SECONDS + 0.5, 1),
+                (PART, 0.0, 0),
+            ]
+        ):
+            one.enter(JobDescription(f"j{number}", Kind.EXACT))
+            task = Task(TaskKey(f"j{number}", 0, 0), Niceness(seconds), whole_seconds=whole_seconds)
+            one.submit([task], results.put)
+            result = results.get(timeout=LONG_SECONDS)
+            assert result.error is None
+            assert (result.value > 0) == is_less, number
+            one.cancel(f"j{number}")
+
+
+@pytest.mark.parametrize("whole_seconds", [SHORT, PART])
+def test_a_short_task_starts_beside_a_long_whole_and_not_behind_what_runs_elsewhere(
+    cluster_of: Callable[[int], str], whole_seconds: float | None
+) -> None:
+    with executors(cluster_of(2)) as (one, other):
+        holders = [Asked(one, user) for user in ("eve", "dan")]
+        for holder, kind in zip(holders, [LONG, PART], strict=True):
+            holder.ask(4.0, kind)
+            time.sleep(0.5)
+        assert max(waits_of(Asked(other, "ann"), whole_seconds, 3)) < 1.0
+        assert most_at_once([time for holder in holders for time in holder.times(1)]) == 2
+
+
+@pytest.mark.parametrize("whole_seconds", [SHORT, PART])
+def test_a_long_whole_shares_no_core_for_its_whole_life_where_another_one_will_be_free(
+    cluster_of: Callable[[int], str], whole_seconds: float | None
+) -> None:
+    with executors(cluster_of(2)) as (one, other):
+        dan, xen, bob = Asked(one, "dan"), Asked(one, "xen"), Asked(other, "bob")
+        dan.ask(3.0, LONG)
+        time.sleep(0.5)
+        xen.ask(0.5, whole_seconds)
+        time.sleep(0.2)
+        bob.ask(1.0, LONG)
+        process_of = {asked: asked.ran(1)[0][2] for asked in (xen, bob, dan)}
+        assert process_of[bob] == process_of[xen] != process_of[dan]
 
 
 def waits_of(asked: Asked, whole_seconds: float | None, count: int) -> list[float]:
@@ -121,3 +188,15 @@ def waits_of(asked: Asked, whole_seconds: float | None, count: int) -> list[floa
         asked.times(1)
         took.append(time.monotonic() - began_seconds)
     return took
+
+
+def test_beside_a_long_whole_of_another_user_a_light_question_starts() -> None:
+    eve, bob = Need("e", "eve", whole_seconds=9.0), Need("b", "bob", whole_seconds=0.001, is_light=True)
+    places = Places(2, [Held(eve, 0.0)], now_seconds=0.01)
+    assert (places.may_start(eve), places.may_start(bob)) == (False, True)
+    places = Places(2, [Held(eve, 0.0), Held(bob, 0.01)], now_seconds=0.015)
+    assert (places.has_usual, places.may_start(Need("a", "ann")), places.spare_at_seconds) == (
+        False,
+        False,
+        0.02,
+    )

@@ -10,7 +10,7 @@ import pytest
 from relaqs.executors.slot_desk import SlotDesk, planned
 from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy
 from relaqs.sharing.gangs import Gang, SlotPlan, SlotView
-from relaqs.slot_policies.arrival_order import EqualSlots
+from relaqs.slot_policies import EqualSlots
 
 SLOTS = tuple(f"tcp://{host}:{port}/0" for host in ("a", "b") for port in (1, 2, 3, 4))
 SPEED = (0.01, 0.001, 0.005, 0.0, 0.01, 0.0, 1.0)

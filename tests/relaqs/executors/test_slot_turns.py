@@ -144,3 +144,10 @@ def test_a_run_that_waited_for_its_slots_is_owed_what_it_waited_for() -> None:
         runs.turns.ask_turn(job, (ONE,))
         order.append(job)
     assert order == ["waits"] * 8
+
+
+def test_slots_are_leased_whole_or_not_at_all_in_the_order_of_asking() -> None:
+    slots = SlotTurns(FairShares())
+    assert slots.lease("a", ("1", "2")) == ("a",)
+    assert (slots.lease("b", ("2", "3")), slots.lease("c", ("3",)), slots.held("b")) == ((), (), ())
+    assert (slots.leave("a"), slots.held("b")) == (("b",), ("2", "3"))

@@ -53,15 +53,26 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Says from when to when it ran, by the clock of the machine."""
+class Niceness:
+    """Says how much less weight its thread has than its process, after some seconds."""
 
     seconds: float
 
-    def run(self, owner: str) -> tuple[float, float]:
+    def run(self, owner: str) -> int:
+        time.sleep(self.seconds)
+        return os.getpriority(os.PRIO_PROCESS, 0) - os.getpriority(os.PRIO_PROCESS, os.getpid())
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Says from when to when it ran, by the clock of the machine, and in which process."""
+
+    seconds: float
+
+    def run(self, owner: str) -> tuple[float, float, int]:
         began_seconds = time.monotonic()
         time.sleep(self.seconds)
-        return began_seconds, time.monotonic()
+        return began_seconds, time.monotonic(), os.getpid()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from relaqs.pacing.function_run import Saved
 from relaqs.pacing.trials import PRUNERS, Losses
 from relaqs.progress import StopReason, StopRules
 from relaqs.queries.jobs import Checkpoint, SavedState
-from relaqs.training import KMeans, start
+from relaqs.training import KMeans, launch
 from relaqs.training import LogisticRegression as ByGradients
 from relaqs.training.algorithms import linear
 
@@ -249,9 +249,9 @@ def test_a_run_whose_module_is_missing_says_so(
 def test_options_of_a_class_that_is_gone_are_said(
     db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = type("GoneOptions", (), {"__module__": start.__name__})
-    monkeypatch.setattr(start, "GoneOptions", gone, raising=False)
-    recipe = start.TrainingRecipe(KMeans("SELECT v FROM t"), gone())
+    gone = type("GoneOptions", (), {"__module__": launch.__name__})
+    monkeypatch.setattr(launch, "GoneOptions", gone, raising=False)
+    recipe = launch.TrainingRecipe(KMeans("SELECT v FROM t"), gone())
     path = tmp_path / "a.run"
     checkpoint.FileKeeper(path, 1.0, checkpoint.packed(recipe, "the run"))
     monkeypatch.undo()

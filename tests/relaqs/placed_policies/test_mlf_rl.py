@@ -8,8 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedRules, PlacedStates, simulate_placed
-from relaqs_lab.simulation.placed.workload import Scenario
+from relaqs_lab.simulation.placed.placed_simulator import (
+    MoveCosts,
+    PlacedRules,
+    PlacedStates,
+    simulate_placed,
+)
+from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 from relaqs.placed_policies.mlf_rl import (
     HIDDEN,

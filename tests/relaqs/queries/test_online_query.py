@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import re
 import signal
 import threading
 import weakref
 
+import pyarrow as pa
 import pytest
 
 import relaqs
@@ -429,7 +431,10 @@ def test_an_async_failure_is_raised(gate, start) -> None:
         asyncio.run(read())
 
 
-def test_a_handle_says_what_it_is(gate, start) -> None:
+def test_a_handle_says_what_it_is_in_one_line(gate, start) -> None:
+    with relaqs.connect(tables={"t": pa.table({"x": [1]})}) as db, db.online_sql("SELECT x FROM t") as ended:
+        ended.result()
+        assert re.fullmatch(r"<OnlineQuery exact: Exact · \d+\.\d\d s>", repr(ended))
     query = start()
     assert repr(query) == "<OnlineQuery waiting: no snapshot yet>"
     assert query.sql == "SELECT avg(x) AS mean FROM numbers"

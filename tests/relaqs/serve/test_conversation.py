@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pyarrow as pa
 import pytest
@@ -21,7 +23,7 @@ from relaqs_engine.layouts.manifest import SOON_SECONDS
 from relaqs_engine.postgres import wording
 
 import relaqs
-from benchmarks.server_process import Running
+from benchmarks.server_process import Running, serving
 from relaqs.queries import start
 from relaqs.serve import answering, statements
 from relaqs.serve.entry import Door
@@ -388,7 +390,71 @@ def test_a_user_stops_a_query_of_theirs_by_its_process_id(inside: Inside) -> Non
         assert inside.jobs() == 1
         assert value(own, stop.format(number)) is True
         until(lambda: bool(outcome))
-        assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
+        assert isinstance(outcome[0], psycopg.errors.AdminShutdown)
+
+
+def test_a_user_ends_a_connection_of_theirs(server: Running) -> None:
+    with (
+        psycopg.connect(server.address()) as other,
+        psycopg.connect(server.address(), autocommit=True) as own,
+    ):
+        number = value(other, "SELECT pg_backend_pid()")
+        terminated = own.execute("SELECT pg_terminate_backend(%s)", [number]).fetchone()
+        assert terminated == (True,)
+        until(lambda: _is_closed(other))
+        assert own.execute("SELECT pg_cancel_backend(%s)", [number]).fetchone() == (False,)
+        assert own.execute("SELECT pg_terminate_backend(%s)", [None]).fetchone() == (False,)
+        assert own.execute("SELECT pg_terminate_backend(%s)", [math.inf]).fetchone() == (False,)
+        assert own.execute("SELECT pg_cancel_backend(0)").fetchone() == (False,)
+        for function in ("pg_terminate_backend", "pg_sleep"):
+            with pytest.raises(psycopg.errors.SyntaxError, match="has a parameter and no value"):
+                own.execute(f"SELECT {function}($1)")
+
+
+def _is_closed(connection: psycopg.Connection[Any]) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.errors.AdminShutdown:
+        return True
+    except psycopg.OperationalError:
+        return connection.closed
+    return False
+
+
+def test_a_transaction_that_is_not_there_is_told_of(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection, heard(connection) as said:
+        connection.execute("ROLLBACK")
+        connection.execute("BEGIN")
+        connection.execute("BEGIN")
+        connection.execute("COMMIT")
+    there, none = "there is already a transaction in progress", "there is no transaction in progress"
+    assert said == [none, there]
+
+
+def test_a_connection_sees_itself_among_those_at_work(server: Running) -> None:
+    sql = "SELECT application_name, state, usename FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    with psycopg.connect(server.address(), application_name="a report") as connection:
+        assert connection.execute(sql).fetchall() == [("a report", "active", "ana")]
+        types = "SELECT typname FROM pg_type WHERE oid = ANY(%s) ORDER BY oid"
+        assert connection.execute(types, [[16, 23]]).fetchall() == [("bool",), ("int4",)]
+        lines = connection.execute("EXPLAIN SELECT typname FROM pg_type").fetchall()
+    assert lines == [("What is asked about the server itself is looked up.",)]
+
+
+def test_a_name_is_of_one_prepared_statement(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        connection.pgconn.prepare(b"asked", b"SELECT 1")
+        refused = connection.pgconn.prepare(b"asked", b"SELECT 2")
+        assert refused.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"42P05"
+
+
+def test_rows_of_a_portal_are_passed_over(connection: psycopg.Connection[Any]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DECLARE c CURSOR FOR SELECT id FROM trips ORDER BY id")
+        cursor.execute("MOVE FORWARD 5 FROM c")
+        assert cursor.statusmessage == "MOVE 5"
+        cursor.execute("FETCH 1 FROM c")
+        assert cursor.fetchall() == [(5,)]
 
 
 def test_a_scrape_under_load_agrees_with_the_status(inside: Inside) -> None:
@@ -632,3 +698,124 @@ def test_a_plan_is_told_as_json_and_with_its_time(connection: psycopg.Connection
     assert timed["Execution Time"] > 0
     lines = [line for (line,) in connection.execute("EXPLAIN ANALYZE SELECT count(*) FROM trips")]
     assert lines[-1].startswith("Execution Time: ")
+
+
+COLUMN_TYPES = (
+    "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'parts' ORDER BY 1"
+)
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_statements_mean_what_the_columns_are_once_files_have_changed(
+    tmp_path: Path, is_prepared: bool
+) -> None:
+    """7 / size is of integers before, and of doubles after; also in a statement that was prepared before."""
+    path, half = tmp_path / "parts.parquet", "SELECT 7 / size FROM parts WHERE size > %s"
+    duckdb.sql("SELECT 2::INTEGER AS size").write_parquet(str(path))
+    with inside_of(path) as served, served.connect() as connection:
+
+        def asked() -> tuple[Any, ...]:
+            (found,) = connection.execute(half, [1], prepare=is_prepared).fetchall()
+            return found
+
+        assert asked() == (3,)
+        assert connection.execute(COLUMN_TYPES).fetchall() == [("size", "integer")]
+        duckdb.sql("SELECT 2::DOUBLE AS size, 'a' AS name").write_parquet(str(path))
+        assert served.session.refresh_changed() == ("parts",)
+        assert asked() == (3.5,)
+        assert connection.execute(COLUMN_TYPES).fetchall() == [
+            ("name", "text"),
+            ("size", "double precision"),
+        ]
+
+
+@pytest.mark.slow
+def test_a_server_answers_about_what_was_appended(tmp_path: Path) -> None:
+    relaqs.shuffle(duckdb.sql("SELECT range AS id FROM range(1000)"), tmp_path / "trips", partitions=4)
+    with serving(tmp_path) as running, psycopg.connect(running.address(), autocommit=True) as connection:
+        assert value(connection, "SELECT count(*) FROM trips") == 1_000
+        relaqs.append(duckdb.sql("SELECT range AS id FROM range(5)"), tmp_path / "trips")
+        until(lambda: bool(value(connection, "SELECT count(*) FROM trips") == 1_005))
+
+
+def test_who_listens_to_a_channel_is_told_what_is_said_there(server: Running) -> None:
+    with (
+        psycopg.connect(server.address(), autocommit=True) as one,
+        psycopg.connect(server.address(), autocommit=True) as other,
+    ):
+        one.execute('LISTEN "a b"')
+        one.execute("LISTEN second")
+        other.execute("NOTIFY \"a b\", 'it''s'")
+        (said,) = one.notifies(timeout=10, stop_after=1)
+        assert (said.channel, said.payload, said.pid) == ("a b", "it's", other.info.backend_pid)
+        with other.transaction():
+            other.execute("NOTIFY second, 'in time'")
+            other.execute("NOTIFY second, 'in time'")
+            assert not list(one.notifies(timeout=0.2))
+        assert [each.payload for each in one.notifies(timeout=10, stop_after=1)] == ["in time"]
+        other.execute("BEGIN")
+        other.execute("NOTIFY second")
+        other.execute("ROLLBACK")
+        one.execute("UNLISTEN second")
+        other.execute("NOTIFY second")
+        other.execute("NOTIFY nobody, 'x'")
+        assert not list(one.notifies(timeout=0.2))
+        one.execute("NOTIFY \"a b\", 'to itself'")
+        assert [each.payload for each in one.notifies(timeout=10, stop_after=1)] == ["to itself"]
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="63 bytes"):
+            one.execute(f"NOTIFY x, '{'y' * 8000}'")
+
+
+def test_a_database_that_is_not_here_is_told(server: Running) -> None:
+    with pytest.raises(psycopg.OperationalError, match='database "sales" does not exist'):
+        psycopg.connect(server.address(), dbname="sales")
+    psycopg.connect(server.address(), dbname="postgres").close()
+
+
+def test_a_transaction_is_isolated_as_it_was_asked_to_be(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        levels = []
+        for sql in (
+            *(
+                "SHOW transaction_isolation",
+                "BEGIN ISOLATION LEVEL SERIALIZABLE",
+                "SHOW transaction_isolation",
+            ),
+            *("ROLLBACK", "SET default_transaction_isolation = 'repeatable read'", "BEGIN"),
+            *("SHOW transaction_isolation", "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+            *("SHOW transaction_isolation", "COMMIT", "SHOW transaction_isolation"),
+        ):
+            answer = connection.execute(sql)
+            levels += [row[0] for row in answer] if answer.description else []
+        assert levels == [
+            "read committed",
+            "serializable",
+            "repeatable read",
+            "read committed",
+            "repeatable read",
+        ]
+        number = connection.execute("SELECT txid_current()").fetchone()
+        with connection.transaction():
+            own = {connection.execute("SELECT txid_current()").fetchone() for _ in range(3)}
+        assert len(own) == 1
+        assert number not in own
+
+
+def test_prepared_statements_are_shown(server: Running) -> None:
+    asked = "SELECT name, statement, parameter_types, from_sql FROM pg_prepared_statements ORDER BY name"
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        assert connection.execute(asked, prepare=False).fetchall() == []
+        connection.execute("PREPARE a AS SELECT $1::int")
+        connection.execute("SELECT %s::date", ["infinity"], prepare=True)
+        kept = connection.execute(asked, prepare=False).fetchall()
+        assert kept[1] == ("a", "PREPARE a AS SELECT $1::int", ["integer"], True)
+        assert kept[0][1:] == ("SELECT $1::date", ["date"], False)
+
+
+def test_a_parameter_may_be_infinite(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        for type_ in ("date", "timestamp", "timestamptz"):
+            asked = f"SELECT (%s::{type_})::text, %s::{type_} > '9999-01-01'::{type_}"
+            for format_ in ("s", "t"):
+                sql = asked.replace("%s", f"%{format_}")
+                assert connection.execute(sql, ["infinity", "-infinity"]).fetchone() == ("infinity", False)

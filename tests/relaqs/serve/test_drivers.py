@@ -201,6 +201,45 @@ def test_texts_in_arrays_have_any_characters(server: Running, placeholder: str) 
     assert found == (texts,)
 
 
+@pytest.mark.parametrize(
+    ("sql", "given", "oid"),
+    [
+        ("SELECT :v::numeric", Decimal(10000), 0),
+        ("SELECT :v::numeric", Decimal("-0.5"), 0),
+        ("SELECT CASE WHEN :v::numeric IS NULL THEN 0 ELSE :v::numeric END", Decimal(123), 0),
+        ("SELECT :v", '{"a": 1}', 114),
+        ("SELECT :v", [1, 2], 1005),
+        ("SELECT :v", [[1], [2]], 1005),
+        ("SELECT :v::varchar[]", [], 0),
+        ("SELECT i FROM generate_series(1, 5) AS i WHERE i = :v", 3, 0),
+        ("SELECT generate_series(3, :v)", 3, 0),
+    ],
+)
+def test_pg8000_is_answered_in_the_types_that_were_described_before_the_values(
+    server: Running, sql: str, given: Any, oid: int
+) -> None:
+    connection = pg8000.native.Connection("ana", host=server.host, port=server.port)
+    ((value,),) = connection.run(sql, v=given, types={"v": oid})
+    assert value == ({"a": 1} if oid == 114 else given)
+    assert not oid or connection.columns[0]["type_oid"] == oid
+    if oid == 1005:
+        with pytest.raises(pg8000.exceptions.DatabaseError, match="not those that were described"):
+            connection.run(sql, v=[70_000], types={"v": oid})
+    connection.close()
+
+
+def test_asyncpg_passes_rows_of_its_portal_over(server: Running) -> None:
+    async def passed() -> tuple[int, Any]:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana")
+        async with connection.transaction():
+            cursor = await connection.cursor("SELECT id FROM trips ORDER BY id")
+            count, row = await cursor.forward(5), await cursor.fetchrow()
+        await connection.close()
+        return count, row["id"]
+
+    assert asyncio.run(passed()) == (5, 5)
+
+
 def test_pg8000_sends_values_of_parameters(server: Running) -> None:
     connection = pg8000.native.Connection("ana", host=server.host, port=server.port)
     found = connection.run(SQL.format(":a", ":b", ":c", ":d"), **dict(zip("abcd", VALUES, strict=True)))

@@ -14,25 +14,30 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from pygwire.messages import SSLRequest, StartupMessage
+from relaqs_engine.sql.dialect import pausing
 from relaqs_engine.sql.read import tree_of
 
 from benchmarks.server_process import Running, serving
 from relaqs.jobs import executor
 from relaqs.jobs.executor import PRECEDENCE
-from relaqs.serve import quotas, strangers
+from relaqs.serve import entry, quotas
+from relaqs.serve.column_types import INT8
+from relaqs.serve.encoded_rows import AnswerRows
+from relaqs.serve.entry import MOST_STRANGERS_EACH
 from relaqs.serve.failures import RefusedError
 from relaqs.serve.health import LATE_SECONDS, Health
 from relaqs.serve.quotas import FairPool
 from relaqs.serve.server import MOST_CONNECTIONS
-from relaqs.serve.strangers import MOST_STRANGERS_EACH
 from relaqs.serve.users import add_user
 from tests.relaqs.serve.test_operation import until
 
@@ -53,9 +58,12 @@ with socket.create_connection((host, int(port))) as connection:
     connection.sendall(StartupMessage({"user": "eve"}).to_wire())
     while not connection.recv(1 << 20).endswith(b"Z\\0\\0\\0\\5I"):
         pass
-    connection.sendall(Query(sql).to_wire())
-    taken, last = 0, b""
-    while not last.endswith(b"Z\\0\\0\\0\\5I") and (got := connection.recv(1 << 20)):
+    taken, last = 0, b"Z\\0\\0\\0\\5I"
+    while True:
+        if last.endswith(b"Z\\0\\0\\0\\5I"):
+            connection.sendall(Query(sql).to_wire())
+        if not (got := connection.recv(1 << 20)):
+            break
         if taken < 100_000 <= taken + len(got):
             print("reading", flush=True)
         taken, last = taken + len(got), (last + got)[-300:]
@@ -306,9 +314,9 @@ def test_a_client_that_leaves_makes_no_traceback(guarded: Guarded) -> None:
 
 def test_strangers_have_some_seconds_and_the_oldest_of_a_crowd_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("ENTRY_SECONDS", 0.2), ("MOST_STRANGERS", 4), ("MOST_STRANGERS_EACH", 3)):
-        monkeypatch.setattr(strangers, name, value)
+        monkeypatch.setattr(entry, name, value)
 
-    async def come(here: strangers.Strangers, address: str, seconds: float) -> str:
+    async def come(here: entry.Strangers, address: str, seconds: float) -> str:
         try:
             async with here.coming(address):
                 await asyncio.sleep(seconds)
@@ -317,7 +325,7 @@ def test_strangers_have_some_seconds_and_the_oldest_of_a_crowd_goes(monkeypatch:
         return "in"
 
     async def ask() -> list[str]:
-        here = strangers.Strangers()
+        here = entry.Strangers()
         comes = [("a", 9.0), ("a", 9.0), ("a", 9.0), ("a", 0.1), ("b", 9.0), ("c", 0.1)]
         coming = [asyncio.create_task(come(here, address, seconds)) for address, seconds in comes]
         found = await asyncio.gather(*coming)
@@ -336,14 +344,14 @@ def test_the_delay_of_wrong_passwords_grows_for_their_address(
     async def sleep(seconds: float) -> None:
         slept.append(round(seconds, 3))
 
-    async def wait(guesses: strangers.Guesses, address: str, user: str) -> float:
+    async def wait(guesses: entry.Guesses, address: str, user: str) -> float:
         slept.clear()
         await guesses.turn(address, user)
         return sum(slept)
 
     async def ask() -> None:
         nonlocal now
-        guesses = strangers.Guesses(lambda: now)
+        guesses = entry.Guesses(lambda: now)
         guesses.was_right("a", "ben")
         waits = []
         for number in range(8):
@@ -356,7 +364,7 @@ def test_the_delay_of_wrong_passwords_grows_for_their_address(
         assert await wait(guesses, "a", "eve") == 3.0
         with pytest.raises(RefusedError, match="too many wrong passwords came from this address; try again"):
             await wait(guesses, "a", "eve")  # beside the one that waits
-        now += strangers.FORGET_SECONDS + 1
+        now += entry.FORGET_SECONDS + 1
         guesses.was_wrong("a", "eve")
         assert await wait(guesses, "a", "eve") == 0.1
 
@@ -447,12 +455,53 @@ def test_who_had_far_more_of_late_waits_while_somebody_else_asks_and_pauses_whil
         await asyncio.to_thread(planning.wait)
         with PRECEDENCE.asking("first of ann"):
             may_plan.set()
-            await asyncio.to_thread(until, lambda: "third of dan" in PRECEDENCE._since)  # it pauses
+            waits, key = PRECEDENCE._waits, ("third of dan", True)
+            await asyncio.to_thread(until, lambda: key in waits and waits[key].is_behind)
             assert taken[3:] == []
         await asyncio.gather(*heavy)
         assert taken[3:] == ["planned"]
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("who_asks_anew", ["fifth of dan", "sixth of dan"])
+def test_what_was_asked_before_waits_while_somebody_else_asks_anew(
+    who_asks_anew: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    async def ask() -> None:
+        pool = FairPool(2, 2, "encoding")
+        for user in ("fifth of ann", "fifth of dan"):
+            PRECEDENCE.charge(user, 1.0)
+        with PRECEDENCE.asking("fifth of dan"):
+            await asyncio.sleep(executor.FIRST_SECONDS)
+            begun = copy_context()
+        monkeypatch.setattr(executor, "FIRST_SECONDS", 60.0)
+        with PRECEDENCE.asking("fifth of ann"):
+            rests = [
+                asyncio.create_task(pool.run("fifth of dan", taken.append, "rest"), context=begun)
+                for _ in range(2)
+            ]
+            await asyncio.sleep(0)
+            rests[1].cancel()
+            with PRECEDENCE.asking(who_asks_anew):
+                await asyncio.wait_for(pool.run(who_asks_anew, taken.append, "new"), 20.0)
+            assert taken == ["new"]
+        await rests[0]
+        assert taken == ["new", "rest"]
+        assert pool.is_idle
+
+    asyncio.run(ask())
+
+
+def test_rows_are_encoded_in_pieces_between_which_others_have_the_interpreter() -> None:
+    paused: list[int] = []
+    table = pa.table({name: pa.array(range(5000), pa.int64()) for name in "abc"})
+    rows = AnswerRows(table, [INT8] * 3, [0] * 3, "UTC")
+    with pausing(lambda: paused.append(len(paused))):
+        count, _ = rows.messages(0)
+    assert (count, len(paused)) == (5000, 3)
 
 
 def test_all_turns_of_who_gave_way_are_given_where_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:

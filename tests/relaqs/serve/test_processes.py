@@ -191,7 +191,7 @@ def test_a_key_cancels_in_its_own_process_alone(several: Running) -> None:
         with connect(several, "cid") as other:
             stopped = other.execute(f"SELECT pg_terminate_backend({connections[0].info.backend_pid})")
             assert stopped.fetchone() == (True,)
-        assert isinstance(asked[0].exception(30), psycopg.errors.QueryCanceled)
+        assert isinstance(asked[0].exception(30), psycopg.errors.AdminShutdown)
 
 
 def test_limits_of_a_user_hold_over_all_connections(guarded: Running) -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from relaqs_lab.slot_baselines import ExactUtilisation
 
 from benchmarks.evolution_gap import Instance, gap
 from benchmarks.slot_views import random_view
 from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotPlan, SlotView
-from relaqs.slot_policies.exact_utilisation import ExactUtilisation
 from relaqs.slot_policies.ones import (
     IDLE,
     Draws,

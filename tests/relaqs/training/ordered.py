@@ -9,8 +9,8 @@ import numpy as np
 from relaqs import Session
 from relaqs.training import MiniBatchTraining, Rows
 from relaqs.training.elastic.course import Order, piece_rows_of, pieces_of_step
+from relaqs.training.launch import planned_rows
 from relaqs.training.rows import TrainingSet, training_set
-from relaqs.training.start import planned_rows
 
 
 def data_of(db: Session, job: MiniBatchTraining) -> TrainingSet:

@@ -15,7 +15,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import relaqs.training.elastic.gang_job as gang_job
+import relaqs.training.elastic.gang_carrier as gang_carrier
 import relaqs.training.elastic.step_job as step_job
 from relaqs import Session, connect
 from relaqs.training import MiniBatchLinear, TrainingRun, replay
@@ -44,7 +44,7 @@ def test_the_same_bits_as_on_threads_and_after_a_death(
     embedded: list[list[float]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gang_job, "LEAST_PASS_SECONDS", 1e6)  # no gang
+    monkeypatch.setattr(gang_carrier, "LEAST_PASS_SECONDS", 1e6)  # no gang
     with Client(cluster, set_as_default=False) as client, connect(training_warehouse, cluster=client) as db:
         whole = db.train(JOB, batch="elastic")
         assert whole.result(timeout=60).coef_.tolist() == embedded

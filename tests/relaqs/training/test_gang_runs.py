@@ -16,14 +16,14 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import relaqs.executors.dask.plugin as plugin
-import relaqs.training.elastic.gang_job as gang_job
+import relaqs.training.elastic.gang_carrier as gang_carrier
 from relaqs import ArgumentError, ClusterError, Session, connect
 from relaqs.cli import program
 from relaqs.jobs import checkpoint
 from relaqs.scheduling.desk import Allocator
 from relaqs.sharing.gangs import SlotPlan, SlotView
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
-from relaqs.training.elastic.gang_job import GangCarrier
+from relaqs.training.elastic.gang_carrier import GangCarrier
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
 
 SQL = "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits"
@@ -42,7 +42,7 @@ class Failing:
 @pytest.fixture(autouse=True)
 def gangs_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are small, so tasks would make all steps."""
-    monkeypatch.setattr(gang_job, "LEAST_PASS_SECONDS", 0.0)
+    monkeypatch.setattr(gang_carrier, "LEAST_PASS_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_module_of_pytorch_has_the_same_bits_by_a_gang(db: Session, training_w
 def test_short_passes_are_made_by_tasks(
     db: Session, embedded: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang_job, "LEAST_PASS_SECONDS", 1e6)
+    monkeypatch.setattr(gang_carrier, "LEAST_PASS_SECONDS", 1e6)
     run = db.train(JOB, batch=BATCH_ROWS)
     assert (run.result(timeout=LONG_SECONDS).coef_ == embedded).all()
     assert run.rescales == ()

@@ -13,7 +13,7 @@ from dask.typing import Key
 from distributed import Client, LocalCluster, Worker
 
 import relaqs.executors.dask.client
-import relaqs.training.start
+import relaqs.training.launch
 from relaqs import UnsupportedError, connect
 from relaqs.executors.dask.task import Parcel, graph_of
 from relaqs.training import (
@@ -139,7 +139,7 @@ def test_workers_spill_what_they_cannot_keep_and_die_with_it(
     with connect(training_warehouse, threads=1) as db:
         in_memory = db.train(job)
         in_memory.result()
-    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(relaqs.training.launch, "KEPT_SHARE", 0.0)
     with Client(cluster, set_as_default=False) as client, connect(training_warehouse, cluster=client) as db:
         run = db.train(job)
         while len(run.losses) < 2:

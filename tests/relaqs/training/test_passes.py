@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relaqs_engine.errors import DataError
 
+from relaqs.training import Rows, TellsClasses
 from relaqs.training.passes import add_sums, in_pairs, pieces_of, pieces_per_task, sample_rows
 
 numbers = st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=40)
@@ -62,3 +63,13 @@ def test_the_sample_is_in_proportion_to_the_partitions() -> None:
     assert sample_rows([400, 200, 0, 1], wanted=60) == [40, 20, 0, 1]
     assert sample_rows([40, 30], wanted=1000) == [40, 30]
     assert sample_rows([0, 0], wanted=1000) == [0, 0]
+
+
+def test_a_job_that_counts_right_answers_tells_classes() -> None:
+    class Sign:
+        def right(self, model: float, rows: Rows) -> int:
+            return int(((rows.features[:, 0] > model) == rows.target).sum())
+
+    assert isinstance(Sign(), TellsClasses)
+    assert not isinstance(object(), TellsClasses)
+    assert Sign().right(0.5, Rows(np.array([[0.2], [0.9]]), np.array([False, False]))) == 1

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 from relaqs_engine.errors import ClusterError
-from relaqs_lab.simulation.placed.simulator import MoveCosts, PlacedStates
-from relaqs_lab.simulation.placed.workload import ALGORITHMS, LearningCurve, PlacedJob, PlacedWorkload
+from relaqs_lab.simulation.placed.placed_simulator import MoveCosts, PlacedStates
+from relaqs_lab.simulation.placed.placed_workload import ALGORITHMS, LearningCurve, PlacedJob, PlacedWorkload
 
 from relaqs.executors.slot_desk import worker_of
 from relaqs.jobs.job import JobDescription, StepReport

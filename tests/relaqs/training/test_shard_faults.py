@@ -25,10 +25,10 @@ import pyarrow as pa
 import pytest
 from distributed import Client, Scheduler, Worker
 
-import relaqs.executors.dask.connection
+import relaqs.executors.dask.link
+import relaqs.training.launch
 import relaqs.training.sharded.holder
 import relaqs.training.sharded.shard_job
-import relaqs.training.start
 from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.jobs.job import Work
@@ -110,7 +110,7 @@ def client(cluster: str) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def in_files_and_soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(relaqs.training.launch, "KEPT_SHARE", 0.0)
     monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_SECONDS", IDLE_SECONDS)
     monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_PASSES", 0.0)
 
@@ -311,11 +311,11 @@ def test_workers_that_are_killed_when_a_goal_is_reached_change_no_bit(
 
 TRAIN_FOR_EVER = """
 import sys
-import relaqs, relaqs.training.start
+import relaqs, relaqs.training.launch
 import relaqs.training.sharded.shard_job
 from relaqs.training import SoftmaxRegression
 
-relaqs.training.start.KEPT_SHARE = 0.0
+relaqs.training.launch.KEPT_SHARE = 0.0
 relaqs.training.sharded.shard_job.IDLE_SECONDS = 1.0
 relaqs.training.sharded.shard_job.IDLE_PASSES = 0.0
 db = relaqs.connect(sys.argv[1], cluster=sys.argv[2])
@@ -350,7 +350,7 @@ def test_a_scheduler_that_is_started_again_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # New workers import all of it first, which takes long on a loaded machine.
-    monkeypatch.setattr(relaqs.executors.dask.connection, "ANSWER_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(relaqs.executors.dask.link, "ANSWER_SECONDS", LONG_SECONDS)
     draws = random.Random(f"scheduler killed {seed}")
     port = free_port()
     address = address_of(port)

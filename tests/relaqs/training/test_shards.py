@@ -31,7 +31,7 @@ from relaqs.training import (
 from relaqs.training.passes import add_sums, in_pairs
 from relaqs.training.protocol import ShardedDescent, ShardedJob
 from relaqs.training.rows import profile_of
-from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.holder import SKIPPED_PASSES, ShardHolder, SubtaskClock, TaskSeconds
 from relaqs.training.sharded.shards import Shard, ShardMap
 from tests.relaqs.training.conftest import Data
 
@@ -396,3 +396,13 @@ def test_a_session_without_a_cluster_says_where_parameters_are(training_warehous
     with connect(training_warehouse, threads=1) as db:
         run = db.train(Lasso("FROM diabetes", "y"), max_steps=1)
         assert run.explain() == "parameters: whole, in the client"
+
+
+def test_times_of_subtasks_leave_the_first_passes_out() -> None:
+    clock = SubtaskClock()
+    for _ in range(SKIPPED_PASSES):
+        clock.note([TaskSeconds(9.0, 9.0, 9.0)], workers=1, step_seconds=99.0)
+    assert clock.seconds is None
+    clock.note([TaskSeconds(0.3, 0.1, 0.1), TaskSeconds(0.5, 0.1, 0.1)], 2, step_seconds=0.75)
+    assert clock.seconds is not None
+    assert (clock.seconds.comp, round(clock.seconds.rest, 3)) == (0.4, 0.15)

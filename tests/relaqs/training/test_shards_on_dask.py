@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from distributed import Client, LocalCluster, Worker, WorkerPlugin
 
+import relaqs.training.launch
 import relaqs.training.sharded.shard_job
-import relaqs.training.start
 from relaqs import ArgumentError, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.training import KMeans, Lasso, MatrixFactorisation, SoftmaxRegression, TopicModel, TrainingRun
@@ -358,7 +358,7 @@ def test_parameters_beyond_the_budget_lie_in_files(
     with connect(warehouse, threads=2) as db:
         oracle = db.train(WIDE, max_steps=6)
         expected = oracle.result().coef_
-    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(relaqs.training.launch, "KEPT_SHARE", 0.0)
     with connect(warehouse, cluster=client) as db:
         run = db.train(WIDE, parameters="sharded", max_steps=6)
         after_passes(run, 3)

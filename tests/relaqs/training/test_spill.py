@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import relaqs.training.launch
 import relaqs.training.row_cache
-import relaqs.training.start
 from relaqs import Session, connect
 from relaqs.executors.files import FOLDER_VARIABLE, is_in_memory, local_folder
 from relaqs.training import BoostedClassifier, KMeans, LogisticRegression, TrainingJob
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def db(training_warehouse: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A session that can keep no rows in memory."""
-    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(relaqs.training.launch, "KEPT_SHARE", 0.0)
     KEPT.drop_unused_since(float("inf"))
     with connect(training_warehouse, threads=2) as session:
         yield session
@@ -220,7 +220,7 @@ def test_pieces_of_a_spilled_partition_are_tasks_of_their_own(
     monkeypatch.setattr(relaqs.training.row_cache, "_CHUNK_BYTES", 1 << 9)
     KEPT.drop_unused_since(float("inf"))
     cut = losses(db, JOBS[0])
-    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.5)
+    monkeypatch.setattr(relaqs.training.launch, "KEPT_SHARE", 0.5)
     assert cut == losses(db, JOBS[0])
     assert len(reads) == 2 * PARTITIONS
 
@@ -299,11 +299,11 @@ def test_a_limit_that_is_no_size_is_refused_before_it_trains(
 
 TRAINS = """
 import sys, time
-import relaqs, relaqs.training.start
+import relaqs, relaqs.training.launch
 from relaqs.training import LogisticRegression
 from relaqs.training.row_cache import SPILL
 
-relaqs.training.start.KEPT_SHARE = 0.0
+relaqs.training.launch.KEPT_SHARE = 0.0
 db = relaqs.connect(sys.argv[1], threads=1)
 run = db.train(LogisticRegression("SELECT * FROM wine", target="y", tolerance=1e-13))
 while len(run.losses) < 2:

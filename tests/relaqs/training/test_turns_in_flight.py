@@ -67,3 +67,7 @@ def test_the_last_turn_runs_for_so_long_yet() -> None:
     turns.begin(TWO, 4.5)
     turns.begin(TWO, 5.0)
     assert turns.end_seconds(0.25) == 5.25
+
+
+def test_a_membership_knows_its_ranks_by_their_slots() -> None:
+    assert (TWO.size, TWO.slots, TWO.rank_of("b/0")) == (2, ("a/0", "b/0"), 1)

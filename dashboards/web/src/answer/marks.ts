@@ -2,16 +2,21 @@
 
 import type { Answer, Column, Scalar } from "../protocol";
 import { aligned, type Shown, showColumn } from "../text/rounding";
-import { showValue } from "../text/plain";
+import { showKeys } from "../text/plain";
 import { type Cell, cellOf, type Span, spanOf } from "./cells";
 import type { Roles } from "./roles";
 
 export interface Mark {
   /** Tells the mark from all others of the answer, now and in later updates. */
   readonly key: string;
-  /** The group without its series. */
+  /** Tells its group, without its series, from all others: places go by values, and never by what is written. */
+  readonly group: string;
+  /** The group as it is written. */
   readonly label: string;
+  /** Tells its series from all others; "" where it has none. */
   readonly series: string;
+  /** The series as it is written. */
+  readonly seriesName: string;
   readonly xCell: Cell | null;
   readonly x: Span | null;
   readonly y: Span | null;
@@ -27,13 +32,15 @@ export function marksOf(answer: Answer, roles: Roles): Mark[] {
   return withOwnKeys(cells.map((row, at) => markOf(answer, roles, row, at, shown)));
 }
 
-/** Rows that look the same are told apart by their number: none may hide another. */
+/** Rows whose keys are the same are told apart by their number: none may hide another. */
 function withOwnKeys(marks: readonly Mark[]): Mark[] {
   const seen = new Map<string, number>();
   return marks.map((mark) => {
     const before = seen.get(mark.key) ?? 0;
     seen.set(mark.key, before + 1);
-    return before === 0 ? mark : { ...mark, key: `${mark.key} ${before + 1}` };
+    if (before === 0) return mark;
+    const [key, group] = [mark.key, mark.group].map((own) => `${own} ${before + 1}`);
+    return { ...mark, key: key ?? "", group: group ?? "" };
   });
 }
 
@@ -41,7 +48,10 @@ function withOwnKeys(marks: readonly Mark[]): Mark[] {
 function textsOf(column: Column, cells: readonly (readonly Cell[])[], at: number): Shown[] {
   const own = cells.map((row) => row[at] ?? cellOf(null));
   if (column.kind === "key" || column.kind === "opaque") {
-    return own.map((cell) => ({ value: showValue(cell.value, column.type), margin: "", doubtful: false }));
+    return showKeys(
+      own.map((cell) => cell.value),
+      column.type,
+    ).map((value) => ({ value, margin: "", doubtful: false }));
   }
   const texts = showColumn(own, column.type);
   if (column.type !== "number" || own.some((cell) => cell.knowledge !== "exact")) return texts;
@@ -58,11 +68,14 @@ function markOf(
 ): Mark {
   const cell = (role: number | null): Cell | null => (role === null ? null : (row[role] ?? null));
   const text = (role: number): string => shown[role]?.[at]?.value ?? "";
+  const values = (some: readonly number[]): string => keyOf(some.map((role) => row[role]?.value ?? null));
   const labels = roles.keys.filter((role) => role !== roles.series);
   return {
-    key: roles.keys.length > 0 ? keyOf(roles.keys.map((role) => row[role]?.value ?? null)) : String(at),
+    key: roles.keys.length > 0 ? values(roles.keys) : String(at),
+    group: values(labels),
     label: labels.map(text).join(" · "),
-    series: roles.series === null ? "" : text(roles.series),
+    series: roles.series === null ? "" : values([roles.series]),
+    seriesName: roles.series === null ? "" : text(roles.series),
     xCell: cell(roles.x),
     x: spanIn(answer, roles.x, cell(roles.x)),
     y: spanIn(answer, roles.y, cell(roles.y)),

@@ -26,9 +26,12 @@ export class Places {
 /** Compare names as people sort them: "2-HIGH" before "10-LOW". */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
-/** Return the marks of an answer that has no order of its own, by name. */
+/** Return the marks of an answer that has no order of its own, by name; the group of NULL is last, as in SQL. */
 export function byLabel(marks: readonly Mark[]): Mark[] {
-  return [...marks].sort((a, b) => byName(a.label, b.label) || byName(a.series, b.series));
+  const isNull = (mark: Mark): number => Number(mark.group.startsWith("[null"));
+  return [...marks].sort(
+    (a, b) => isNull(a) - isNull(b) || byName(a.label, b.label) || byName(a.seriesName, b.seriesName),
+  );
 }
 
 /** Return the marks with the largest values first; what has none comes last. */

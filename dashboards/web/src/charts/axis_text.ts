@@ -47,6 +47,55 @@ export function fitted(text: string, width: number): string {
   return `${text.slice(0, letters)}…`;
 }
 
+/** Return texts cut to their widths. Those that become equal show what tells them apart instead of their ends. */
+export function fittedApart(texts: readonly string[], width: (at: number) => number): string[] {
+  const cut = texts.map((text, at) => fitted(text, width(at)));
+  const alike = new Map<string, Set<string>>();
+  cut.forEach((text, at) => {
+    const group = alike.get(text) ?? new Set();
+    alike.set(text, group.add(texts[at] ?? ""));
+  });
+  const apart = new Map([...alike].map(([text, group]) => [text, differences(group)]));
+  const parted = texts.map((text, at) => {
+    const from = apart.get(cut[at] ?? "")?.get(text) ?? -1;
+    return from < 0 ? (cut[at] ?? "") : around(text, from, width(at));
+  });
+  const count = new Map<string, number>();
+  return parted.map((text, at) => {
+    const before = count.get(text) ?? 0;
+    count.set(text, before + 1);
+    return before > 0 && texts[at] !== text ? `${text} (${before + 1})` : text;
+  });
+}
+
+/** Return of each text how many letters it begins with as another one does, −1 where there is no other one. */
+function differences(texts: ReadonlySet<string>): Map<string, number> {
+  const sorted = [...texts].sort(); // then one of its neighbours has most in common with it
+  const beginning = (text: string, other: string | undefined) =>
+    other === undefined ? -1 : commonLength(text, other);
+  return new Map(
+    sorted.map((text, at) => [
+      text,
+      Math.max(beginning(text, sorted[at - 1]), beginning(text, sorted[at + 1])),
+    ]),
+  );
+}
+
+/** Return a text cut to a width: its beginning, and from where it differs from those that look like it. */
+function around(text: string, differs: number, width: number): string {
+  const letters = Math.max(3, Math.floor(width / 6.3) - 2);
+  const from = Math.min(text.length, differs);
+  const rest = text.slice(Math.max(0, Math.min(from, text.length - Math.ceil(letters / 2))));
+  const tail = rest.length > letters / 2 ? `${rest.slice(0, Math.ceil(letters / 2))}…` : rest;
+  return `${text.slice(0, Math.max(1, letters - tail.length))}…${tail}`;
+}
+
+function commonLength(a: string, b: string): number {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at += 1;
+  return at;
+}
+
 /** Return whether an axis of this type is a line of numbers or of time; otherwise it is a row of groups. */
 export function isContinuous(type: ColumnType | undefined): boolean {
   return type === "number" || type === "date" || type === "timestamp";

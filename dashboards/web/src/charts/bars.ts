@@ -4,7 +4,7 @@ import { scaleBand, type ScaleBand } from "d3-scale";
 import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
-import { fitted, textWidth } from "./axis_text";
+import { fittedApart, textWidth } from "./axis_text";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import {
   apart,
@@ -37,6 +37,7 @@ interface Bar {
 }
 
 interface Group {
+  readonly key: string;
   readonly label: string;
   readonly marks: readonly Mark[];
 }
@@ -57,7 +58,7 @@ export class BarChart implements Chart {
 
   draw(picture: Picture, size: Size): readonly string[] {
     const series = this.colours.see(picture);
-    this.legend.draw(series);
+    this.legend.draw(this.colours.texts);
     const all = groupsOf(picture.marks);
     const groups = all.slice(0, Math.max(1, Math.floor((size.width - 60) / (LEAST_BAR * series.length + 4))));
     this.frame.resize(size, describe(picture, all.length));
@@ -108,7 +109,7 @@ export class BarChart implements Chart {
       group.marks.flatMap((mark) => {
         if (!mark.y) return [];
         const at = series.indexOf(mark.series) * (width + inner.step() * 0.06);
-        const left = (bands(group.label) ?? 0) + Math.max(0, indent) + at;
+        const left = (bands(group.key) ?? 0) + Math.max(0, indent) + at;
         return [
           {
             mark,
@@ -138,10 +139,10 @@ export class BarChart implements Chart {
     const group = groups[at];
     if (!group) return null;
     return {
-      x: (bands(group.label) ?? 0) + bands.bandwidth() / 2,
+      x: (bands(group.key) ?? 0) + bands.bandwidth() / 2,
       title: group.label,
       lines: group.marks.map((mark) => ({
-        label: mark.series || columnName(picture, picture.roles.y),
+        label: mark.seriesName || columnName(picture, picture.roles.y),
         value: valueText(mark, picture.roles.y),
         colour: this.colours.classOf(mark.series),
       })),
@@ -152,22 +153,23 @@ export class BarChart implements Chart {
 function groupsOf(marks: readonly Mark[]): Group[] {
   const groups = new Map<string, Mark[]>();
   for (const mark of marks) {
-    const group = groups.get(mark.label);
+    const group = groups.get(mark.group);
     if (group) group.push(mark);
-    else groups.set(mark.label, [mark]);
+    else groups.set(mark.group, [mark]);
   }
-  return [...groups].map(([label, own]) => ({ label, marks: own }));
+  return [...groups].map(([key, own]) => ({ key, label: own[0]?.label ?? "", marks: own }));
 }
 
 function groupBands(groups: readonly Group[], left: number, right: number): ScaleBand<string> {
   return scaleBand<string>()
-    .domain(groups.map((group) => group.label))
+    .domain(groups.map((group) => group.key))
     .range([left + 6, right - 6])
     .paddingInner(groups.length > 20 ? 0.15 : 0.3)
     .paddingOuter(0.15);
 }
 
 const LEAN = Math.cos((32 * Math.PI) / 180); // of a slanted label, how much of it lies to the left of its end
+const MOST_SLANTED = 110; // pixels of a label that leans
 const EDGE = 8; // pixels that it may reach beyond the drawing
 
 interface Labels {
@@ -182,8 +184,8 @@ function bottomLabels(groups: readonly Group[], picture: Picture, width: number)
   const step = width / Math.max(1, groups.length);
   const longest = Math.max(0, ...texts.map(textWidth));
   if (longest <= step - 4 || step < 16) return { texts, slanted: false, height: 22 };
-  const shown = Math.min(longest, 110);
-  return { texts: texts.map((text) => fitted(text, shown)), slanted: true, height: 18 + 0.56 * shown };
+  const shown = Math.min(longest, MOST_SLANTED);
+  return { texts, slanted: true, height: 18 + 0.56 * shown };
 }
 
 function isUncertain(group: Group, picture: Picture): boolean {
@@ -198,10 +200,11 @@ function drawLabels(
   bottom: number,
   right: number,
 ): void {
+  const places = groups.map((group) => (bands(group.key) ?? 0) + bands.bandwidth() / 2);
+  const room = (index: number): number => Math.min(MOST_SLANTED, ((places[index] ?? 0) + EDGE) / LEAN);
+  const texts = labels.slanted ? fittedApart(labels.texts, room) : labels.texts;
   const ticks = groups.map((group, index): Tick => {
-    const at = (bands(group.label) ?? 0) + bands.bandwidth() / 2;
-    const text = labels.texts[index] ?? "";
-    return { key: group.label, at, text: labels.slanted ? fitted(text, (at + EDGE) / LEAN) : text };
+    return { key: group.key, at: places[index] ?? 0, text: texts[index] ?? "" };
   });
   drawBottomTicks(
     frame,

@@ -3,6 +3,8 @@
 import type { Mark, Remembered } from "../answer/marks";
 import type { Roles } from "../answer/roles";
 import type { Answer } from "../protocol";
+import { visible } from "../text/plain";
+import { isContinuous } from "./axis_text";
 
 /** One answer of a run that gives one number. */
 export interface HistoryPoint {
@@ -72,6 +74,15 @@ export function partialNotes(picture: Picture): string[] {
   return picture.partial.size > 0
     ? ["pale or dashed: the data, or the time shown, begin or end within this period"]
     : [];
+}
+
+/** Return a note where rows have a value and no place along the chart, which is a line of numbers or of time. */
+export function placelessNotes(picture: Picture): string[] {
+  const { x } = picture.roles;
+  if (x === null || !isContinuous(picture.answer.columns[x]?.type)) return [];
+  const count = picture.marks.filter((mark) => mark.y && !mark.x).length;
+  const name = visible(columnName(picture, x));
+  return count > 0 ? [`${count} not drawn: ${name} is NULL or no finite number`] : [];
 }
 
 export function columnName(picture: Picture, role: number | null): string {

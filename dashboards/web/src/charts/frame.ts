@@ -204,14 +204,19 @@ function colouredOf(count: number): number {
  */
 export class SeriesColours {
   private names: readonly string[] = [];
+  private written: ReadonlyMap<string, string> = new Map();
   private run: number | null = null;
 
   /** Return the series in the order they were first seen in, those of the picture's run alone. */
   see({ marks, run }: Pick<Picture, "marks" | "run">): readonly string[] {
-    const names = new Set(marks.map((mark) => mark.series));
+    const names = new Map(marks.map((mark) => [mark.series, mark.seriesName]));
     if (run !== this.run) this.names = this.names.filter((name) => names.has(name));
+    this.written = new Map([...(run === this.run ? this.written : []), ...names]);
     this.run = run;
-    const unseen = [...names].filter((name) => !this.names.includes(name)).sort(byName);
+    const text = (name: string): string => names.get(name) ?? "";
+    const unseen = [...names.keys()]
+      .filter((name) => !this.names.includes(name))
+      .sort((a, b) => byName(text(a), text(b)));
     if (this.names.length + unseen.length > SERIES_COLOURS) {
       const sizes = new Map<string, number>();
       for (const { series, y } of marks)
@@ -220,6 +225,11 @@ export class SeriesColours {
     }
     this.names = [...this.names, ...unseen];
     return this.names;
+  }
+
+  /** The series that were seen, as they are written. */
+  get texts(): readonly string[] {
+    return this.names.map((name) => this.written.get(name) ?? "");
   }
 
   isRest(name: string): boolean {

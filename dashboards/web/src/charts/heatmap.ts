@@ -5,7 +5,7 @@ import { isDoubtfulSpan } from "../answer/cells";
 import { byName } from "../answer/order";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
-import { fitted, textWidth } from "./axis_text";
+import { fittedApart, textWidth } from "./axis_text";
 import { type Chart, columnName, DOUBT_NOTE, type Picture, type Size, valueText } from "./chart";
 import { apart, drawBottomTicks, drawTitle, Frame, join } from "./frame";
 import { extentsOf, hull } from "./steady";
@@ -37,31 +37,36 @@ export class Heatmap implements Chart {
     const name = columnName(picture, roles.y);
     const by = [roles.x, roles.series].map((role) => columnName(picture, role)).filter(Boolean);
     this.frame.resize(size, `Heat map of ${name} by ${by.join(" and ")}. The table has the numbers.`);
-    const names = [...new Set(marks.map((mark) => mark.series))].sort(byName);
+    const groups = new Map(marks.map((mark) => [mark.group, mark.label]));
+    const series = [...new Map(marks.map((mark) => [mark.series, mark.seriesName]))];
+    series.sort(([, a], [, b]) => byName(a, b));
+    const names = series.map(([, text]) => text);
     const left = Math.min(MOST_NAME * size.width, Math.max(0, ...names.map(textWidth))) + 8;
     const grid: Grid = {
       columns: scaleBand<string>()
-        .domain([...new Set(marks.map((mark) => mark.label))])
+        .domain([...groups.keys()])
         .range([left, size.width])
         .padding(0.04),
       rows: scaleBand<string>()
-        .domain(names)
+        .domain(series.map(([key]) => key))
         .range([TOP, size.height - BOTTOM])
         .padding(0.04),
     };
     this.drawn = { grid, picture };
     drawTitle(this.frame, by.length > 1 ? `${name} by ${by.join(" and ")}` : name);
     this.drawCells(picture, grid);
-    const ticks = grid.columns.domain().map((label) => ({
-      key: label,
-      at: (grid.columns(label) ?? 0) + grid.columns.bandwidth() / 2,
-      text: fitted(label, Math.max(40, grid.columns.step() - 6)),
+    const labels = fittedApart([...groups.values()], () => Math.max(40, grid.columns.step() - 6));
+    const ticks = [...groups.keys()].map((key, at) => ({
+      key,
+      at: (grid.columns(key) ?? 0) + grid.columns.bandwidth() / 2,
+      text: labels[at] ?? "",
     }));
+    const shown = fittedApart(names, () => left - 8);
     drawBottomTicks(this.frame, apart(ticks, left, size.width, 6), size.height - 6);
-    join(this.frame.axis, "text", "row-name", names, (each) => each)
+    join(this.frame.axis, "text", "row-name", series, ([key]) => key)
       .attr("x", 0)
-      .attr("y", (each) => ((grid.rows(each) ?? 0) + grid.rows.bandwidth() / 2 + 4).toFixed(1))
-      .text((each) => fitted(each, left - 8));
+      .attr("y", ([key]) => ((grid.rows(key) ?? 0) + grid.rows.bandwidth() / 2 + 4).toFixed(1))
+      .text((_, at) => shown[at] ?? "");
     this.tooltip.refresh();
     return marks.some((mark) => mark.y && isDoubtfulSpan(mark.y)) ? [DOUBT_NOTE] : [];
   }
@@ -75,7 +80,7 @@ export class Heatmap implements Chart {
     join(this.frame.body, "rect", "cell", cells, (mark) => mark.key)
       .attr("class", (mark) => `cell s0${mark.y && isDoubtfulSpan(mark.y) ? " doubtful" : ""}`)
       .attr("fill-opacity", (mark) => share(mark).toFixed(3))
-      .attr("x", (mark) => (columns(mark.label) ?? 0).toFixed(1))
+      .attr("x", (mark) => (columns(mark.group) ?? 0).toFixed(1))
       .attr("y", (mark) => (rows(mark.series) ?? 0).toFixed(1))
       .attr("width", columns.bandwidth().toFixed(1))
       .attr("height", rows.bandwidth().toFixed(1));
@@ -87,7 +92,7 @@ export class Heatmap implements Chart {
     const isIn = (from: number | undefined, step: number, at: number): boolean =>
       from !== undefined && from <= at && at < from + step;
     return this.drawn.picture.marks.find(
-      (mark) => isIn(columns(mark.label), columns.step(), x) && isIn(rows(mark.series), rows.step(), y),
+      (mark) => isIn(columns(mark.group), columns.step(), x) && isIn(rows(mark.series), rows.step(), y),
     );
   }
 
@@ -97,7 +102,7 @@ export class Heatmap implements Chart {
     if (to <= from) return mark ? [mark] : [];
     const { columns } = this.drawn.grid;
     const isIn = (start: number): boolean => from <= start + columns.bandwidth() && start <= to;
-    return this.drawn.picture.marks.filter((each) => isIn(columns(each.label) ?? -1));
+    return this.drawn.picture.marks.filter((each) => isIn(columns(each.group) ?? -1));
   }
 
   private tipAt(x: number, y: number): Tip | null {
@@ -105,7 +110,7 @@ export class Heatmap implements Chart {
     if (!this.drawn || !mark) return null;
     const { roles } = this.drawn.picture;
     const line = { label: columnName(this.drawn.picture, roles.y), value: valueText(mark, roles.y) };
-    const title = [mark.label, mark.series].filter(Boolean).join(" · ");
-    return { x: this.drawn.grid.columns(mark.label) ?? x, title, lines: [line] };
+    const title = [mark.label, mark.seriesName].filter(Boolean).join(" · ");
+    return { x: this.drawn.grid.columns(mark.group) ?? x, title, lines: [line] };
   }
 }

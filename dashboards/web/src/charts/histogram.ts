@@ -4,7 +4,15 @@ import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { continuousBottom } from "./bottom";
-import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
+import {
+  type Chart,
+  columnName,
+  type Picture,
+  placelessNotes,
+  signNotes,
+  type Size,
+  valueText,
+} from "./chart";
 import { apart, drawBottomTicks, drawValueAxis, Frame, join, type ValueAxis, ValueScale } from "./frame";
 import { barShape } from "./shapes";
 import { beyondNotes, type Domain, extentsOf } from "./steady";
@@ -48,7 +56,7 @@ export class Histogram implements Chart {
     drawBins(this.frame, bins, axis, picture);
     this.tooltip.refresh();
     const signs = signNotes(picture).filter((note) => !note.startsWith("≈"));
-    return [...signs, ...beyondNotes(spans, axis.scale.domain())];
+    return [...signs, ...placelessNotes(picture), ...beyondNotes(spans, axis.scale.domain())];
   }
 
   private drawBottom(picture: Picture, left: number, size: Size): Bin[] {

@@ -7,7 +7,15 @@ import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { isContinuous } from "./axis_text";
 import { continuousBottom } from "./bottom";
-import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
+import {
+  type Chart,
+  columnName,
+  type Picture,
+  placelessNotes,
+  signNotes,
+  type Size,
+  valueText,
+} from "./chart";
 import {
   apart,
   drawBottomTicks,
@@ -58,7 +66,8 @@ export class LineChart implements Chart {
   }
 
   draw(picture: Picture, size: Size): readonly string[] {
-    this.legend.draw(this.colours.see(picture));
+    this.colours.see(picture);
+    this.legend.draw(this.colours.texts);
     this.frame.resize(size, describe(picture));
     const spans = picture.marks.flatMap((mark) => (mark.y ? [mark.y] : []));
     const name = columnName(picture, picture.roles.y);
@@ -74,7 +83,7 @@ export class LineChart implements Chart {
     this.drawCourses(courses, axis, picture.partial);
     drawGhosts(this.frame, courses, picture, axis);
     this.tooltip.refresh();
-    return [...signNotes(picture), ...beyondNotes(spans, axis.scale.domain())];
+    return [...signNotes(picture), ...placelessNotes(picture), ...beyondNotes(spans, axis.scale.domain())];
   }
 
   private drawCourses(courses: readonly Course[], axis: ValueAxis, partial: ReadonlySet<string>): void {
@@ -138,7 +147,7 @@ export class LineChart implements Chart {
       x: nearest.point.x,
       title: nearest.point.mark.label,
       lines: column.map(({ course, point }) => ({
-        label: course.name || columnName(picture, picture.roles.y),
+        label: point.mark.seriesName || columnName(picture, picture.roles.y),
         value: valueText(point.mark, picture.roles.y),
         colour: this.colours.classOf(course.name),
       })),
@@ -178,11 +187,14 @@ function bottomOf(picture: Picture, left: number, right: number): Placed {
 }
 
 function groupBottom(marks: readonly Mark[], left: number, right: number): Placed {
-  const labels = [...new Set(marks.map((mark) => mark.label))];
-  const scale = scalePoint<string>().domain(labels).range([left, right]).padding(0.3);
+  const groups = new Map(marks.map((mark) => [mark.group, mark.label]));
+  const scale = scalePoint<string>()
+    .domain([...groups.keys()])
+    .range([left, right])
+    .padding(0.3);
   return {
-    xOf: (mark) => scale(mark.label) ?? NaN,
-    ticks: labels.map((label) => ({ key: label, at: scale(label) ?? 0, text: label })),
+    xOf: (mark) => scale(mark.group) ?? NaN,
+    ticks: [...groups].map(([key, text]) => ({ key, at: scale(key) ?? 0, text })),
   };
 }
 

@@ -3,7 +3,7 @@
 import { isDoubtfulSpan } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
-import { fitted, textWidth } from "./axis_text";
+import { fittedApart, textWidth } from "./axis_text";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import { drawTitle, Frame, join, type ValueAxis, ValueScale } from "./frame";
 import { barShape, type BarShape } from "./shapes";
@@ -128,11 +128,12 @@ function drawNames(
   step: number,
 ): void {
   const key = (row: Row): string => row.mark.key;
+  const shown = fittedApart(names, () => left - 8);
   const y = (row: Row): string => (row.top + step / 2 + 4).toFixed(1);
   join(frame.axis, "text", "row-name", rows, key)
     .attr("x", 0)
     .attr("y", y)
-    .text((_, at) => fitted(names[at] ?? "", left - 8));
+    .text((_, at) => shown[at] ?? "");
   join(frame.axis, "text", "row-value", rows, key)
     .attr("x", right + 8)
     .attr("y", y)

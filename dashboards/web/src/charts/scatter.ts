@@ -4,7 +4,15 @@ import { isDoubtfulSpan, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import { element } from "../dom";
 import { textWidth } from "./axis_text";
-import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
+import {
+  type Chart,
+  columnName,
+  type Picture,
+  placelessNotes,
+  signNotes,
+  type Size,
+  valueText,
+} from "./chart";
 import {
   apart,
   drawBottomTicks,
@@ -48,7 +56,8 @@ export class ScatterChart implements Chart {
   }
 
   draw(picture: Picture, size: Size): readonly string[] {
-    this.legend.draw(this.colours.see(picture));
+    this.colours.see(picture);
+    this.legend.draw(this.colours.texts);
     this.frame.resize(size, describe(picture));
     const [across, up] = this.axes(picture, size);
     const points = picture.marks.flatMap((mark): Point[] =>
@@ -68,7 +77,7 @@ export class ScatterChart implements Chart {
     drawPoints(this.frame, points, picture, across, up);
     drawNames(this.frame, points, size);
     this.tooltip.refresh();
-    return signNotes(picture).filter((note) => !note.startsWith("≈"));
+    return [...signNotes(picture).filter((note) => !note.startsWith("≈")), ...placelessNotes(picture)];
   }
 
   private axes(picture: Picture, size: Size): [ValueAxis, ValueAxis] {

@@ -12,6 +12,7 @@ import {
   columnName,
   DOUBT_NOTE,
   partialNotes,
+  placelessNotes,
   type Picture,
   type Size,
   valueText,
@@ -42,6 +43,7 @@ export interface Part {
 }
 
 interface Stack {
+  readonly key: string;
   readonly label: string;
   readonly x: number | null;
   readonly parts: readonly Part[];
@@ -65,7 +67,7 @@ abstract class StackedChart implements Chart {
 
   draw(picture: Picture, size: Size): readonly string[] {
     const series = this.colours.see(picture);
-    this.legend.draw(series);
+    this.legend.draw(this.colours.texts);
     const stacks = stacksOf(picture.marks, series);
     const name = columnName(picture, picture.roles.y);
     const by = columnName(picture, picture.roles.x);
@@ -88,11 +90,13 @@ abstract class StackedChart implements Chart {
     return [
       ...(picture.isExact ? [] : ["hold the pointer over a part for its interval"]),
       ...partialNotes(picture),
+      ...(this.isPlacedAcross ? placelessNotes(picture) : []),
       ...(doubts ? [DOUBT_NOTE] : []),
     ];
   }
 
   protected abstract readonly kind: string;
+  protected abstract readonly isPlacedAcross: boolean;
   protected abstract place(stacks: readonly Stack[], picture: Picture, left: number, right: number): Placed;
   protected abstract drawParts(
     stacks: readonly Stack[],
@@ -130,7 +134,7 @@ abstract class StackedChart implements Chart {
       x: placed.at(stack),
       title: stack.label,
       lines: [...stack.parts].reverse().map(({ mark }) => ({
-        label: mark.series || columnName(picture, picture.roles.y),
+        label: mark.seriesName || columnName(picture, picture.roles.y),
         value: valueText(mark, picture.roles.y),
         colour: this.colours.classOf(mark.series),
       })),
@@ -141,18 +145,19 @@ abstract class StackedChart implements Chart {
 export class StackedBars extends StackedChart {
   readonly root = element("div", { class: "chart bars" }, this.legend.root, this.frame.root);
   protected readonly kind = "Stacked bars";
+  protected readonly isPlacedAcross = false;
 
   protected place(stacks: readonly Stack[], _picture: Picture, left: number, right: number): Placed {
     const bands = scaleBand<string>()
-      .domain(stacks.map((stack) => stack.label))
+      .domain(stacks.map((stack) => stack.key))
       .range([left + 6, right - 6])
       .paddingInner(0.25)
       .paddingOuter(0.15);
-    const at = (stack: Stack): number => (bands(stack.label) ?? 0) + bands.bandwidth() / 2;
+    const at = (stack: Stack): number => (bands(stack.key) ?? 0) + bands.bandwidth() / 2;
     return {
       at,
       width: Math.min(MOST_BAR, bands.bandwidth()),
-      ticks: stacks.map((stack) => ({ key: stack.label, at: at(stack), text: stack.label })),
+      ticks: stacks.map((stack) => ({ key: stack.key, at: at(stack), text: stack.label })),
     };
   }
 
@@ -180,6 +185,7 @@ export class StackedBars extends StackedChart {
 export class StackedAreas extends StackedChart {
   readonly root = element("div", { class: "chart line" }, this.legend.root, this.frame.root);
   protected readonly kind = "Stacked areas";
+  protected readonly isPlacedAcross = true;
 
   protected place(stacks: readonly Stack[], picture: Picture, left: number, right: number): Placed {
     const type = picture.roles.x === null ? undefined : picture.answer.columns[picture.roles.x]?.type;
@@ -228,12 +234,12 @@ function courseOf(
 export function stacksOf(marks: readonly Mark[], series: readonly string[]): Stack[] {
   const groups = new Map<string, Mark[]>();
   for (const mark of marks) {
-    const group = groups.get(mark.label);
+    const group = groups.get(mark.group);
     if (group) group.push(mark);
-    else groups.set(mark.label, [mark]);
+    else groups.set(mark.group, [mark]);
   }
   const place = new Map(series.map((name, at) => [name, at]));
-  return [...groups].map(([label, own]) => {
+  return [...groups].map(([key, own]) => {
     own.sort((a, b) => (place.get(a.series) ?? 0) - (place.get(b.series) ?? 0));
     let [up, down] = [0, 0];
     const parts = own.flatMap((mark): Part[] => {
@@ -244,7 +250,7 @@ export function stacksOf(marks: readonly Mark[], series: readonly string[]): Sta
       else up = to;
       return [{ mark, from, to }];
     });
-    return { label, x: own[0]?.x?.value ?? null, parts };
+    return { key, label: own[0]?.label ?? "", x: own[0]?.x?.value ?? null, parts };
   });
 }
 

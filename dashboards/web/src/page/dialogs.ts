@@ -13,12 +13,13 @@ export function askPanel(page: Page | null, add: (panel: NewPanel) => void): voi
   const first = tables[0]?.name ?? "table";
   const form = new SettingsForm();
   form.fill(
-    { title: "New panel", chart: "table", size: "small", x: null, y: null, series: null },
+    { title: "New panel", chart: "", size: "small", x: null, y: null, series: null },
     [],
     page?.charts ?? [],
   );
   const done = (): void => {
-    add({ ...form.looks, sql: field.sql, target: null, priority: 1 });
+    const { chart, ...looks } = form.looks;
+    add({ ...looks, ...(chart ? { chart } : {}), sql: field.sql, target: null, priority: 1 });
     dialog.close();
   };
   const field = new SqlField({

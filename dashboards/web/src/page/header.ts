@@ -35,6 +35,7 @@ export class Header {
   private readonly freezing: HTMLButtonElement;
   private readonly tools = element("div", { class: "tools" });
   private readonly edits: readonly HTMLElement[];
+  private readonly looking = element("p", { class: "hint", hidden: true }, "You may only look at this page.");
   private isFrozen = false;
 
   constructor(
@@ -50,6 +51,7 @@ export class Header {
     const discard = button("Discard changes", acts.discard);
     this.edits = [add, note, save, discard, fresh];
     const page = new Menu("Page", "Acts on the page", [
+      this.looking,
       ...this.edits,
       button("Copy link", acts.share),
       button("Export page", acts.exportPage),
@@ -72,6 +74,7 @@ export class Header {
     this.drawPages(page.pages, page.name);
     this.drawViewers(viewers);
     for (const each of this.edits) setHidden(each, !page.editable);
+    setHidden(this.looking, page.editable);
   }
 
   drawViewers(viewers: number): void {

@@ -236,7 +236,7 @@ export class PageView implements Desk, Listener {
 
   private allAnswered(): boolean {
     return [...this.model.panels.values()].every(
-      ({ answer, update }) => answer || update?.state === "failed",
+      ({ answer, update, settings }) => answer || update?.state === "failed" || settings.chart === TEXT,
     );
   }
 

@@ -52,7 +52,10 @@ export class SettingsForm {
     this.params.value = settings.params ? JSON.stringify(settings.params) : "";
     setOptions(
       this.selects.chart,
-      charts.map(({ kind, name }) => ({ value: kind, text: name })),
+      [
+        ...(settings.chart ? [] : [AUTOMATIC]), // of a new panel: what fits its answer
+        ...charts.map(({ kind, name }) => ({ value: kind, text: name })),
+      ],
       settings.chart,
     );
     setOptions(

@@ -15,7 +15,20 @@ export function showValue(value: Scalar, type: ColumnType = "text", groupFrom = 
         .replace("T", " ")
         .replace(/ 00:00:00(\.0+)?$/, ""),
     );
-  return visible(String(value));
+  const text = visible(String(value));
+  return type === "text" && UNCLEAR.test(String(value)) ? `'${text}'` : text;
+}
+
+/** Text in quotes: what is written like NULL, what begins or ends blank, and what has quotes around it already. */
+const UNCLEAR = /^$|^NULL$|^[^\S\u0000-\u001f]|[^\S\u0000-\u001f]$|^'[^]*'$/;
+
+/** Return the keys of a column as text: midnights with a zone are days where all are, and stay apart. */
+export function showKeys(values: readonly Scalar[], type: ColumnType): string[] {
+  const texts = values.map((value) => showValue(value, type));
+  if (type !== "timestamp") return texts;
+  const days = texts.map((text) => text.replace(/ 00:00(:00(\.0+)?)?([+-]\d\d(:?\d\d)*|Z)$/, ""));
+  const isDays = days.every((day) => day === "NULL" || /^[+-]?\d+-\d\d-\d\d$/.test(day));
+  return isDays && new Set(days).size === new Set(texts).size ? days : texts;
 }
 
 export const DIGITS_OF_A_MEASURE = 6;

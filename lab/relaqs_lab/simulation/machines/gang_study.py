@@ -21,7 +21,7 @@ from relaqs.sharing.gangs import Gangs, Nodes, SlotPolicy
 from relaqs.slot_policies.ones import Draws
 from relaqs_lab.records.simulated_runs import GangRun, GangTimes, SlotSeries
 from relaqs_lab.simulation.machines.faults import Faults
-from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
+from relaqs_lab.simulation.machines.machine_simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.table2 import (
     ARRIVAL_SECONDS,
     PASSES_SCALE,

@@ -12,7 +12,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.sharing.parts import CORES, DEVICES, MEMORY, NETWORK, RESOURCES, NodeResources
-from relaqs_lab.simulation.placed.workload import (
+from relaqs_lab.simulation.placed.placed_workload import (
     BATCH_MEMORY_BYTES,
     SERVER_CORES,
     STATE_BYTES,

@@ -13,8 +13,8 @@ import pytest
 from relaqs_lab.group_policies import GROUP_POLICIES, make_group_policy
 from relaqs_lab.group_policies.harmony import Harmony
 from relaqs_lab.groups import Fleet, Group, GroupPlan, GroupView, TurnTaking
-from relaqs_lab.simulation.grouped.simulator import GroupedRules, simulate_groups
-from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, GroupedJob, harmony_jobs
+from relaqs_lab.simulation.grouped.grouped_simulator import GroupedRules, simulate_groups
+from relaqs_lab.simulation.grouped.grouped_workload import PAPER_FLEET, GroupedJob, harmony_jobs
 
 FREE = GroupedRules(profile_iterations=0, decode_seconds_per_byte=0.0)
 
@@ -215,8 +215,8 @@ def test_every_processor_simulates_the_same() -> None:
     """numpy computes by the vector instructions of the processor. Some of them are switched off for this."""
     program = """
 from relaqs_lab.group_policies.harmony import Harmony
-from relaqs_lab.simulation.grouped.simulator import GroupedRules, simulate_groups
-from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
+from relaqs_lab.simulation.grouped.grouped_simulator import GroupedRules, simulate_groups
+from relaqs_lab.simulation.grouped.grouped_workload import PAPER_FLEET, harmony_jobs
 jobs = [job for job in harmony_jobs(1)[:12]]
 outcome = simulate_groups(jobs, Harmony(), PAPER_FLEET, GroupedRules(noise=0.1))
 print(outcome.end_seconds.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_lab.simulation.grouped.workload import GroupedJob, harmony_jobs
+from relaqs_lab.simulation.grouped.grouped_workload import GroupedJob, harmony_jobs
 
 
 def test_the_sizes_are_those_of_the_table() -> None:

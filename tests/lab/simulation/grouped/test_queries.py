@@ -9,10 +9,10 @@ import pytest
 from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.group_policies.harmony import Harmony
 from relaqs_lab.groups import Fleet, Group, GroupPlan, GroupView
+from relaqs_lab.simulation.grouped.grouped_simulator import GroupedRules, simulate_groups
+from relaqs_lab.simulation.grouped.grouped_workload import PAPER_FLEET, GroupedJob, harmony_jobs
 from relaqs_lab.simulation.grouped.queries import QueryLoad, QueryPool, error_integral
-from relaqs_lab.simulation.grouped.simulator import GroupedRules, simulate_groups
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Lanes
-from relaqs_lab.simulation.grouped.workload import PAPER_FLEET, GroupedJob, harmony_jobs
 
 MACHINES, TASK_SECONDS = 10, 0.1
 ENDLESS = QueryLoad(machine_seconds=1e12, task_seconds=TASK_SECONDS)

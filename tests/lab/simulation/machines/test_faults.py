@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from relaqs_lab.simulation.machines.faults import HOUR_SECONDS, Faults, FaultTimes
-from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
+from relaqs_lab.simulation.machines.machine_simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import GangWorkload
 
 from relaqs.policies.registry import SLOT_POLICIES, make_slot_policy

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_lab.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
+from relaqs_lab.simulation.machines.machine_simulator import GangOutcome, Timing, simulate_gangs
 from relaqs_lab.simulation.machines.workloads import (
     Convergence,
     ElasticJob,

@@ -15,7 +15,7 @@ from relaqs_lab.records.simulated_runs import GANG_MEASURES, GangRun, relative
 from relaqs_lab.records.store import json_value
 from relaqs_lab.simulation.machines.faults import Faults
 from relaqs_lab.simulation.machines.gang_study import GangCase, KnownPasses, Table2, run_gang_case
-from relaqs_lab.simulation.machines.simulator import Timing
+from relaqs_lab.simulation.machines.machine_simulator import Timing
 from relaqs_lab.simulation.machines.table2 import table2_workload
 
 from relaqs.sharing.gangs import Gang, Gangs

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
-from relaqs_lab.simulation.placed.simulator import (
+from relaqs_lab.simulation.placed.placed_simulator import (
     MoveCosts,
     NodeFault,
     PlacedOutcome,
     PlacedRules,
     simulate_placed,
 )
-from relaqs_lab.simulation.placed.workload import (
+from relaqs_lab.simulation.placed.placed_workload import (
     ALGORITHMS,
     Algorithm,
     LearningCurve,

@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_lab.simulation.placed.workload import ALGORITHMS, SCENARIOS, Scenario, learning_curve, read_philly
+from relaqs_lab.simulation.placed.placed_workload import (
+    ALGORITHMS,
+    SCENARIOS,
+    Scenario,
+    learning_curve,
+    read_philly,
+)
 
 
 def test_durations_of_the_paper_s_scenario_have_a_mean_of_half_an_hour() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from relaqs_lab.slot_baselines import ExactUtilisation, least_sum, least_sums
 
 from relaqs.sharing.gangs import Gang, Gangs, Nodes, SlotView
-from relaqs.slot_policies.exact_utilisation import ExactUtilisation, least_sum, least_sums
 
 
 @given(st.integers(1, 4), st.integers(0, 9), st.integers(0, 10_000))

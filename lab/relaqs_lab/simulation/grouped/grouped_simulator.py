@@ -24,9 +24,9 @@ from relaqs_lab.groups import (
     SubtaskTimes,
     TurnTaking,
 )
+from relaqs_lab.simulation.grouped.grouped_workload import GroupedJob
 from relaqs_lab.simulation.grouped.queries import QueriesBeside, QueryLoad, QueryOutcome, QueryPool
 from relaqs_lab.simulation.grouped.turns import IterationSeconds, Sharing, sharing
-from relaqs_lab.simulation.grouped.workload import GroupedJob
 
 _LEAST_ITERATIONS = 3  # of each job between two changes of a group, for them to be compared with the model
 

@@ -191,8 +191,7 @@ def _mini_batch_job(
     """Return a job by mini-batches. On a cluster a gang makes its steps; a replay needs none."""
     from relaqs.training.elastic.course import Journal
     from relaqs.training.elastic.driver import GangExecutor
-    from relaqs.training.elastic.gang_carrier import GangCarrier
-    from relaqs.training.elastic.gang_job import GangJob
+    from relaqs.training.elastic.gang_carrier import GangCarrier, GangJob
     from relaqs.training.elastic.step_job import StepJob, check_start_rows
 
     check_start_rows(job, sum(read.row_count for read in rows.data.reads))

@@ -35,7 +35,7 @@ from relaqs.sharing.parts import (
     PlacedView,
 )
 from relaqs_lab.simulation.placed.contention import PartTable, pace_of, rows_of
-from relaqs_lab.simulation.placed.workload import PlacedWorkload
+from relaqs_lab.simulation.placed.placed_workload import PlacedWorkload
 
 
 @dataclass(frozen=True, slots=True)

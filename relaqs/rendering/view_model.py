@@ -198,20 +198,13 @@ def heading(snapshot: DrawableAnswer) -> str:
     if not snapshot.columns:  # rows, or keys alone: each is exact, more may come
         return f"So far · {read} · {elapsed}"
     error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
-    judged = f"{error} ({_interval_name(snapshot)}s){_within(snapshot)}{_left_out(snapshot)}"
-    return f"Estimate · {read} · {judged} · {elapsed}"
-
-
-def _left_out(snapshot: DrawableAnswer) -> str:
-    return f" · {not_judged_text(snapshot.not_judged)}" if snapshot.not_judged else ""
+    left_out = f"{not_judged_text(snapshot.not_judged)} · " if snapshot.not_judged else ""
+    judged = f"{error} ({_interval_name(snapshot)}s){_within(snapshot)}"
+    return f"Estimate · {read} · {judged} · {left_out}{elapsed}"
 
 
 def not_judged_text(names: Sequence[str]) -> str:
-    """Return which columns the error says nothing of.
-
-    >>> not_judged_text(["max(x)", "avg(n)", "a", "b", "c"])
-    'max(x), avg(n), a and 2 more not judged'
-    """
+    """Return which columns the error says nothing of."""
     named, more = [visible(name) for name in names[:_NAMED]], len(names) - _NAMED
     return f"{', '.join(named)}{f' and {more:,} more' if more > 0 else ''} not judged"
 
@@ -232,11 +225,7 @@ def _within(snapshot: DrawableAnswer) -> str:
 
 
 def _rounded_up(share: float) -> float:
-    """Return the next number of two digits.
-
-    >>> _rounded_up(0.2617), _rounded_up(0.26), _rounded_up(0.0)
-    (0.27, 0.26, 0.0)
-    """
+    """Return the next number of two digits."""
     return float(Context(prec=2, rounding=ROUND_UP).create_decimal(repr(share)))
 
 
@@ -261,7 +250,7 @@ def _columns(snapshot: DrawableAnswer, shown: pa.Table) -> tuple[Column, ...]:
 
 def _plain_column(name: str, values: pa.ChunkedArray, show: Callable[[object], str]) -> Column:
     cells = tuple(Shown(show(value)) for value in python_values(values))
-    return Column(visible(name), cells, is_approximate=False, is_number=_is_number(values.type))
+    return Column(visible(name), cells, is_approximate=False, is_number=is_number(values.type))
 
 
 def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exact: bool) -> Column:
@@ -270,18 +259,14 @@ def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exac
     rows = [Cell(*row) for row in zip(*map(python_values, columns), strict=True)]
     return Column(
         visible(interval.name),
-        _exact_cells(rows) if is_exact else show_column(rows),
+        tuple(Shown(show_measured(cell.value)) for cell in rows) if is_exact else show_column(rows),
         is_approximate=True,
-        is_number=_is_number(columns[0].type),
+        is_number=is_number(columns[0].type),
         bars=() if is_exact else _bars(rows),
     )
 
 
-def _exact_cells(rows: Sequence[Cell]) -> tuple[Shown, ...]:
-    return tuple(Shown(show_measured(cell.value)) for cell in rows)
-
-
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -326,18 +311,14 @@ def _notes(snapshot: DrawableAnswer, columns: Sequence[Column]) -> tuple[str, ..
     doubtful = _doubtful(columns)
     notes.extend(doubtful)
     unit = "group" if snapshot.columns else "row"
+    is_told = any(each.endswith(" are missing") for each in snapshot.warnings)  # more exactly
     if snapshot.unseen_groups:
         count = snapshot.unseen_groups
         notes.append(f"about {count:,} {unit}{'s have' if count > 1 else ' has'} not been seen yet")
-    elif snapshot.unseen_groups is None and not snapshot.is_exact and not _tells_of_missing(snapshot):
+    elif snapshot.unseen_groups is None and not (snapshot.is_exact or is_told):
         notes.append(f"{unit}s that have not been seen yet are missing")
     told = (each for each in snapshot.warnings if not _is_said(each, doubtful))
     return (*notes, *(visible(each) for each in told if not _is_moot(each, snapshot)))
-
-
-def _tells_of_missing(snapshot: DrawableAnswer) -> bool:
-    """Whether a warning says more exactly which groups are missing."""
-    return any(each.endswith(" are missing") for each in snapshot.warnings)
 
 
 def _is_moot(warning: str, snapshot: DrawableAnswer) -> bool:
@@ -388,8 +369,9 @@ def _doubtful(columns: Sequence[Column]) -> list[str]:
 
 def _said_of(rows_of: Mapping[str, int], reason: str, count: int) -> str:
     """Return why columns are not certified, in some of their rows or in all."""
+    are_all = all(rows == count for rows in rows_of.values())
     named = [
-        f"{name}{'' if rows == count else f' in {rows:,} of {count:,} rows'}"
+        name if are_all else f"{name} in {'all' if rows == count else f'{rows:,} of'} {count:,} rows"
         for name, rows in rows_of.items()
     ]
     more = len(named) - _NAMED

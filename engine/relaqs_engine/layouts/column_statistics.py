@@ -283,9 +283,7 @@ def distinct_counts(
     """Return how many different values each column has, NULL not counted.
 
     Args:
-        files_of: gives the files of partitions.
         partitions: all of them, in order.
-        columns: names.
         key: SQL of the cluster key's columns; empty where the sampling unit is a row. What is counted is
             units: a value that all rows of a unit share is in the sample with all of them or not at all.
         sample_rows: about how many rows to sample.
@@ -574,7 +572,7 @@ ZONED_ROWS = 1_000_000
 """Tables of fewer rows have no zones: to read one whole takes milliseconds."""
 MOST_ZONES = 64
 _MOST_ZONED = 24  # columns: those with fewest values
-_ZONED_TYPES = WHOLE_NUMBERS | {"DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP"}
+_ZONED_TYPES = WHOLE_NUMBERS | {"FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP"}
 
 
 def with_zones(cursor: Cursor, files: Sequence[Path], layout: Layout) -> Layout:

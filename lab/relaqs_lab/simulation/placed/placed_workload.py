@@ -272,7 +272,8 @@ class Scenario:
             raise ValueError(f"load is {self.load}; give a finite number above 0, such as 0.9")
         if not self.algorithms:
             raise ValueError(
-                "algorithms is empty; give one or more of relaqs_lab.simulation.placed.workload.ALGORITHMS"
+                "algorithms is empty; give one or more of "
+                "relaqs_lab.simulation.placed.placed_workload.ALGORITHMS"
             )
 
     def __str__(self) -> str:

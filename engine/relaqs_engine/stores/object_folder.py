@@ -51,7 +51,6 @@ class StoredObject:
 
     Attributes:
         key: below the folder.
-        byte_count: its size.
         etag: the store's own mark of this content; "" where it has none.
         version: a further mark that some stores have; "" where it has none.
         modified: when it was written, by the store's clock.

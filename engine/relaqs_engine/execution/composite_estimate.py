@@ -61,7 +61,6 @@ class Part:
     """One answer that another query reads.
 
     Attributes:
-        plan: the plan of the answer.
         rows: its outputs as first columns, in their own types.
         first_row: the number of its first row. The rows of all parts have different numbers.
         estimates: outputs that are numbers so far, as DOUBLE, by position.
@@ -566,7 +565,8 @@ class AroundEstimator:
         read = min(part.so_far.scan.fraction for part in parts if part.so_far is not None)
         asked = self._request.confidence
         levels = (asked, max(asked, STRICT_CONFIDENCE))
-        whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
+        of_groups = self._plan.rows.whole
+        whole = np.array([i < len(of_groups) and of_groups[i] for i in self._positions])
         all_are_met = all(map(_has_all_groups, parts))
         kept = self._keep_sign(found.value, parts)
         missing = whole & (self._asks_the_unsure(found.value, parts, point) if all_are_met else whole)

@@ -16,9 +16,8 @@ from relaqs_lab.group_policies import make_group_policy
 from relaqs_lab.groups import GroupPolicy
 from relaqs_lab.records.comparison import Figure, over_seeds
 from relaqs_lab.records.simulated_runs import GROUPED_MEASURES, GroupedRun, gain
-from relaqs_lab.simulation.grouped.queries import QueryLoad
-from relaqs_lab.simulation.grouped.simulator import GroupedOutcome, GroupedRules, simulate_groups
-from relaqs_lab.simulation.grouped.workload import (
+from relaqs_lab.simulation.grouped.grouped_simulator import GroupedOutcome, GroupedRules, simulate_groups
+from relaqs_lab.simulation.grouped.grouped_workload import (
     ITERATION_SPREAD,
     ITERATIONS_SPREAD,
     PAPER_FLEET,
@@ -27,6 +26,7 @@ from relaqs_lab.simulation.grouped.workload import (
     Mix,
     harmony_jobs,
 )
+from relaqs_lab.simulation.grouped.queries import QueryLoad
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,15 +210,7 @@ class Call:
 
     @property
     def merge(self) -> Merge:
-        """How the call merges, by the law of its function.
-
-        >>> def merge(sql):
-        ...     return call_of(sqlglot.parse_one(sql, dialect="duckdb")).merge.name
-        >>> merge("sum(x) FILTER (WHERE y)"), merge("sum(DISTINCT x)"), merge("bit_xor(DISTINCT x)")
-        ('TOTAL', 'DISTINCT', 'ROWS')
-        >>> merge("max(x ORDER BY y)"), merge("max(x, 3)"), merge("arg_max(x, y ORDER BY z)")
-        ('MAX', 'ROWS', 'ROWS')
-        """
+        """How the call merges, by the law of its function."""
         law = self.law
         if len(self.arguments) not in law.arguments:
             return Merge.ROWS
@@ -250,13 +242,7 @@ def law_of(node: exp.Expr) -> Law | None:
 
 
 def call_of(node: exp.Expr) -> Call | None:
-    """Return a call of an aggregate taken apart, None where it has no law.
-
-    >>> sql = "list(DISTINCT x ORDER BY x DESC) FILTER (WHERE y)"
-    >>> call = call_of(sqlglot.parse_one(sql, dialect="duckdb"))
-    >>> call.law.name, call.arguments[0].sql(), call.is_distinct, call.order[0].sql(), call.condition.sql()
-    ('list', 'x', True, 'x DESC', 'WHERE y')
-    """
+    """Return a call of an aggregate taken apart, None where it has no law."""
     condition = None
     if isinstance(node, exp.Filter):
         node, condition = node.this, node.expression
@@ -282,13 +268,6 @@ def taken_in_order(tree: exp.Query) -> str | None:
     """Return what depends on the order in which a subquery gives its rows, None where nothing does.
 
     Answers of inner aggregations keep their order, and so do rows up to a LIMIT.
-
-    >>> def taken(sql):
-    ...     print(taken_in_order(sqlglot.parse_one(sql, dialect="duckdb")))
-    >>> taken("SELECT string_agg(name, ', ') FROM (SELECT name FROM zones ORDER BY name)")
-    string_agg
-    >>> taken("SELECT string_agg(name, ', ' ORDER BY name), sum(n) FROM (SELECT * FROM zones ORDER BY n)")
-    None
     """
     queries = (each.parent for each in find_all(tree, exp.Order) if each.parent is not tree)
     if not any(_orders_rows(query) for query in queries if isinstance(query, exp.Query)):
@@ -325,18 +304,7 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 
 
 def mark_aggregates(query: exp.Expr) -> None:
-    """Change the tree so that every aggregate of the table in it is an `exp.AggFunc` by itself. In place.
-
-    >>> sql = "SELECT wavg(a, b), mean(a), sem(DISTINCT a), mode() WITHIN GROUP (ORDER BY a)"
-    >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> mark_aggregates(tree)
-    >>> for item in tree.expressions:
-    ...     print(item.sql("duckdb"))
-    (SUM((a) * (b)) / SUM(CASE WHEN NOT (a) IS NULL THEN b ELSE 0 END))
-    AVG(a)
-    SEM(DISTINCT a)
-    MODE(a ORDER BY a)
-    """
+    """Change the tree so that every aggregate of the table in it is an `exp.AggFunc` by itself. In place."""
     for node in reversed(list(find_all(query, exp.Anonymous, exp.AggFunc))):  # what is inside comes first
         around = node.parent
         if isinstance(around, exp.WithinGroup):
