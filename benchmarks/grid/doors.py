@@ -169,7 +169,7 @@ class Doors:
             arguments += [f"--{name.replace('_', '-')}", str(value)]
         arguments += ["--format", case["door"]]
         printed = self._printed(arguments, number)
-        return Answer(texts=_read_csv(printed) if case["door"] == "csv" else _read_json(printed))
+        return Answer(texts=read_csv(printed) if case["door"] == "csv" else _read_json(printed))
 
     def _folder_of(self, world: World, case: Case, statement: Statement) -> Path:
         """Return a folder with the case's tables alone, as a user has one."""
@@ -297,9 +297,10 @@ def every_snapshot(ask: Callable[[], relaqs.OnlineQuery]) -> list[Snapshot]:
     return [snapshot for feed, snapshot in published if feed is query._publisher.feed]
 
 
-def _read_csv(text: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def read_csv(text: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return the names and rows of an answer in CSV."""
     rows = list(csv.reader(io.StringIO(text, newline="")))
-    return tuple(rows[0]), [tuple(row) for row in rows[1:]]
+    return tuple(rows[0]), [tuple(row) or ("",) for row in rows[1:]]  # a row of one NULL is an empty line
 
 
 def _read_json(text: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

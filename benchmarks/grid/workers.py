@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -174,7 +175,11 @@ def _serve(pipe: Connection, folder: Path, seed: int) -> None:
             number, case, outcome = given
             runner.world(case["odd"])
             pipe.send(None)  # from now on it is the case that takes time
-            pipe.send(runner.run(case, number) if outcome is None else runner.small(case, number, outcome))
+            try:
+                found = runner.run(case, number) if outcome is None else runner.small(case, number, outcome)
+            except Exception:  # the judge's own fault; the process goes on
+                found = Outcome("raw", "the judge failed", traceback.format_exc()) if outcome is None else ""
+            pipe.send(found)
     except EOFError:
         return
     finally:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import combinations, islice
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.grid import run
 from benchmarks.grid.dimensions import DIMENSIONS, FORBIDDEN, Case, CoveringArray
-from benchmarks.grid.doors import Answer, Doors
+from benchmarks.grid.doors import Answer, Doors, read_csv, text_difference
 from benchmarks.grid.judge import Outcome
 from benchmarks.grid.run import Runner
 from benchmarks.grid.statements import Statement
@@ -118,3 +119,8 @@ def test_one_value_of_a_dimension_may_be_asked_for_alone() -> None:
 def test_what_is_refused_is_no_failure() -> None:
     assert Outcome("refused", "so").is_fine
     assert not Outcome("hang").is_fine
+
+
+def test_a_row_of_one_null_in_csv_is_a_row() -> None:
+    assert text_difference(read_csv("v0\n\n12\n"), pa.table({"v0": [None, 12]}), is_loose=False) == ""
+    assert "values" in text_difference(read_csv("v0\n\n12\n"), pa.table({"v0": [7, 12]}), is_loose=False)
