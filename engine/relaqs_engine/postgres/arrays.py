@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from relaqs_engine.duck import quote_text
 from relaqs_engine.errors import ExpressionError, SqlError, UnsupportedError
 from relaqs_engine.postgres.formats import (
     AT_KEY,
@@ -18,6 +17,8 @@ from relaqs_engine.postgres.formats import (
     JOINED,
     KEYED,
     KEYS,
+    LONGEST_CONDITION,
+    NUMBER_SIGN,
     NUMBERS_AS_TEXTS,
     ONE_WAY,
     PATH_OF_KEY,
@@ -28,14 +29,17 @@ from relaqs_engine.postgres.formats import (
     array_items,
     called,
     filled,
-    number_pattern,
+    holding,
     path_of,
     pattern_of,
     pointer,
+    too_deep,
+    written_moment,
 )
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
+    MOMENTS,
     NESTED,
     NUMBERS,
     Kind,
@@ -76,6 +80,7 @@ _MOST_PLACES = 25  # of rows that are compared; each is written as often as it h
 _STRICT: dict[type[exp.Expr], type[exp.Expr]] = {exp.LTE: exp.LT, exp.GTE: exp.GT}
 _INTEGER_ARRAY = re.compile(r"(?:SMALLINT|INT|INTEGER|BIGINT|TINYINT|HUGEINT)(?:\[\d*\])+", re.IGNORECASE)
 _BOTH = "CASE WHEN l IS NOT NULL OR v IS NOT NULL THEN list_concat(l, v) END"
+_MOST_DIGITS = 1000  # of a number that is written out
 _LONGEST = 1 << 30  # no array is as long
 # The parts of an interval: months, days, microseconds.
 _MONTHS, _DAYS = "(datepart('year', t) * 12 + datepart('month', t))", "datepart('day', t)"
@@ -125,6 +130,10 @@ def _in_place_of(table: exp.Expr, query: exp.Select, name: exp.Identifier | str)
 
 
 def as_text(value: exp.Expr, source: Kind) -> exp.Expr | None:
+    if isinstance(value, exp.Literal) and source in NUMBERS:
+        if abs(Decimal(value.name).adjusted()) > _MOST_DIGITS:
+            raise UnsupportedError(f"{value.name[:20]} has too many digits for a text")
+        return exp.Literal.string(f"{Decimal(value.name):f}")
     if source in FLOATS:
         return filled(_FLOAT_TEXT.format(least="1e6" if source == "float4" else "1e15"), {"t": value})
     if is_array(source):
@@ -232,7 +241,7 @@ def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         values = [exp.cast(each, "JSON") for each in sides]
         return exp.paren(filled(JOINED, dict(zip("lr", values, strict=True))), copy=False)
     for place, kind in enumerate((left, right)):
-        if kind in FLOATS and not (is_left or is_right):
+        if kind in NUMBERS and not (is_left or is_right):
             sides[place] = as_text(sides[place], str(kind)) or sides[place]
     if sides != [node.this, node.expression]:
         return exp.DPipe(this=sides[0], expression=sides[1])
@@ -268,9 +277,25 @@ def _compared(kind: type[exp.Expr], node: exp.Expr, other: exp.Expr, kinds: Kind
     return exp.Paren(this=found)
 
 
+def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    row, low, high = node.this, node.args["low"], node.args["high"]
+    is_symmetric = node.args.get("symmetric")
+    if _row(row) and _row(low) and _row(high) and not is_symmetric:
+        least, most = _compared(exp.GTE, row, low, kinds), _compared(exp.LTE, row, high, kinds)
+        return exp.paren(exp.And(this=least, expression=most), copy=False)
+    compared_sides(node, kinds)
+    for name in ("this", "low", "high"):  # an arrow binds less than BETWEEN in DuckDB
+        if isinstance(node.args[name], exp.JSONExtract | exp.JSONExtractScalar):
+            node.set(name, exp.paren(node.args[name].copy(), copy=False))
+    if not is_symmetric:
+        return None
+    text = "(v BETWEEN lo AND hi OR v BETWEEN hi AND lo)"  # not least(lo, hi): literals take the type of v
+    return filled(text, {"v": row, "lo": low, "hi": high})
+
+
 def _in(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if not (node.expressions and _row(node.this) and all(map(_row, node.expressions))):
-        return check_equal_json(node, kinds)
+        return compared_sides(node, kinds)
     row, rows = _row(node.this), [_row(each) for each in node.expressions]
     are_numbers = all(isinstance(each, exp.Literal) and each.is_number for other in rows for each in other)
     is_even = are_numbers and all(len(other) == len(row) for other in rows)
@@ -294,7 +319,7 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     of = node.expression
     if _row(node.this) and _row(of):
         return _compared(type(node), node.this, of, kinds)
-    check_equal_json(node, kinds)
+    compared_sides(node, kinds)
     if isinstance(of, exp.Any):
         if isinstance(given := of.this.unnest(), exp.Literal):
             of.this.replace(_typed(given, kinds.of(node.this)))
@@ -315,17 +340,28 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return filled("CASE WHEN l IS NOT NULL THEN w END", {"l": array, "w": found})
 
 
-def check_equal_json(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    """Refuse to compare JSON, of which one value may be written in several ways.
+def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Read a text that is written out as what it is compared with. In place.
 
-    A text, true, false and null that are written out are written in one way, and may be equal.
+    Beside a moment it is one, as '2024-01-31 10:00 PM'. Beside a CHAR(n) its blanks do not count. JSON is
+    refused, because one value may be written in several ways. A text, true, false and null that are written
+    out are written in one way, and may be equal.
     """
     if isinstance(node, exp.Case):
         sides = [node.args.get("this"), *(each.this for each in node.args["ifs"])]
         sides = sides if sides[0] is not None else []
     else:
         sides = arguments_of(node)
-    if "json" not in map(kinds.of, sides):
+    of_sides = {kinds.of(each) for each in sides}
+    is_padded = any("padded_to" in each.meta for each in sides)
+    for each in sides:
+        if not (isinstance(bare := each.unnest(), exp.Literal) and bare.is_string):
+            continue
+        if of_sides & MOMENTS and (moment := written_moment(bare.name)) is not None:
+            bare.set("this", moment)
+        elif is_padded:
+            bare.set("this", bare.name.rstrip(" "))
+    if "json" not in of_sides:
         return None
     may_be_equal = not isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between)
     are_plain = [_is_in_one_way(each, kinds, may_be_equal) for each in sides]
@@ -376,62 +412,16 @@ def _json_contains(whole: exp.Expr, part: exp.Expr, kinds: Kinds) -> exp.Expr:
     except (ValueError, ArithmeticError):
         raise ExpressionError(f"Malformed JSON: {text[:60]!r}") from None
     except RecursionError:
-        raise _too_deep() from None
-    condition = _holding("l", wanted)
+        raise too_deep() from None
+    condition = holding("l", wanted)
     if not isinstance(wanted, dict | list):  # a list has the scalars that are its elements
-        condition += f" OR {_holding('l', [wanted])}"
-    if len(condition) > _LONGEST_CONDITION:
-        raise _too_deep()
+        condition += f" OR {holding('l', [wanted])}"
+    if len(condition) > LONGEST_CONDITION:
+        raise too_deep()
     text = f"CASE WHEN {'p IS NOT NULL AND ' if kinds.value_of(bare) is not None else ''}l IS NOT NULL THEN "
     json_ = exp.cast(whole.copy(), "JSON")
-    values = {"l": filled(TO_KEEP, {"l": json_}) if _NUMBER_SIGN in condition else json_, "p": bare}
+    values = {"l": filled(TO_KEEP, {"l": json_}) if NUMBER_SIGN in condition else json_, "p": bare}
     return exp.paren(filled(f"{text}coalesce({condition}, false) END", values), copy=False)
-
-
-_MOST_LEVELS = 20  # of what is behind @>
-_LONGEST_CONDITION = 20_000
-_NUMBER_SIGN = "chr(1)"
-
-
-def _too_deep() -> UnsupportedError:
-    return UnsupportedError(
-        f"@> and <@ of JSON take a part of up to {_MOST_LEVELS} levels and some hundred values here; "
-        "write several, as in j @> '{\"a\": 1}' AND j @> '{\"b\": 2}'"
-    )
-
-
-def _holding(whole: str, wanted: Any, depth: int = 0) -> str:
-    """Return whether the JSON of an expression holds a value, as SQL; NULL stands for no too.
-
-    Where it says so by the sign before numbers, these are texts with their digits.
-    """
-    if depth > _MOST_LEVELS:
-        raise _too_deep()
-    kind, text = f"json_type({whole})", f"json_extract_string({whole}, '$')"
-    match wanted:
-        case dict():
-            inner = [
-                _holding(f"json_extract({whole}, {quote_text(pointer(key))})", value, depth + 1)
-                for key, value in wanted.items()
-            ]
-            return " AND ".join([f"({kind} = 'OBJECT'", *inner]) + ")"
-        case list():
-            each = f"relaqs_each{depth}"
-            items = f"list_filter(json_extract({whole}, '$[*]'), lambda {each} : "
-            inner = [f"len({items}{_holding(each, value, depth + 1)})) > 0" for value in wanted]
-            return " AND ".join([f"({kind} = 'ARRAY'", *inner]) + ")"
-        case str():
-            return f"({kind} = 'VARCHAR' AND {text} = {quote_text(wanted)})"
-        case bool():
-            return f"({kind} = 'BOOLEAN' AND {text} = '{str(wanted).lower()}')"
-        case None:
-            return f"({kind} = 'NULL')"
-    digits, pattern = f"substr({text}, 2)", number_pattern(wanted)
-    is_same = (
-        f"contains(lower({text}), 'e') AND TRY_CAST({digits} AS DOUBLE) = TRY_CAST('{wanted}' AS DOUBLE)"
-    )
-    is_number = f"{kind} = 'VARCHAR' AND starts_with({text}, {_NUMBER_SIGN})"
-    return f"({is_number} AND (regexp_full_match({digits}, '{pattern}') OR {is_same}))"
 
 
 def _element(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -583,33 +573,6 @@ def _has_key(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return exp.paren(joined, copy=False)
 
 
-# a and c are the first ends of two times, b and d the last ones; an end that is NULL is not known.
-_OVERLAP = (
-    "CASE WHEN {a} > {c} THEN if({a} < {d}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
-    "WHEN {a} < {c} THEN if({c} < {b}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
-    "WHEN {a} = {c} AND {b} IS NOT NULL AND {d} IS NOT NULL THEN true END"
-)
-_LAST = "if({0} IS NULL OR {1} IS NULL, NULL, greatest({0}, {1}))"
-
-
-def _overlaps(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """(p, q) OVERLAPS (r, s). The second of a pair may be an interval."""
-    sides = [side.expressions for side in (node.this, node.expression) if isinstance(side, exp.Tuple)]
-    ends: list[exp.Expr] = []
-    if [len(side) for side in sides] != [2, 2]:
-        raise SqlError("OVERLAPS takes two pairs, as in (a, b) OVERLAPS (c, d)")
-    for begin, end in sides:
-        is_length = kinds.of(end) == "interval"
-        ends += [begin.copy(), exp.Add(this=begin.copy(), expression=end.copy()) if is_length else end.copy()]
-        if not {kinds.of(begin), kinds.of(begin if is_length else end)} <= {"date", "timestamp"}:
-            raise UnsupportedError(
-                "OVERLAPS takes dates and timestamps here; cast each, as in DATE '2024-01-01'"
-            )
-    b, d = _LAST.format("p", "q"), _LAST.format("r", "s")
-    text = _OVERLAP.format(a="least(p, q)", b=b, c="least(r, s)", d=d)
-    return exp.paren(filled(text, dict(zip("pqrs", ends, strict=True))), copy=False)
-
-
 def _scale(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     """Only what is a DECIMAL in DuckDB has the digits that Postgres counts."""
     value = given[0].unnest() if len(given) == 1 else node
@@ -659,6 +622,18 @@ def _matched(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Exp
         if kinds.value_of(parameter.unnest()) is not None:  # each value has to have its parameter
             return filled("CASE WHEN p IS NOT NULL THEN w END", {"p": parameter, "w": node})
     return None
+
+
+def _by_pattern(text: str) -> WriteCall:
+    """Return what writes a call by a text in which l is the first argument and p its pattern."""
+
+    def write(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
+        pattern = written_text(given[1], kinds) if len(given) == 2 else None
+        if pattern is None or kinds.value_of(given[1].unnest()) is not None:
+            raise UnsupportedError(f"{name_of(node)} takes a text and a pattern that is written out here")
+        return filled(text, {"l": given[0], "p": exp.Literal.string(pattern_of(pattern))})
+
+    return write
 
 
 def _regexp_match(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -737,6 +712,18 @@ def in_json(value: exp.Expr, kinds: Kinds) -> exp.Expr:
         for name, text in texts.items()
     ]
     return exp.Struct(expressions=items)
+
+
+def _series(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
+    """Postgres takes the days at both ends for moments with a time zone."""
+    ends = [node.args["start"], node.args["end"]]
+    if {kinds.of(each) for each in ends} | {None} != {"date", None}:
+        return None
+    for each in ends:
+        each.replace(exp.cast(each.copy(), "TIMESTAMPTZ"))
+    if isinstance(step := node.args.get("step"), exp.Literal):
+        step.replace(exp.cast(step.copy(), "INTERVAL"))
+    return None
 
 
 def _array_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
@@ -838,6 +825,9 @@ ARRAY_CALLS: dict[str, WriteCall] = {
     **dict.fromkeys(("json_typeof", "jsonb_typeof"), _of_array(_JSON_KIND)),
     "scale": _scale,
     "regexp_match": _regexp_match,
+    "regexp_like": _by_pattern("regexp_matches(l, p)"),
+    "regexp_count": _by_pattern("CAST(len(regexp_extract_all(l, p)) AS INTEGER)"),
+    "regexp_substr": _by_pattern("CASE WHEN regexp_matches(l, p) THEN regexp_extract(l, p) END"),
     **dict.fromkeys(("regexp_replace", "regexp_split_to_array", "regexp_split_to_table"), _matched),
     "array_length": _array_length,
     "cardinality": _array_length,
@@ -876,8 +866,9 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.DPipe: _joined,
     exp.Bracket: _element,
     exp.Pad: _padded,
-    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.Case), check_equal_json),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.Case), compared_sides),
     exp.Distinct: _sorted,
+    exp.Between: _between,
     exp.In: _in,
     exp.Is: _is,
     **dict.fromkeys((exp.Parameter, exp.Placeholder), _given),
@@ -887,7 +878,7 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     **dict.fromkeys(
         (exp.JSONBContainsTopKey, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys), _has_key
     ),
-    exp.Overlaps: _overlaps,
+    exp.GenerateSeries: _series,
     **dict.fromkeys(
         (exp.RegexpLike, exp.RegexpILike),
         lambda node, kinds: _matched(node, [node.this, node.expression], kinds),

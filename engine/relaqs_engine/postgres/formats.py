@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from relaqs_engine.errors import UnsupportedError
+from relaqs_engine.duck import quote_text
+from relaqs_engine.errors import ExpressionError, UnsupportedError
 from relaqs_engine.sql.dialect import DIALECT
 from relaqs_engine.sql.read import Effort, read_statements
 
@@ -172,7 +173,8 @@ def formatted_number(number: exp.Expr, pattern: str, *, is_float: bool = False) 
     if is_float:
         rounded = f"CAST(format('{{:.{scale}f}}', abs(t)) AS DOUBLE)"
     if forced > 1:
-        text = f"lpad({text}, greatest({forced + scale + (1 if scale else 0)}, length({text})), '0')"
+        least = forced + scale + bool(scale)
+        text = f"CASE WHEN length({text}) < {least} THEN lpad({text}, {least}, '0') ELSE {text} END"
     if not forced and scale:
         is_small = "r > 0 AND r < 1" if found[1] else "r < 1"  # FM keeps the zero of nothing
         text = f"CASE WHEN {is_small} THEN substr({text}, 2) ELSE {text} END"
@@ -189,8 +191,54 @@ def formatted_number(number: exp.Expr, pattern: str, *, is_float: bool = False) 
     return filled(padded.replace("r ", f"{rounded} ").replace("(r AS", f"({rounded} AS"), {"t": number})
 
 
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY = (
+    r"(?P<y>\d{4})-(?P<m>\d\d?)-(?P<d>\d\d?)|(?P<y1>\d{4})(?P<m1>\d\d)(?P<d1>\d\d)(?!\d)|"
+    r"(?P<m2>\d\d?)/(?P<d2>\d\d?)/(?P<y2>\d{4})|(?P<m3>[a-z]{3,9})\.? (?P<d3>\d\d?),? (?P<y3>\d{4})|"
+    r"(?P<d4>\d\d?)[ -](?P<m4>[a-z]{3,9})[ -](?P<y4>\d{4})"
+)
+_WRITTEN_MOMENT = re.compile(
+    rf"\s*(?:{_DAY})"
+    r"(?:(?P<t>[ t]+)(?P<hour>\d\d?)(?P<rest>:\d\d(?::\d\d(?:\.\d+)?)?)(?:\s*(?P<half>[ap]m\b))?)?",
+    re.IGNORECASE,
+)
+
+
+def written_moment(text: str) -> str | None:
+    """Return a date or moment as DuckDB reads it, with years first and 24 hours; None for what is no date.
+
+    Example: 'Nov 20, 2023 10:00 PM' is '2023-11-20 22:00'.
+
+    Raises:
+        ExpressionError: an hour before AM or PM is not one of twelve.
+    """
+    if (found := _WRITTEN_MOMENT.match(text)) is None:
+        return None
+    year, month, day = (
+        next(each for way in ("", *"1234") if (each := found[part + way]) is not None) for part in "ymd"
+    )
+    if month.isalpha():
+        if month[:3].lower() not in _MONTHS:
+            return None
+        month = str(_MONTHS.index(month[:3].lower()) + 1)
+    hour = found["hour"]
+    if found["half"] is not None:
+        if not 1 <= int(hour) <= 12:
+            raise ExpressionError(f"date/time field value out of range: {text!r}; write hours from 1 to 12")
+        hour = str(int(hour) % 12 + 12 * (found["half"].lower() == "pm"))
+    time = f"{found['t']}{hour}{found['rest']}" if hour is not None else ""
+    return f"{year}-{month}-{day}{time}{text[found.end() :]}"
+
+
 def called(name: str, *given: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(given))
+
+
+def padded(text: exp.Expr) -> exp.Expr:
+    """Return what is cast to CHAR(n) with its blanks, and all else as it is."""
+    if (size := text.meta.get("padded_to")) is None:
+        return text
+    return called("rpad", text.copy(), exp.Literal.number(size), exp.Literal.string(" "))
 
 
 def filled(text: str | exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
@@ -417,3 +465,49 @@ def path_of(key: str) -> str:
 
 def pointer(key: str) -> str:
     return "/" + key.replace("~", "~0").replace("/", "~1")
+
+
+_MOST_LEVELS = 20  # of what is behind @>
+LONGEST_CONDITION = 20_000
+NUMBER_SIGN = "chr(1)"
+
+
+def too_deep() -> UnsupportedError:
+    return UnsupportedError(
+        f"@> and <@ of JSON take a part of up to {_MOST_LEVELS} levels and some hundred values here; "
+        "write several, as in j @> '{\"a\": 1}' AND j @> '{\"b\": 2}'"
+    )
+
+
+def holding(whole: str, wanted: Any, depth: int = 0) -> str:
+    """Return whether the JSON of an expression holds a value, as SQL; NULL stands for no too.
+
+    Where it says so by the sign before numbers, these are texts with their digits.
+    """
+    if depth > _MOST_LEVELS:
+        raise too_deep()
+    kind, text = f"json_type({whole})", f"json_extract_string({whole}, '$')"
+    match wanted:
+        case dict():
+            inner = [
+                holding(f"json_extract({whole}, {quote_text(pointer(key))})", value, depth + 1)
+                for key, value in wanted.items()
+            ]
+            return " AND ".join([f"({kind} = 'OBJECT'", *inner]) + ")"
+        case list():
+            each = f"relaqs_each{depth}"
+            items = f"list_filter(json_extract({whole}, '$[*]'), lambda {each} : "
+            inner = [f"len({items}{holding(each, value, depth + 1)})) > 0" for value in wanted]
+            return " AND ".join([f"({kind} = 'ARRAY'", *inner]) + ")"
+        case str():
+            return f"({kind} = 'VARCHAR' AND {text} = {quote_text(wanted)})"
+        case bool():
+            return f"({kind} = 'BOOLEAN' AND {text} = '{str(wanted).lower()}')"
+        case None:
+            return f"({kind} = 'NULL')"
+    digits, pattern = f"substr({text}, 2)", number_pattern(wanted)
+    is_same = (
+        f"contains(lower({text}), 'e') AND TRY_CAST({digits} AS DOUBLE) = TRY_CAST('{wanted}' AS DOUBLE)"
+    )
+    is_number = f"{kind} = 'VARCHAR' AND starts_with({text}, {NUMBER_SIGN})"
+    return f"({is_number} AND (regexp_full_match({digits}, '{pattern}') OR {is_same}))"

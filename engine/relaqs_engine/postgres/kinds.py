@@ -31,6 +31,7 @@ _Outputs: TypeAlias = dict[str, "Kind | None"]
 INTEGERS = frozenset({"int4", "int8"})
 FLOATS = frozenset({"float4", "float8"})
 NUMBERS = INTEGERS | FLOATS | {"numeric"}
+MOMENTS = frozenset({"date", "timestamp", "timestamptz"})
 _WIDER = ("int4", "int8", "numeric", "float4", "float8")
 NESTED = "nested"  # lists in a list, and how deep they are
 _MOST_SCOPES = 100  # that are looked through for one column
@@ -68,7 +69,7 @@ _RESULTS = {
         ("int4", "length char_length character_length octet_length bit_length strlen strpos position instr"),
         ("int4", "ascii array_length cardinality ntile grouping json_array_length array_position scale"),
         ("int4", "array_upper array_lower array_ndims num_nulls num_nonnulls year month day hour minute"),
-        ("int4", "quarter week dayofweek dayofyear datediff date_diff width_bucket"),
+        ("int4", "quarter week dayofweek dayofyear datediff date_diff width_bucket regexp_count"),
         ("numeric", "extract div"),
         ("float8", "percent_rank cume_dist percentile_cont corr covar_pop covar_samp regr_slope regr_r2"),
         ("float8", "regr_intercept regr_avgx regr_avgy regr_sxx regr_syy regr_sxy date_part random pi"),
@@ -77,8 +78,8 @@ _RESULTS = {
         ("text", "lower upper substring substr replace concat concat_ws trim ltrim rtrim btrim left right"),
         ("text", "lpad rpad repeat reverse initcap translate split_part md5 to_char string_agg listagg chr"),
         ("text", "format regexp_replace quote_literal overlay to_hex array_to_string dayname monthname"),
-        ("text", "strftime json_extract_string typeof version current_user"),
-        ("bool", "bool_and bool_or every starts_with regexp_matches isnan isfinite"),
+        ("text", "strftime json_extract_string typeof version current_user regexp_substr"),
+        ("bool", "bool_and bool_or every starts_with regexp_matches regexp_like isnan isfinite"),
         ("date", "current_date make_date to_date last_day"),
         ("timestamp", "make_timestamp strptime date_bin time_bucket localtimestamp"),
         ("timestamptz", "now current_timestamp to_timestamp clock_timestamp statement_timestamp"),
@@ -301,6 +302,8 @@ class Kinds:
                 return "json"
             case exp.JSONExtractScalar() | exp.JSONBExtractScalar():
                 return "text"
+            case exp.GenerateSeries() if self.of(node.args["start"]) == "date":
+                return "timestamptz" if self.of(node.args["end"]) in ("date", None) else "timestamp"
             case exp.Null():
                 return None
         if isinstance(node, _WRAPPERS):

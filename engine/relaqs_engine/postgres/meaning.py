@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import reduce
 from typing import Any, ClassVar, TypeAlias
 
@@ -29,7 +28,6 @@ from relaqs_engine.postgres.arrays import (
     WriteCall,
     as_text,
     cast_array,
-    check_equal_json,
     in_json,
     json_of_lists,
     json_pairs,
@@ -42,12 +40,15 @@ from relaqs_engine.postgres.formats import (
     filled,
     formatted_moment,
     formatted_number,
+    padded,
     pattern_of,
     read_moment,
+    written_moment,
 )
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
+    MOMENTS,
     NESTED,
     NUMBERS,
     Kind,
@@ -310,9 +311,13 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
             return _bytes_of(value.name)
         if name == "BOOLEAN" and (truth := _TRUTHS.fullmatch(value.name)) is not None:
             return exp.cast(exp.Literal.string("true" if truth[1] else "false"), "BOOLEAN")
+        if kind_of_type(name) in MOMENTS and (moment := written_moment(value.name)) is not None:
+            return exp.cast(exp.Literal.string(moment), name) if moment != value.name else None
+        if name == "INTERVAL" and "+" in value.name:
+            return exp.cast(exp.Literal.string(re.sub(r"\+(?=\d)", "", value.name)), name)
         if kind_of_type(name) in INTEGERS and not re.fullmatch(r"\s*[+-]?\d+\s*", value.name):
             raise ExpressionError(f"Conversion Error: Could not convert string '{value.name[:60]}' to {name}")
-    if name == "TIMESTAMP" and (source == "text" or re.search(r"\d\s*[ap]m\s*$", value.name, re.IGNORECASE)):
+    if name == "TIMESTAMP" and source == "text":
         return exp.paren(filled(_HALVES_OF_DAYS, {"t": value}), copy=False)  # DuckDB takes PM for a zone
     if name.endswith("]") and isinstance(literal := value.unnest(), exp.Literal) and literal.is_string:
         return cast_array(literal.name, to)
@@ -331,14 +336,10 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
         text, blank = called("left", exp.cast(value.copy(), "VARCHAR"), size), exp.Literal.string(" ")
         if not is_padded:
             return text
-        query = node.find_ancestor(exp.Cast, exp.Select)
-        if is_shown(node) and isinstance(query, exp.Select) and not query.args.get("group"):
-            return called("rpad", text, size.copy(), blank)
-        return called("rtrim", text, blank)
-    if name in ("TEXT", "VARCHAR") and isinstance(value, exp.Literal) and not value.is_string:
-        if abs(Decimal(value.name).adjusted()) > 1000:
-            raise UnsupportedError(f"{value.name[:20]} has too many digits for a text")
-        return exp.Literal.string(f"{Decimal(value.name):f}")
+        text = called("rtrim", text, blank)
+        text.meta["padded_to"] = int(size.name)
+        is_cast_again = isinstance(node.find_ancestor(exp.Cast, exp.Select), exp.Cast)
+        return padded(text) if is_shown(node) and not is_cast_again else text
     if name in ("TEXT", "VARCHAR") and source is not None:
         return as_text(value, source)
     if name in ("TEXT", "VARCHAR") and (isinstance(value, exp.Tuple) or kinds.row_of(value)):
@@ -425,6 +426,7 @@ def _like(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     if isinstance(node.parent, exp.Escape):
         return None
     pattern = node.expression
+    node.this.replace(padded(node.this))
     if isinstance(pattern, exp.Literal) and "\\" not in pattern.name:
         return None
     if isinstance(pattern, exp.Any | exp.All | exp.Subquery | exp.Tuple):
@@ -439,17 +441,6 @@ def _part(part: str, moment: exp.Expr) -> exp.Expr | None:
         return None
     microseconds = exp.Extract(this=exp.var("MICROSECOND"), expression=moment.copy())
     return exp.paren(exp.Div(this=microseconds, expression=exp.Literal.number(size)), copy=False)
-
-
-def _between(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
-    check_equal_json(node, kinds)
-    for name in ("this", "low", "high"):  # an arrow binds less than BETWEEN in DuckDB
-        if isinstance(node.args[name], exp.JSONExtract | exp.JSONExtractScalar):
-            node.set(name, exp.paren(node.args[name].copy(), copy=False))
-    if not node.args.get("symmetric"):
-        return None
-    text = "(v BETWEEN lo AND hi OR v BETWEEN hi AND lo)"  # not least(lo, hi): literals take the type of v
-    return filled(text, {"v": node.this, "lo": node.args["low"], "hi": node.args["high"]})
 
 
 def _select(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -579,7 +570,7 @@ def _printed(value: exp.Expr, kinds: Kinds) -> exp.Expr:
     if kind == "bool":
         texts = [exp.If(this=value.copy(), true=exp.Literal.string("t"))]
         return exp.Case(ifs=[*texts, exp.If(this=exp.not_(value.copy()), true=exp.Literal.string("f"))])
-    return (as_text(value, kind) if kind else None) or value.copy()
+    return (as_text(value, kind) if kind else None) or padded(value.copy())
 
 
 def _concat(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -604,13 +595,44 @@ def _width_bucket(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> ex
     return filled(text, dict(zip(("v", "lo", "hi", "n"), given, strict=True)))
 
 
+# a and c are the first ends of two times, b and d the last ones; an end that is NULL is not known.
+_OVERLAP = (
+    "CASE WHEN {a} > {c} THEN if({a} < {d}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
+    "WHEN {a} < {c} THEN if({c} < {b}, true, if({b} IS NULL OR {d} IS NULL, NULL, false)) "
+    "WHEN {a} = {c} AND {b} IS NOT NULL AND {d} IS NOT NULL THEN true END"
+)
+_LAST = "if({0} IS NULL OR {1} IS NULL, NULL, greatest({0}, {1}))"
+
+
+def _overlaps(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """(p, q) OVERLAPS (r, s). The second of a pair may be an interval."""
+    sides = [side.expressions for side in (node.this, node.expression) if isinstance(side, exp.Tuple)]
+    ends: list[exp.Expr] = []
+    if [len(side) for side in sides] != [2, 2]:
+        raise SqlError("OVERLAPS takes two pairs, as in (a, b) OVERLAPS (c, d)")
+    for begin, end in sides:
+        is_length = kinds.of(end) == "interval"
+        ends += [begin.copy(), exp.Add(this=begin.copy(), expression=end.copy()) if is_length else end.copy()]
+        if not {kinds.of(begin), kinds.of(begin if is_length else end)} <= {"date", "timestamp"}:
+            raise UnsupportedError(
+                "OVERLAPS takes dates and timestamps here; cast each, as in DATE '2024-01-01'"
+            )
+    b, d = _LAST.format("p", "q"), _LAST.format("r", "s")
+    text = _OVERLAP.format(a="least(p, q)", b=b, c="least(r, s)", d=d)
+    return exp.paren(filled(text, dict(zip("pqrs", ends, strict=True))), copy=False)
+
+
 def _date_bin(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr:
     if len(given) != 3:
         raise SqlError("date_bin takes an interval, a timestamp and an origin")
     stride = given[0].copy()
     if isinstance(stride, exp.Literal):
         stride = exp.cast(stride, "INTERVAL")
-    return called("time_bucket", stride, given[1].copy(), given[2].copy())
+    origin = given[2].copy()
+    if isinstance(origin, exp.Literal):
+        cast = exp.cast(origin, "TIMESTAMPTZ" if kinds.of(given[1]) == "timestamptz" else "TIMESTAMP")
+        origin = _cast(cast, kinds) or cast
+    return called("time_bucket", stride, given[1].copy(), origin)
 
 
 def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:
@@ -797,6 +819,7 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Ordered: _ordered,
     **ARRAY_RULES,
     exp.Sub: _difference,
+    exp.Overlaps: _overlaps,
     exp.Add: _days_later,
     exp.Cast: _cast,
     exp.Round: _round,
@@ -804,7 +827,6 @@ _RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Like: _like,
     exp.ILike: _like,
     exp.Extract: lambda node, kinds: _part(node.this.name, node.expression),
-    exp.Between: _between,
     exp.Select: _select,
     exp.Table: _table,
     exp.Lateral: _table,

@@ -6,6 +6,7 @@ import json
 import struct
 import tempfile
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,47 @@ from relaqs.serve.values import parameter_value
 FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT 7 / 2, -7 / 2, 7 / 2.0", ("?column?",) * 3, [(3, -3, 3.5)]),
     ("SELECT count(*), max(7)", ("count", "max"), [(1, 7)]),
+    (
+        "SELECT count(*) FROM (VALUES (TIMESTAMP '2024-01-31 21:30'), ('2024-01-31 22:30')) v(x) "
+        "WHERE x BETWEEN '2024-01-31 10:00 PM' AND 'Jan 31, 2024 11:00 PM' OR x = '1/31/2024 9:30 pm'",
+        ("count",),
+        [(2,)],
+    ),
+    (
+        "SELECT '20240131'::date = 'Jan 31, 2024', '31-Jan-2024'::date, "
+        "'1/31/2024 12:04 am'::timestamp::text",
+        ("?column?", "date", "text"),
+        [(True, date(2024, 1, 31), "2024-01-31 00:04:00")],
+    ),
+    (
+        "SELECT generate_series('2024-01-01'::date, '2024-01-02', '1 day')::text",
+        ("generate_series",),
+        [("2024-01-01 00:00:00+00",), ("2024-01-02 00:00:00+00",)],
+    ),
+    (
+        "SELECT (1, NULL) BETWEEN (0, 0) AND (1, 5), (2, 1) BETWEEN (1, NULL) AND (3, 5), "
+        "(1, 2) NOT BETWEEN (2, 0) AND (NULL, 1)",
+        ("?column?",) * 3,
+        [(None, True, True)],
+    ),
+    (
+        "SELECT 'a'::char(3) = 'a  ', 'a'::char(3) LIKE 'a', 'a'::char(3) IN ('b', 'a '), "
+        "concat('a'::char(3), 'b'), 'a'::char(3) = 'a  '::text",
+        ("?column?", "?column?", "?column?", "concat", "?column?"),
+        [(True, False, True, "a  b", False)],
+    ),
+    (
+        "SELECT 1e20 || '', 1.50 || 'x', ('-1 day +02:03'::interval)::text, to_char(7, '000')",
+        ("?column?", "?column?", "text", "to_char"),
+        [("100000000000000000000", "1.50x", "-1 days +02:03:00", " 007")],
+    ),
+    (
+        "SELECT regexp_count('abcabc', 'b'), regexp_like('abc', 'B'), regexp_substr('abc12', '[0-9]+'), "
+        "regexp_substr('abc', '[0-9]'), "
+        "date_bin('15 minutes', TIMESTAMP '2024-01-31 10:20', '2001-01-01')::text",
+        ("regexp_count", "regexp_like", "regexp_substr", "regexp_substr", "date_bin"),
+        [(2, False, "12", None, "2024-01-31 10:15:00")],
+    ),
     (
         "SELECT (1, NULL) = (1, 2), (1, NULL) = (2, NULL), (NULL, 2) <> (1, 1), (NULL, 1) < (1, 2), "
         "(1, NULL) < (2, 0), (1, 2) >= (1, 2), ROW(1, NULL) = ROW(1, NULL), (2, 1) > (1, NULL)",
