@@ -25,6 +25,7 @@ from functools import partial
 
 import numpy as np
 from relaqs_lab.cli.machines import scenario_of
+from relaqs_lab.mlf_rl import MlfRl, PlacedLoadControl
 from relaqs_lab.simulation.placed.placed_simulator import MoveCosts, PlacedStates, simulate_placed
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
 from relaqs_lab.simulation.placed.placed_workload import Scenario
@@ -36,7 +37,6 @@ from benchmarks.scheduling_time import cpu_ms
 from relaqs.executors.slot_desk import slot_name
 from relaqs.jobs.job import JobDescription, StepReport
 from relaqs.placed_policies.mlf_h import MlfH
-from relaqs.placed_policies.mlf_rl import MlfRl, PlacedLoadControl
 from relaqs.policies.registry import make_placed_policy
 from relaqs.sharing.parts import DEVICES, NodeResources, PlacedPolicy, PlacedView
 from relaqs.training.parted.placing import ModelCut, PartSizes, RunHistory, RunInParts, placed_by

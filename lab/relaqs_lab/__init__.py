@@ -11,6 +11,6 @@ From the ground up, a room imports those before it:
   these are simulated alone.
 - `records`: what a run measured, in files that only grow.
 - `simulation`: simulated clusters, one for each kind of policy.
-- `learning`: how the weights of MLF-RL are learned from simulated jobs.
+- `mlf_rl`: MLFS with an order and a choice of nodes that were learned. `learning`: how, from simulated jobs.
 - `cli`: `relaqs simulate` and `relaqs learn`. `report`: the figures of `relaqs tpch report`.
 """

@@ -24,7 +24,6 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.placed_policies.mlf_h import longest_path_below
-from relaqs.placed_policies.mlf_rl import device_seconds_left, device_shares, iterations_to_accuracy
 from relaqs.sharing.parts import (
     CORES,
     DEVICES,
@@ -36,6 +35,7 @@ from relaqs.sharing.parts import (
     planned_in_order,
     relative_to,
 )
+from relaqs_lab.mlf_rl import device_seconds_left, device_shares, iterations_to_accuracy
 
 
 def runs(view: PlacedView) -> BoolArray:

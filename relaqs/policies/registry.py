@@ -227,11 +227,7 @@ def make_slot_policy(name: str, **parameters: object) -> SlotPolicy:
 PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
     "relaqs.placed_policies",
     "placed policy",
-    own={
-        "mlfs": "relaqs.placed_policies.mlf_rl:Mlfs",
-        "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
-        "mlf_rl": "relaqs.placed_policies.mlf_rl:MlfRl",
-    },
+    own={"mlf_h": "relaqs.placed_policies.mlf_h:MlfH"},
 )
 
 

@@ -1,5 +1,5 @@
 """How MLF-RL is learned: MLF-H is imitated first, and then simulated jobs say what is better.
 
 Only this makes weights, and only `torch_scoring.py` needs PyTorch. The policy that uses them is
-`relaqs.placed_policies.mlf_rl`.
+`relaqs_lab.mlf_rl`.
 """

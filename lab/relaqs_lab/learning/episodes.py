@@ -13,15 +13,15 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
-from relaqs.placed_policies.mlf_rl import (
+from relaqs.placed_policies.queue_walk import QueueWalk
+from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedView, planned_in_order
+from relaqs_lab.mlf_rl import (
     ByScores,
     NodeFeatures,
     PlacedLoadControl,
     ScoringNetworks,
     job_features,
 )
-from relaqs.placed_policies.queue_walk import QueueWalk
-from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedView, planned_in_order
 from relaqs_lab.simulation.placed.placed_simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.placed_workload import Scenario
 

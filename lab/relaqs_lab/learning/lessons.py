@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.placed_policies.mlf_rl import ScoringNetworks
 from relaqs_lab.learning.episodes import (
     Aims,
     Choice,
@@ -19,6 +18,7 @@ from relaqs_lab.learning.episodes import (
     tried,
 )
 from relaqs_lab.learning.torch_scoring import NetworkLearner
+from relaqs_lab.mlf_rl import ScoringNetworks
 from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 _SHOWN, _TRIED, _CHECKED = 1_000_000, 2_000_000, 3_000_000  # where the seeds of arrivals begin

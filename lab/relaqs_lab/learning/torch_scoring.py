@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.placed_policies.mlf_rl import HIDDEN, JOB_FEATURES, NODE_FEATURES, ScoringNetwork, ScoringNetworks
 from relaqs_lab.learning.episodes import Choice
+from relaqs_lab.mlf_rl import HIDDEN, JOB_FEATURES, NODE_FEATURES, ScoringNetwork, ScoringNetworks
 
 LARGEST_GRADIENT = 1.0  # its length is cut to this
 

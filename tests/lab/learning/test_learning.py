@@ -20,12 +20,12 @@ from relaqs_lab.learning.episodes import (
 )
 from relaqs_lab.learning.lessons import Lessons, learn
 from relaqs_lab.learning.torch_scoring import NetworkLearner
+from relaqs_lab.mlf_rl import JOB_FEATURES, NODE_FEATURES, ScoringNetworks, read_networks
 from relaqs_lab.simulation.placed.placed_simulator import PlacedOutcome
 from relaqs_lab.simulation.placed.placed_study import PlacedCase
 from relaqs_lab.simulation.placed.placed_workload import Scenario
 
 from relaqs.cli import program
-from relaqs.placed_policies.mlf_rl import JOB_FEATURES, NODE_FEATURES, ScoringNetworks, read_networks
 
 FEW = EpisodeSetting(Scenario("paper", jobs=16, devices=32, load=4.0), nodes=8, stops=True)
 QUICK = Lessons(settings=(FEW,), shown=1, imitation_steps=20, updates=1, trials=2, checks=1, check_every=1)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from relaqs_lab.mlf_rl import PlacedLoadControl
 
 from relaqs.placed_policies.mlf_h import MlfH, PartPriority
-from relaqs.placed_policies.mlf_rl import PlacedLoadControl
 from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.parts import Load, PlacedPlan, PlacedView
 from relaqs.training.parted.placing import TakingTurns

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from relaqs_lab.mlf_rl import PlacedLoadControl
 
 from relaqs.placed_policies.mlf_h import MlfH, PartPriority, with_descendants
-from relaqs.placed_policies.mlf_rl import PlacedLoadControl
 from relaqs.placed_policies.queue_walk import (
     Traffic,
     cluster_load,

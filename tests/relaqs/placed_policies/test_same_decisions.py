@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_lab.mlf_rl import NodeFeatures
 
 from benchmarks.placed_time import views
 from relaqs.placed_policies.mlf_h import ByPriority, MlfH
-from relaqs.placed_policies.mlf_rl import NodeFeatures
 from relaqs.placed_policies.queue_walk import QueueWalk, Traffic, slowed_on_nodes
 from relaqs.policies.registry import make_placed_policy
 from relaqs.sharing.parts import (

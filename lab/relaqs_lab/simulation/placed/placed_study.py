@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.placed_policies.mlf_rl import Mlfs, PlacedLoadControl
 from relaqs.policies.registry import make_placed_policy, policy_in_words
 from relaqs.sharing.parts import NodeResources, PlacedPolicy
+from relaqs_lab.mlf_rl import Mlfs, PlacedLoadControl
 from relaqs_lab.records.simulated_runs import PlacedRun, PlacedTimes
 from relaqs_lab.simulation.placed.placed_simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs_lab.simulation.placed.placed_workload import Scenario

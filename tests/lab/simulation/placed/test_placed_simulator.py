@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
+from relaqs_lab.mlf_rl import PlacedLoadControl
 from relaqs_lab.simulation.placed.placed_simulator import (
     MoveCosts,
     NodeFault,
@@ -24,7 +25,6 @@ from relaqs_lab.simulation.placed.placed_workload import (
 )
 
 from relaqs.arguments import ArgumentError
-from relaqs.placed_policies.mlf_rl import PlacedLoadControl
 from relaqs.policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.parts import NodeResources, PlacedPlan, PlacedPolicy, PlacedView
 

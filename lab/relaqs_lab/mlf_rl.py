@@ -258,7 +258,7 @@ class ScoringNetwork:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoringNetworks:
-    """One network for jobs, and one for a part's nodes (`relaqs.placed_policies.mlf_rl`)."""
+    """One network for jobs, and one for a part's nodes (`relaqs_lab.mlf_rl`)."""
 
     jobs: ScoringNetwork
     nodes: ScoringNetwork
@@ -302,7 +302,7 @@ def read_networks(path: str | None = None) -> ScoringNetworks:
     Raises:
         ValueError: the file cannot be read, or holds no such networks.
     """
-    shipped = importlib.resources.files("relaqs.placed_policies") / SHIPPED
+    shipped = importlib.resources.files("relaqs_lab") / SHIPPED
     try:
         with (
             shipped.open("rb") if path is None else open(path, "rb") as file,

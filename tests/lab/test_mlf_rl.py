@@ -8,15 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from relaqs_lab.simulation.placed.placed_simulator import (
-    MoveCosts,
-    PlacedRules,
-    PlacedStates,
-    simulate_placed,
-)
-from relaqs_lab.simulation.placed.placed_workload import Scenario
-
-from relaqs.placed_policies.mlf_rl import (
+from relaqs_lab.mlf_rl import (
     HIDDEN,
     JOB_FEATURES,
     NODE_FEATURES,
@@ -28,6 +20,14 @@ from relaqs.placed_policies.mlf_rl import (
     job_features,
     read_networks,
 )
+from relaqs_lab.simulation.placed.placed_simulator import (
+    MoveCosts,
+    PlacedRules,
+    PlacedStates,
+    simulate_placed,
+)
+from relaqs_lab.simulation.placed.placed_workload import Scenario
+
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.policies.registry import PolicyError, make_placed_policy
 from relaqs.sharing.parts import NodeResources, PlacedView
