@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from itertools import chain, repeat
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -43,6 +44,7 @@ from relaqs.serve.column_types import (
     UNKNOWN,
     ColumnType,
     column_type,
+    in_postgres,
     is_number,
     parameter_oid,
 )
@@ -51,7 +53,7 @@ from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.quotas import ANSWERS, FairPool, Holding, UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import AboutAnswer, Explain, Request, Select, requests, steered
-from relaqs.serve.values import check_columns
+from relaqs.serve.values import as_announced, check_columns
 from relaqs.session import Session
 
 _T = TypeVar("_T")
@@ -568,7 +570,11 @@ def _columns(
     """Return the query's own columns, and those of its intervals if they are asked for."""
     named = meaning.named([output.name for output in plan.outputs])
     names = [asked.names.get(place, name) for place, name in enumerate(named)]
-    types = [asked.kind(place, column_type(output.type)) for place, output in enumerate(plan.outputs)]
+    kinds = chain(meaning.kinds, repeat(None))
+    types = [
+        asked.kind(place, in_postgres(column_type(output.type), kind))
+        for (place, output), kind in zip(enumerate(plan.outputs), kinds, strict=False)
+    ]
     own = [ReplyColumn(name, type_) for name, type_ in zip(names, types, strict=True)]
     if not settings.wants_intervals:
         return tuple(own)
@@ -617,21 +623,8 @@ def _table(
             else:
                 arrays += [arrays[place], arrays[place], pa.array([True] * snapshot.table.num_rows)]
     names = [f"c{place}" for place in range(len(columns))]  # a query may give two columns one name
-    table = pa.Table.from_arrays(arrays, names)
-    if not (asked.asked or settings.wants_intervals):
-        return table
-    return table.cast(_as_announced(table.schema, columns), safe=False)
-
-
-def _as_announced(schema: pa.Schema, columns: Sequence[ReplyColumn]) -> pa.Schema:
-    """Return the schema with numbers as floats where floats were announced: ends of intervals of integers."""
-    fields = [
-        pa.field(each.name, pa.float64())
-        if column.kind is FLOAT8 and not pa.types.is_nested(each.type)
-        else each
-        for each, column in zip(schema, columns, strict=True)
-    ]
-    return pa.schema(fields)
+    as_told = [as_announced(each, column.kind) for each, column in zip(arrays, columns, strict=True)]
+    return pa.Table.from_arrays(as_told, names)
 
 
 def _notices(snapshot: Snapshot, plan: OnlinePlan, settings: Settings) -> list[str]:

@@ -114,6 +114,16 @@ def column_type(duckdb_type: str) -> ColumnType:
     return TEXT
 
 
+def in_postgres(found: ColumnType, kind: str | None) -> ColumnType:
+    """Return the type of a column, given what DuckDB has and what Postgres has (`Meaning.kinds`).
+
+    The sum of INTEGERs is a BIGINT in Postgres, and `extract` gives a NUMERIC.
+    """
+    wanted = {"int4": INT4, "int8": INT8, "numeric": NUMERIC, "float8": FLOAT8}.get(kind or "")
+    wholes = {INT4: (INT8, NUMERIC), INT8: (NUMERIC,), NUMERIC: (INT4, INT8), FLOAT8: (INT4, INT8)}
+    return wanted if wanted is not None and found in wholes[wanted] else found
+
+
 def parameter_oid(duckdb_type: str | None) -> int:
     """Return the OID for a parameter of DuckDB's type, which may be a list; of text where none is known."""
     if duckdb_type is None:

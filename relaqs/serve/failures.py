@@ -27,7 +27,7 @@ from relaqs.queries.online_query import QueryTimeoutError
 
 SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P01", "42704", "26000"
 UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"
-DIVIDED_BY_ZERO, BAD_TEXT, BAD_BYTES = "22012", "22P02", "22P03"
+DIVIDED_BY_ZERO, BAD_TEXT, BAD_BYTES, OUT_OF_RANGE = "22012", "22P02", "22P03", "22003"
 BAD_VALUE, READ_ONLY, NOT_SUPPORTED, IN_FAILED_TRANSACTION = "22023", "25006", "0A000", "25P02"
 WRONG_PASSWORD, NOT_LET_IN, NO_DATABASE, PROTOCOL_VIOLATION = "28P01", "28000", "3D000", "08P01"
 FULL, TOO_LONG = "53000", "54000"
@@ -77,7 +77,7 @@ _CODES_BY_WORDS = tuple(
             r"\bCould not convert string\b|\bMalformed JSON\b|\bcan't be cast to the destination type \w+\[",
             BAD_TEXT,
         ),
-        (r"\bout of range\b|\bOut of Range Error\b|\bOverflow in\b", "22003"),
+        (r"\bout of range\b|\bOut of Range Error\b|\bOverflow in\b", OUT_OF_RANGE),
         (r"\bMore than one row returned by a subquery\b", "21000"),
         (r"^LIMIT\b.* negative", "2201W"),
         (r"^Type with name .* does not exist", "42704"),

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from relaqs_engine.duck import LocalMoment, in_zone
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.postgres.formats import MOST_DIMENSIONS, array_items
@@ -27,7 +28,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.python_values import nested_values, python_values
 from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ARRAYS, ColumnType
-from relaqs.serve.failures import BAD_BYTES, BAD_TEXT, RefusedError
+from relaqs.serve.failures import BAD_BYTES, BAD_TEXT, OUT_OF_RANGE, RefusedError
 
 Encode: TypeAlias = Callable[[Any], bytes]
 
@@ -70,6 +71,24 @@ def as_kind(column: pa.ChunkedArray, kind: ColumnType, wanted: ColumnType) -> pa
     if leaf is None or (kind.element is None) != (wanted.element is None):
         raise pa.ArrowInvalid(f"{kind.name} is not {wanted.name}")
     return column.cast(_with_leaves(column.type, leaf))
+
+
+def as_announced(column: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
+    """Return the numbers of a column in the form of the type that was announced.
+
+    Raises:
+        RefusedError: one is too large for it.
+    """
+    if kind is types.FLOAT8 and not pa.types.is_nested(column.type):
+        return column.cast(pa.float64(), safe=False)
+    wanted = _WHOLE.get(kind.oid)
+    if wanted is None or (pa.types.is_integer(column.type) and column.type.bit_width <= wanted.bit_width):
+        return column
+    try:
+        return (pc.round(column) if pa.types.is_floating(column.type) else column).cast(wanted)
+    except pa.ArrowInvalid as error:
+        said = f"{kind.sql_name} out of range; cast what is summed, as in sum(x::bigint)"
+        raise RefusedError(OUT_OF_RANGE, said) from error
 
 
 def _with_leaves(type_: pa.DataType, leaf: pa.DataType) -> pa.DataType:

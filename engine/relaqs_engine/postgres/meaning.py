@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from typing import Any, ClassVar, TypeAlias
 
 from sqlglot import exp
@@ -134,11 +135,13 @@ class Meaning:
     Attributes:
         names: what Postgres calls the columns; None where that is what DuckDB calls it.
         names_at_end: those after a star, counted from the end.
+        kinds: of the columns before a star, None where they are not known.
     """
 
     sql: str
     names: tuple[str | None, ...] = ()
     names_at_end: tuple[str | None, ...] = ()
+    kinds: tuple[Kind | None, ...] = ()
 
     def named(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the columns that DuckDB calls so."""
@@ -209,6 +212,8 @@ def meaning_of(
     has_other_types = any(each.this is exp.DType.JSONB for each in tree.find_all(exp.DataType))
     kinds = Kinds(columns, parameters, values, is_estimated=is_estimated)
     kinds.remember(tree)
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    of_items = tuple(kinds.of(each) for each in takewhile(lambda item: not _is_star(item), items))
     for node in reversed(list(tree.walk(bfs=True))):  # what is inside of others first
         rule = _RULES.get(type(node))
         if rule is not None and (instead := rule(node, kinds)) is not None and instead is not node:
@@ -219,7 +224,7 @@ def meaning_of(
     _name_inner_columns(tree)
     written = tree.sql(DIALECT)
     is_same = not has_other_types and written == _as_duckdb_reads(sql)
-    return Meaning(sql if is_same else written, *names)
+    return Meaning(sql if is_same else written, *names, of_items)
 
 
 def _as_duckdb_reads(sql: str) -> str | None:

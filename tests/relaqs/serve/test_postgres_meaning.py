@@ -7,6 +7,7 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -505,6 +506,20 @@ def test_errors_have_the_codes_that_tools_branch_on(
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(sql.encode())
     assert raised.value.sqlstate == code
+
+
+def test_columns_have_the_types_that_postgres_has(connection: psycopg.Connection[Any]) -> None:
+    cursor = connection.execute(
+        "SELECT sum(x), sum(y), count(*), max(d) - min(d), extract(year FROM max(d)), "
+        "date_part('year', max(d)), length(max(s)), sum(x) / 2 "
+        "FROM (VALUES (1, 1::bigint, DATE '2024-01-31', 'a'), (2, 2, '2024-01-31', 'b')) AS v(x, y, d, s)"
+    )
+    assert [each.type_code for each in cursor.description or ()] == [20, 1700, 20, 23, 1700, 701, 23, 20]
+    (row,) = cursor.fetchall()
+    assert row == (3, 3, 2, 0, 2024, 2024.0, 1, 1)
+    assert [*map(type, row)] == [int, Decimal, int, int, Decimal, float, int, int]
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="bigint out of range"):
+        connection.execute("SELECT sum(x) * 4000000000000000000 FROM (VALUES (1), (2)) AS v(x)")
 
 
 def test_a_pattern_means_the_same_as_a_parameter(connection: psycopg.Connection[Any]) -> None:
