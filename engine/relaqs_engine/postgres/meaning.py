@@ -645,7 +645,7 @@ def _read_moment(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp
     if name == "to_timestamp" and len(given) == 1:
         return None
     if len(given) == 2 and given[1].name.upper() in _MOMENT_FORMATS and _MOMENT.fullmatch(given[0].name):
-        kind, size = ("DATE", 10) if name == "to_date" else ("TIMESTAMP", 26)
+        kind, size = ("DATE", 10) if name == "to_date" else ("TIMESTAMPTZ", 26)
         return exp.cast(exp.Literal.string(given[0].name[:size]), kind)
     if len(given) != 2 or not isinstance(given[1], exp.Literal):
         raise UnsupportedError(f"{name} takes a text and a format that is written out, as 'YYYY-MM-DD'")
