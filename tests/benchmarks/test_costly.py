@@ -1,9 +1,13 @@
 """The benchmark of costly functions counts what a killed program asks, and what a target takes."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import costly_beside
 from benchmarks.costly import BATCH, CONCURRENCY, asked_after_kills, calls_to_target, looks_at, truth_of
 
 
@@ -41,3 +45,25 @@ def test_a_look_without_a_proxy_is_as_wide_as_a_random_sample() -> None:
     assert looks["budget"].calls == [600]
     assert looks["budget"].figures()["width"] == pytest.approx(1.0, abs=0.1)
     assert looks["target"].figures()["certified %"] == 100.0
+
+
+def test_ways_of_asking_a_model_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = pa.table(
+        {
+            "text": [f"text {number}" for number in range(300)],
+            "negative": [number % 3 == 0 for number in range(300)],
+            "trained": [0.8 if number % 3 == 0 else 0.2 for number in range(300)],
+        }
+    )
+    pq.write_table(texts, tmp_path / "texts.parquet")
+    monkeypatch.setattr("sys.argv", ["costly_beside", str(tmp_path), "--texts", "300", "--target", "0.3"])
+    costly_beside.main()
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    found = {name.strip(): [each.strip() for each in rest] for _, name, *rest, _ in rows}
+    assert found["relaqs to the exact end"][0] == "300"
+    assert found["relaqs to the exact end"][3:] == ["100", "0.0%"]
+    assert int(found["relaqs to the target"][0]) < 300
+    assert int(found["relaqs to the target, proxy"][0]) <= int(found["relaqs to the target"][0])
+    assert int(found["df.sample(n).apply()"][0]) == 67  # n / (1 + n / 300), n = (1.96 / 0.3)² · 2
