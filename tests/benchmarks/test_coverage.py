@@ -63,6 +63,7 @@ MADE = """
 CELLS = "SELECT g, avg(x) AS mean, sum(rare) AS total FROM made GROUP BY g"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anytime", [False, True])
 def test_certified_cells_hold_all_together(tmp_path: Path, anytime: bool) -> None:
     """All 16 cells hold together in 95 of 100 orders. Alone at 95 %, they would in 0.95¹⁶ = 44.

@@ -122,6 +122,7 @@ def test_every_order_is_counted_and_what_has_no_interval_is_said(runs: list[Coun
     ]
 
 
+@pytest.mark.slow
 def test_tame_rows_hold_and_are_as_wide_as_an_oracle_says(runs: list[Counted]) -> None:
     """Of four groups, 30 orders: ± 3 points is one standard error of the 95 %; the oracle is off by 13 %."""
     lines = lines_of(runs)
@@ -250,6 +251,7 @@ def test_an_appended_table_has_all_rows_and_is_made_one_again(folder: Path) -> N
     assert appended > 10 * compacted == 10 * len(layouts[1].partitions)
 
 
+@pytest.mark.slow
 def test_joins_are_stored_with_what_they_read(tmp_path: Path) -> None:
     tables = chosen("zoned,planned")
     sources = {table: source_of(table, None, tmp_path / "gate" / "files") for table in tables}

@@ -48,6 +48,7 @@ def test_an_answer_that_is_right_is_equal_to_duckdbs(runner: Runner) -> None:
     assert {outcome.kind for outcome in outcomes} == {"equal"}, outcomes
 
 
+@pytest.mark.slow
 def test_an_answer_that_lacks_a_row_is_found_and_made_small(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_an_exception_that_is_none_of_ours_is_a_failure(
     assert not outcome.is_fine
 
 
+@pytest.mark.slow
 def test_every_pair_is_met_and_none_that_is_forbidden() -> None:
     array = CoveringArray(seed=5)
     cases = list(islice(array, 600))

@@ -103,6 +103,7 @@ def test_a_script_for_psql_makes_tables_for_others(tmp_path: Path) -> None:
         assert found.kind == "equal"
 
 
+@pytest.mark.slow
 def test_each_query_is_asked_in_each_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.test").write_text(RECORDS)
     (tmp_path / "b.sql").write_text(SCRIPT)

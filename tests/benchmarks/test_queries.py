@@ -59,6 +59,7 @@ def test_a_query_that_runs_exactly_says_why() -> None:
     assert " ".join(row.split()) == "Q11 exact 0.250 0.25 – – – a subquery stands in its HAVING; so it is"
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_fails(
     tpch_laid_out_twice: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_service_is_what_kubernetes_accepts() -> None:
     kubernetes_validate.validate(service, kubernetes_validate.latest_version(), strict=True)
 
 
+@pytest.mark.slow
 def test_the_manifests_commands_make_a_cluster_that_answers(tmp_path: Path) -> None:
     """The commands as they stand, but for what only the cluster has: addresses, names and so much memory."""
     scheduler, worker = (

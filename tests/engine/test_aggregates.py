@@ -80,6 +80,7 @@ def test_every_aggregate_over_every_type(ways: Ways, step: int) -> None:
     assert wrong(ways, one_in(step, cells(TYPES, ["grouped"]))) == []
 
 
+@pytest.mark.slow
 @few_and_many("step", few=7001, many=MANY_OF_PLACES)
 def test_every_aggregate_in_every_place(ways: Ways, step: int) -> None:
     assert wrong(ways, one_in(step, cells(PLACE_TYPES, PLACES))) == []

@@ -149,6 +149,7 @@ def test_averages_of_moments_decide_which_rows_are_certain(
     assert first.certain_rows.to_pylist() == [certain] * 5
 
 
+@pytest.mark.slow
 def test_less_than_a_microsecond_makes_no_row_certain(session: relaqs.Session) -> None:
     """Each average is half a microsecond beyond that moment, and DuckDB rounds it."""
     sql = "SELECT g, count(*) AS n FROM t GROUP BY g HAVING avg(tick) > TIMESTAMP '2020-06-01'"
@@ -157,6 +158,7 @@ def test_less_than_a_microsecond_makes_no_row_certain(session: relaqs.Session) -
         assert not any(row for each in before for row in each.certain_rows.to_pylist())
 
 
+@pytest.mark.slow
 def test_rows_that_a_moment_makes_certain_stay(session: relaqs.Session) -> None:
     """The thresholds are within 3 days of a group's average, of which the first estimates know ± 12 days."""
     truth = dict(rows_of(session.sql("SELECT g, avg(day) AS a FROM t GROUP BY g").estimate))

@@ -359,6 +359,7 @@ def holds(certified: int, held: int) -> bool:
     return bool(held >= scipy.stats.binom.ppf(0.001, certified, 0.95))
 
 
+@pytest.mark.slow
 def test_what_folds_at_zero_holds_where_its_truth_is_zero(level: World) -> None:
     names = [f"v{i}" for i in range(len(FOLDS))]
     items = ", ".join(f"{value} AS {name}" for value, name in zip(FOLDS, names, strict=True))
@@ -375,6 +376,7 @@ def test_answers_of_what_folds_at_zero_hold(level: World, sql: str, is_certified
     assert holds(*counts), counts
 
 
+@pytest.mark.slow
 def test_the_fold_of_an_interval_holds_near_the_fold(level: World) -> None:
     """The average has an error of 0.021. Where it is far below a fold, nothing of its interval is left."""
     away = (0.0, 0.013, 0.021, 0.032)

@@ -172,6 +172,7 @@ def test_rows_are_not_certain_by_an_error_that_says_too_little(
     assert found.certain >= least_certain * found.shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
@@ -209,6 +210,7 @@ def test_likely_rows_stay(zipf: World, sql: str, monkeypatch: pytest.MonkeyPatch
     assert np.mean(stayed) >= 0.83
 
 
+@pytest.mark.slow
 def test_groups_near_a_threshold_do_not_miss_more_than_others(zipf: World) -> None:
     """Of the groups that are just above, those that chance made large are shown, and would miss."""
     sql = "SELECT k, count(*) AS n FROM z GROUP BY k HAVING count(*) > 480 AND k BETWEEN 60 AND 110"

@@ -82,6 +82,7 @@ def test_what_has_no_error_bar_decides_nothing_early(shops: World, condition: st
     assert not first.certified.any()
 
 
+@pytest.mark.slow
 def test_rows_that_pass_by_far_are_certain(shops: World) -> None:
     for times, any_certain in (("0.5", True), ("1", False), ("2", False)):
         sql = YEARS.format(times)
@@ -142,6 +143,7 @@ def test_a_value_that_an_estimate_chooses_is_not_certified(shops: World, value: 
     shops.check(f"SELECT {value} AS v FROM sales", batches=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "labels", ["'high' ELSE 'low'", "2 ELSE 1", "shop ELSE NULL", "DATE '2024-01-01' ELSE DATE '2025-01-01'"]
 )

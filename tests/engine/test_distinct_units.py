@@ -107,6 +107,7 @@ def layout_names(layout: Layout) -> list[str]:
     return [column.name for column in layout.columns]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("is_in_one_pass", [True, False])
 def test_a_layout_has_the_number_of_values_of_each_column(
@@ -130,6 +131,7 @@ def test_a_layout_has_the_number_of_values_of_each_column(
     assert read_manifest(tmp_path / "t") == layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 def test_what_is_known_beforehand_holds_at_every_look(tmp_path: Path, key: str | None) -> None:
     """A column of few values is known, and one of many within 2 % at once. The last answer is exact."""
@@ -147,6 +149,7 @@ def test_what_is_known_beforehand_holds_at_every_look(tmp_path: Path, key: str |
             assert look.relative_error() <= (0.02 if name in HASHED else 0.0 if name != "k" else 0.02), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 def test_some_rows_have_no_more_values_than_all(tmp_path: Path, key: str | None) -> None:
     world = world_of(tmp_path, shapes(), **({"cluster_by": key} if key else {}))
@@ -171,6 +174,7 @@ def test_some_rows_have_no_more_values_than_all(tmp_path: Path, key: str | None)
         assert plan.bars.distinct is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_units_are_counted_by_the_manifest(tmp_path: Path, key: tuple[str, ...]) -> None:
     """A row for each unit, NULL among them, and none of any other derived table."""
@@ -231,6 +235,7 @@ def test_counts_of_a_whole_table_are_known(tmp_path: Path) -> None:
         world.check(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path, key: str | None) -> None:
     """Few values stay counted. The number of many lies between two ends until the table is compacted."""
@@ -260,6 +265,7 @@ def test_rows_that_are_appended_have_some_of_the_values_or_others(tmp_path: Path
         assert abs(least - true) <= 3.5 * error * true, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 def test_several_numbers_of_values_of_a_table_are_known(tmp_path: Path, key: str | None) -> None:
     """One is estimated from what was seen. The others list their values, and begin with the manifest."""
@@ -297,6 +303,7 @@ BY_GROUP = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("rows_looked_at", [GROUPED_ROWS, 40_000])
 def test_values_of_groups_are_known_beforehand(
@@ -393,6 +400,7 @@ def test_a_layout_of_before_knows_no_number_and_is_read_as_ever(tmp_path: Path) 
     assert all(column.distinct is None for column in read_manifest(tmp_path / "warehouse" / "t").columns)
 
 
+@pytest.mark.slow
 def test_a_confidence_is_kept_by_what_was_counted(tmp_path: Path) -> None:
     """Of many columns with 40,000 values each, the first interval holds the truth in 95 % at least."""
     names = [f"c{i}" for i in range(40)]

@@ -116,6 +116,7 @@ def test_with_outliers_apart_intervals_are_much_narrower(world: World) -> None:
     assert widths[0] < 0.7 * widths[1]
 
 
+@pytest.mark.slow
 @few_and_many("orders", 7, 20)
 def test_one_row_a_million_times_larger_is_never_missed(tmp_path: Path, orders: int) -> None:
     """Whatever the order, no certified interval is wrong: the row is in the index, and counted at once."""
@@ -268,6 +269,7 @@ def test_a_group_that_passes_by_its_outliers_is_judged_with_them(tmp_path: Path)
             assert not shown.get(99, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["", "WHERE v > (SELECT avg(v) FROM t)"])
 def test_one_large_cluster_among_single_rows_is_never_forgotten(tmp_path: Path, where: str) -> None:
     """The largest cluster has a quarter of the rows: until it is read nothing is certified and wrong."""
@@ -295,6 +297,7 @@ def test_one_large_cluster_among_single_rows_is_never_forgotten(tmp_path: Path, 
     assert wrong == 0
 
 
+@pytest.mark.slow
 @few_and_many("orders", 20, 60)
 @pytest.mark.parametrize(
     "sql",

@@ -47,6 +47,7 @@ def session(tables: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactor
     return relaqs.connect(folder, threads=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", QUERIES)
 def test_certain_rows_stay_and_their_cells_hold(
     sql: str, session: relaqs.Session, tables: dict[str, pa.Table]

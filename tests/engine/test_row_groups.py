@@ -100,6 +100,7 @@ def test_the_luck_of_few_row_groups_does_not_widen_the_one_error(world: World) -
     assert first.relative_error() < 0.95 * replace(first, freedom=None).relative_error()
 
 
+@pytest.mark.slow
 @few_and_many("draws", 60, 200)
 def test_coverage_is_that_of_the_confidence(world: World, draws: int) -> None:
     """15 certified cells a draw at 95 %. Those of one draw are dependent: they are taken for five."""
@@ -435,6 +436,7 @@ def test_what_few_row_groups_do_not_meet_is_not_certified(world: World, sql: str
     assert not any(each.certified.any() for each in before_the_end(world, sql))
 
 
+@pytest.mark.slow
 @few_and_many("draws", 15, 40)
 @pytest.mark.parametrize("late", [None, 0.0])
 def test_row_groups_without_values_are_counted_exactly(
@@ -477,6 +479,7 @@ def test_sums_of_what_rises_along_the_file_are_certified(world: World) -> None:
     assert all(each.certified.all() for each in before_the_end(world, "SELECT sum(id) AS s FROM trips")[1:])
 
 
+@pytest.mark.slow
 @few_and_many("draws", 30, 300)
 def test_what_goes_with_the_order_of_the_file_varies_as_neighbours_do(world: World, draws: int) -> None:
     """24 of 200 row groups: random ones would be off by 23 %, but one of each 24th of the file is drawn."""
@@ -494,6 +497,7 @@ def test_what_goes_with_the_order_of_the_file_varies_as_neighbours_do(world: Wor
         assert held >= scipy.stats.binom.ppf(1e-4, draws, 0.95)
 
 
+@pytest.mark.slow
 def test_neighbours_are_those_of_the_draw_whatever_the_files_are_called(tmp_path: Path) -> None:
     """In a list of files in any order the sample is as good as random, though values go with the names."""
     files = [tmp_path / f"d{i:04}.parquet" for i in range(200)]

@@ -111,6 +111,7 @@ def test_a_row_that_an_estimate_lets_in_is_not_certified(years: World) -> None:
         assert not any(row["r_certified"] for row in rows(estimate) if row["y"] == 2003)
 
 
+@pytest.mark.slow
 def test_a_missing_branch_is_not_taken_for_nothing(tmp_path: Path) -> None:
     """The branch of huge values may have rows that were not met: the total of the others is no answer."""
     values = np.random.default_rng(5).random(5_000)

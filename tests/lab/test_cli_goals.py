@@ -47,6 +47,7 @@ def test_who_may_stop_runs_is_what_the_rule_says() -> None:
     assert found["own", "fair"]["completion_seconds"] == found["none", "fair"]["completion_seconds"]
 
 
+@pytest.mark.slow
 def test_stopping_what_is_good_enough_meets_more_deadlines() -> None:
     found = rows("--stop", "own")
     control, fair = found["own", "load_control:fair"], found["own", "fair"]
@@ -55,12 +56,14 @@ def test_stopping_what_is_good_enough_meets_more_deadlines() -> None:
     assert control["accuracy_met"] >= fair["accuracy_met"]
 
 
+@pytest.mark.slow
 def test_until_ends_the_simulation() -> None:
     ended, cut = rows("--stop", "none"), rows("--stop", "none", "--until", "100")
     assert ended["none", "fair"]["completion_seconds"] > 100.0
     assert cut["none", "fair"]["completion_seconds"] is None
 
 
+@pytest.mark.slow
 def test_the_first_line_says_what_is_left_of_the_lead() -> None:
     code, output = run(*SMALL, "--stop", "own,same")
     assert code == 0
@@ -69,6 +72,7 @@ def test_the_first_line_says_what_is_left_of_the_lead() -> None:
     assert "tight deadlines" in output
 
 
+@pytest.mark.slow
 def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     arguments = (*SMALL, "--stop", "none", "--out", str(tmp_path))
     code, first = run(*arguments)

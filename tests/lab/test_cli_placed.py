@@ -31,6 +31,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return ended.exit_code, " ".join(ended.output.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop", "shares"), [("own", (0, 1)), ("same", (0, 0)), ("none", (1, 1))])
 def test_who_may_stop_jobs(stop: str, shares: tuple[int, int]) -> None:
     """1 where a policy makes all iterations, and 0 where it makes less."""
@@ -42,6 +43,7 @@ def test_who_may_stop_jobs(stop: str, shares: tuple[int, int]) -> None:
     assert all(row["accuracy_met"] > 0.9 for row in rows)
 
 
+@pytest.mark.slow
 def test_mlfs_is_mlf_rl_with_the_rule_of_stopping() -> None:
     figures = []
     for policy, stop in (("mlfs", "own"), ("mlf_rl", "same"), ("mlfs", "none"), ("mlf_rl", "own")):
@@ -62,6 +64,7 @@ def test_mlfs_is_mlf_rl_with_the_rule_of_stopping() -> None:
     assert figures[0] == figures[1] < figures[2] == figures[3]
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_lead_comes_first() -> None:
     """Alone, MLFS ends jobs early; where all may, fair sharing does as well."""
     arguments = ("--placed", "paper:12@0.8", "--nodes", "8", "--policies", "mlfs,fair", "--stop", "own,same")
@@ -78,6 +81,7 @@ def test_what_is_left_of_a_lead_comes_first() -> None:
     assert alone < all_
 
 
+@pytest.mark.slow
 def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     arguments = (*SMALL, "--out", str(tmp_path))
     code, first = run(*arguments)

@@ -205,6 +205,7 @@ def test_ctrl_c_while_modules_are_loaded_ends_it_quietly(module: str, tpch_wareh
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_quietly(tpch_warehouse: Path) -> None:
     arguments = ("sql", LONG, "--data", tpch_warehouse, "--format", "jsonl")
     with started(*arguments, stdout=subprocess.PIPE) as process:
@@ -233,6 +234,7 @@ def on_a_terminal(*arguments: str | Path, **environment: str) -> str:
     return written.decode()
 
 
+@pytest.mark.slow
 def test_an_answer_sharpens_in_place_on_a_terminal(tpch_warehouse: Path) -> None:
     arguments = ("sql", REVENUE, "--data", tpch_warehouse, "--batches", "5")
     text = on_a_terminal(*arguments)

@@ -107,6 +107,7 @@ def end(query: relaqs.OnlineQuery, ends_by: str) -> relaqs.OnlineQuery:
     return query
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("threads", "ends_by"), [(1, "stop"), (2, "timeout")])
 def test_a_deaf_statement_leaves_the_session_its_threads(
@@ -143,6 +144,7 @@ def test_closing_the_session_gives_a_deaf_statement_up(numbers: Path, tmp_path: 
     assert query.wait(5)
 
 
+@pytest.mark.slow
 def test_a_process_with_a_deaf_statement_exits(numbers: Path, tmp_path: Path) -> None:
     # It must outlast the process: where it ends while the interpreter goes, DuckDB aborts the process.
     thrice = f"(SELECT x + {ROWS} * range AS x FROM numbers, range(3))"
@@ -159,6 +161,7 @@ def test_a_process_with_a_deaf_statement_exits(numbers: Path, tmp_path: Path) ->
     assert "DeafTaskWarning" in done.stderr
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_hoist_of_a_deaf_statement_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another job needs the table that a deaf statement builds: it is built anew in another database."""
     monkeypatch.setattr(duck_process, "DEAF_SECONDS", 0.3)

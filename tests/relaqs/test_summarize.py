@@ -82,6 +82,7 @@ def holds(cell: dict[str, Any], last: dict[str, Any], measure: str) -> bool:
     return low - slack <= true <= high + slack
 
 
+@pytest.mark.slow
 def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
     session: relaqs.Session, rows: pa.Table
 ) -> None:
@@ -117,6 +118,7 @@ def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
     assert cells["fare"]["count"] == cells["fare"]["count_low"] == ROWS
 
 
+@pytest.mark.slow
 def test_intervals_of_a_summary_may_hold_all_together(session: relaqs.Session) -> None:
     alone, together = (
         next(iter(session.online_sql("SUMMARIZE trips", confidence_for=each))) for each in ("cell", "table")
@@ -133,6 +135,7 @@ def test_intervals_of_a_summary_may_hold_all_together(session: relaqs.Session) -
     assert 1.3 * widths[0] < widths[1] == pytest.approx(widths[2], rel=0.02)
 
 
+@pytest.mark.slow
 def test_extremes_so_far_are_bounds_and_say_so(session: relaqs.Session) -> None:
     first, *_ = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     cells = by_column(first)
@@ -229,6 +232,7 @@ def test_random_summaries_end_as_in_duckdb(session: relaqs.Session, rows: pa.Tab
             assert rows_of(last.estimate.select(EXACT)) == rows_of(wanted.select(EXACT)), sql
 
 
+@pytest.mark.slow
 def test_the_program_shows_estimates_of_a_summary(folder: Path) -> None:
     """The last of what the program prints is the exact answer, and JSON lines have the first as well."""
     run = CliRunner().invoke(
@@ -238,6 +242,7 @@ def test_the_program_shows_estimates_of_a_summary(folder: Path) -> None:
     assert '"column_name"' in run.output.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: Path) -> None:
     """All 900 values lie in one microsecond, and three quarters of the rows above 224 nanoseconds of it."""
     values = "make_timestamp_ns(1600000000000000000 + (hash(i) % 900)::BIGINT)"
@@ -258,6 +263,7 @@ def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: 
         assert so_far[f"{measure}_low"] <= end[measure] <= so_far[f"{measure}_high"]
 
 
+@pytest.mark.slow
 def test_infinite_dates_leave_the_other_columns_estimated(tmp_path: Path) -> None:
     days = "CASE WHEN i % 3 = 0 THEN 'infinity'::DATE ELSE DATE '2020-01-01' + (i % 40)::INT END"
     sql = f"SELECT {days} AS day, " + ", ".join(f"i % {n} AS m{n}" for n in range(2, 12))

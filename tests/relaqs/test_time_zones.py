@@ -134,6 +134,7 @@ def test_a_session_answers_in_its_zone(folder: Path, zone: str, tmp_path: Path) 
             check_same(rows(db.online_sql(sql).result().estimate), true_rows(folder, zone, sql))
 
 
+@pytest.mark.slow
 def test_a_session_answers_in_several_zones_at_once(folder: Path) -> None:
     """The plans, the hoists and the connections of one zone are not those of another."""
     with relaqs.connect(folder / "laid_out", timezone="UTC", threads=1) as db:
@@ -145,6 +146,7 @@ def test_a_session_answers_in_several_zones_at_once(folder: Path) -> None:
                     check_same(rows(query.result().estimate), true_rows(folder, zone, sql))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES[:1])
 def test_workers_answer_in_the_zone_of_the_session(folder: Path, client: Client, zone: str) -> None:
     with relaqs.connect(folder / "laid_out", timezone=zone, cluster=client) as db:
@@ -198,6 +200,7 @@ def test_a_view_of_a_duckdb_file_is_laid_out_for_each_zone(folder: Path, tmp_pat
             check_same(rows(db.online_sql(sql).result().estimate), true)
 
 
+@pytest.mark.slow
 def test_without_a_word_it_is_the_zone_of_the_process(folder: Path) -> None:
     sql = "SELECT date_trunc('day', max(seen))::VARCHAR AS d, hour(min(seen)) AS h FROM events"
     for zone in ("Asia/Kathmandu", "America/St_Johns"):
@@ -416,6 +419,7 @@ def test_a_parameter_without_a_zone_is_in_that_of_the_connection(
             assert [(int(found.get_value(0, 0) or -1),)] == true
 
 
+@pytest.mark.slow
 def test_a_date_may_be_truncated_in_another_zone(connection: psycopg.Connection[Any], folder: Path) -> None:
     """What Postgres has since version 12, and Metabase writes."""
     connection.execute("SET TIME ZONE 'UTC'")

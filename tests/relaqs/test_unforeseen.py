@@ -138,6 +138,7 @@ def check_injections(
     assert ends["raised"] > count / 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # raised while one is closed
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # or while a job ends
 @few_and_many("count", 12, 150)
@@ -149,6 +150,7 @@ def test_whatever_is_raised_wherever_ends_one_query_at_most(folder: Path, kind: 
     assert in_time(lambda: no_thread_is_left(before))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @few_and_many("count", 10, 100)

@@ -84,6 +84,7 @@ def test_what_no_worker_should_read_whole_is_sampled(scale: float, sampled: set[
     assert {table.name for table in TABLES if table.is_sampled_at(scale)} == sampled
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_made_again(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = manifest_times(warehouse)
     monkeypatch.setattr(data, "write_tables", None)
@@ -146,6 +147,7 @@ def test_two_recipes_do_not_mix(warehouse: Path, options: dict[str, float], word
     assert manifest_times(warehouse) == before
 
 
+@pytest.mark.slow
 def test_force_replaces_another_scale(warehouse: Path) -> None:
     layouts = generate(0.002, warehouse, partitions=4, force=True)
     assert layouts["orders"].row_count == 3_000
@@ -205,6 +207,7 @@ def test_progress_rises_to_the_end(tmp_path: Path) -> None:
     assert {"laying out lineitem", "laying out region"} <= {doing for _, doing in told}
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_process_and_no_half_file(tmp_path: Path) -> None:
     script = f"from relaqs_tpch import generate; generate(1, {str(tmp_path)!r})"
     run = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)

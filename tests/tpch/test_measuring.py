@@ -28,6 +28,7 @@ from tests.tpch.command_line import MIX, run
 PARTITIONS = f"in {TPCH_PARTITIONS} partitions"
 
 
+@pytest.mark.slow
 def test_a_run_records_each_snapshot_beside_the_truth(runs: Path) -> None:
     first, exact, _, training, _ = RecordFile(runs / "run.jsonl").read(
         QueryRun.kind_of_record, QueryRun.of_record
@@ -65,6 +66,7 @@ def test_runs_are_replayed_by_the_simulator(runs: Path) -> None:
     assert "5 traces of run.jsonl" in json.loads(output)["setting"]
 
 
+@pytest.mark.slow
 def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> None:
     code, _ = run("tpch", "generate", "--scale", "0.001", "--into", str(tmp_path), "--partitions", "4")
     assert code == 0
@@ -91,6 +93,7 @@ def test_data_laid_out_otherwise_is_measured_anew(runs: Path, tpch_warehouse: Pa
     assert old.data != new.data
 
 
+@pytest.mark.slow
 def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
     file = RecordFile(schedules / "schedule.jsonl")
     every = list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))
@@ -203,6 +206,7 @@ def test_the_live_view_is_drawn_only_where_a_terminal_can() -> None:
     assert "\x1b[3" not in captured.get()  # no colour
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(tpch_warehouse: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", "from relaqs.cli import main; main()", "tpch", "run", "--data"]
@@ -237,6 +241,7 @@ def test_bad_usage_is_exit_code_2(tpch_warehouse: Path, arguments: tuple[str, ..
     assert message in " ".join(output.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_a_folder_without_the_tables_is_refused(flights_warehouse: Path, tmp_path: Path) -> None:
     code, output = run("tpch", "run", "--data", str(flights_warehouse), "--out", str(tmp_path))
     assert code == 1

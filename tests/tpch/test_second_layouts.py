@@ -82,6 +82,7 @@ def test_they_are_added_to_tables_that_are_there(tiny: Path, tiny_twice: Path) -
     assert list(generate(TINY, tiny_twice, partitions=4)) == FIRST
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_stopped_and_keeps_what_was_to_be_kept(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_stopped_run_goes_on_where_it_stopped_and_keeps_what_was_to_be_kept(
     assert sorted(path.stem for path in (warehouse / ORIGINALS).iterdir()) == sorted(FIRST)
 
 
+@pytest.mark.slow
 def test_replaced_tables_take_their_second_layouts_along(tiny_twice: Path, tmp_path: Path) -> None:
     warehouse = Path(shutil.copytree(tiny_twice, tmp_path / "warehouse"))
     generate(0.002, warehouse, partitions=4, force=True)
@@ -136,6 +138,7 @@ def test_no_layout_is_made_twice() -> None:
     assert not any(table.is_second for table in layouts_at(1, second_layouts=False))
 
 
+@pytest.mark.slow
 def test_all_layouts_of_a_table_follow_each_other() -> None:
     tables = [table.original for table in layouts_at(1, second_layouts=True)]
     assert [name for name, _ in groupby(tables)] == FIRST

@@ -81,6 +81,7 @@ def test_rows_without_estimates_are_shown_or_not(session) -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [3, 12, 18])
 def test_every_kind_of_answer_ends_with_no_error(session, number: int) -> None:
     snapshots = every_snapshot(lambda: session.online_sql(query(number)))

@@ -319,6 +319,7 @@ def test_killed_at_any_moment_the_batch_is_there_whole_or_not_at_all(
     assert verify(into).ok
 
 
+@pytest.mark.slow
 def test_two_appends_at_once_take_turns(tmp_path: Path, write: Writer) -> None:
     into = tmp_path / "t"
     shuffle(FIRST, into, partitions=PARTITIONS)
@@ -382,6 +383,7 @@ append(source, into, batch="b")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "is_in"),
     [("before .next", False), ("after .next", False), ("before manif", False), ("after manif", True)],

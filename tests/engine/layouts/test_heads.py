@@ -246,6 +246,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_appended", [False, True])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_questions_of_all_shapes_end_as_duckdbs_over_layouts_with_heads(

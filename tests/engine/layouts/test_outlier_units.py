@@ -166,6 +166,7 @@ def test_the_keys_with_most_rows_are_apart_and_the_others_are_measured(
             assert known == pytest.approx(tuple(sums))
 
 
+@pytest.mark.slow
 def test_an_append_drops_them_and_a_compaction_finds_them_again(tmp_path: Path) -> None:
     shuffle(visits(NUMBERS), tmp_path / "t", partitions=16, cluster_by="user")
     assert append(visits(NUMBERS), tmp_path / "t").outlier_units is None
@@ -324,6 +325,7 @@ NUMBERS_OF_USERS = (
 )
 
 
+@pytest.mark.slow
 @few_and_many("orders", 6, 24)
 @pytest.mark.parametrize("sizes", ["log-normal", "Pareto"])
 def test_numbers_by_user_are_certified_and_hold(tmp_path: Path, sizes: str, orders: int) -> None:

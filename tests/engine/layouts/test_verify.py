@@ -262,6 +262,7 @@ def visits(rows: int) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "user"])
 def test_no_number_of_a_manifest_is_believed(tmp_path: Path, key: str | None) -> None:
     """Each number that answers rest on is read off of the files again, whoever wrote the manifest."""

@@ -156,6 +156,7 @@ def test_functions_of_no_table_are_refused(db: relaqs.Session, budget: int | Non
         db.online_sql("VALUES (complains('x'))").result()
 
 
+@pytest.mark.slow
 def test_what_a_function_says_stays_inside(data: Path, tmp_path: Path) -> None:
     """Its operator sees it where the function runs. Clients are told what kind of error it was."""
     file = tmp_path / "failing.py"

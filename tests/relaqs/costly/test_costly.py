@@ -134,6 +134,7 @@ def test_a_target_stops_it(db: relaqs.Session) -> None:
     assert 0 < found.calls < ROWS
 
 
+@pytest.mark.slow
 def test_a_target_takes_the_calls_that_theory_gives() -> None:
     """A simple random sample of n from N has the error z √((1 / n − 1 / N) (1 − p) / p) of a share p."""
     rows, share, target = 100_000, 0.2, 0.05
@@ -346,6 +347,7 @@ LISTS_OF_TABLES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_rows_of_every_kind_of_table_are_listed_in_every_time_zone(tmp_path: Path, zone: str) -> None:
     """The clocks of Berlin go forward in these hours."""
@@ -542,6 +544,7 @@ def test_certified_intervals_hold(reviews: pa.Table, proxy: str | None) -> None:
             assert np.mean(holds) >= 0.95 - 3.0 * sqrt(0.95 * 0.05 / 360), (batch, np.mean(holds))
 
 
+@pytest.mark.slow
 def test_a_good_proxy_saves_calls(reviews: pa.Table) -> None:
     """Steps grow by half, so that of six orders the calls are compared as a sum."""
 

@@ -104,6 +104,7 @@ def test_a_client_that_goes_leaves_no_job(address: str) -> None:
     executor.close()
 
 
+@pytest.mark.slow
 def test_another_policy_is_refused(address: str) -> None:
     with (
         Client(address, set_as_default=False) as first,

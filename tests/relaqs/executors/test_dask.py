@@ -357,6 +357,7 @@ def test_an_address_that_is_none_is_refused_before_a_client_is_made(
         DaskExecutor(address)
 
 
+@pytest.mark.slow
 def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -404,6 +405,7 @@ def test_a_task_knows_that_another_waits_behind_it(executor: DaskExecutor, clien
     executor.cancel("waited-for")
 
 
+@pytest.mark.slow
 def test_a_client_that_is_closed_fails_its_jobs(cluster: str) -> None:
     client = Client(cluster, set_as_default=False)
     executor = DaskExecutor(client)

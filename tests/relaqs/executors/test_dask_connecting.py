@@ -74,6 +74,7 @@ def test_a_cluster_of_workers_that_hang_is_told(tmp_path: Path, monkeypatch: pyt
         DaskExecutor(address)
 
 
+@pytest.mark.slow
 def test_a_scheduler_whose_cores_cannot_be_shared_is_refused(tmp_path: Path) -> None:
     settings = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf"}
     with (

@@ -318,6 +318,7 @@ def dask_setup(scheduler):
 """
 
 
+@pytest.mark.slow
 def test_a_result_whose_worker_dies_before_it_is_fetched_costs_no_half_minute(tmp_path: Path) -> None:
     """The scheduler is just about to connect to it when it hears of its death."""
     port, preload = free_port(), tmp_path / "late.py"
@@ -377,6 +378,7 @@ def shares(executor: DaskExecutor) -> dict[str, float]:
     return {job.name: job.share_cores for job in executor.status().jobs}
 
 
+@pytest.mark.slow
 def test_a_client_that_is_killed_leaves_its_share_to_the_others(executor: DaskExecutor, cluster: str) -> None:
     """Both see both jobs. The survivor's answer is what it would have been."""
     mine = counting_job("mine", steps=100_000, tasks=TASKS, core_seconds=0.02)
@@ -446,6 +448,7 @@ def dask_setup(scheduler):
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_of_another_version_is_refused(tmp_path: Path) -> None:
     port, preload = free_port(), tmp_path / "other.py"
     preload.write_text(OTHER_VERSION)

@@ -190,6 +190,7 @@ def waits_of(asked: Asked, whole_seconds: float | None, count: int) -> list[floa
     return took
 
 
+@pytest.mark.slow
 def test_beside_a_long_whole_of_another_user_a_light_question_starts() -> None:
     eve, bob = Need("e", "eve", whole_seconds=9.0), Need("b", "bob", whole_seconds=0.001, is_light=True)
     places = Places(2, [Held(eve, 0.0)], now_seconds=0.01)

@@ -114,6 +114,7 @@ def test_results_come_in_order_and_an_error_in_its_turn() -> None:
     executor.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_at_work_once_it_is_closed() -> None:
     executor = ThreadExecutor(2)
     begun, released, ended = threading.Semaphore(0), threading.Event(), list[int]()

@@ -85,6 +85,7 @@ def test_the_fraction_of_the_target() -> None:
     assert fraction_at(0.01, error=0.0, fraction=1.0) is None
 
 
+@pytest.mark.slow
 @few_and_many("queries", 100, 300)
 def test_nine_of_ten_intervals_hold_where_load_and_errors_vary(queries: int) -> None:
     """Made-up queries: a load that changes slowly, steps that vary, errors off their curve by 5 %.

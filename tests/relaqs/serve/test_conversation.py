@@ -510,6 +510,7 @@ def test_a_question_about_the_server_has_its_time_from_its_turn_on(
     assert all("took more than 0.3 s" in str(outcome[0]) for outcome in outcomes), outcomes
 
 
+@pytest.mark.slow
 def test_no_long_text_is_read_on_the_loop(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     read: dict[str, set[str]] = {}
 

@@ -33,6 +33,7 @@ program(["serve", "--data", sys.argv[1], "--port", "0"])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_busy_server_ends_soon_and_tells_everybody(
@@ -81,6 +82,7 @@ def refused(server: Running, user: str, told: list[BaseException]) -> None:
         told.append(error)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_a_server_ends_while_clients_take_rows(warehouse: Path) -> None:
     with serving(warehouse, "--threads", "2") as server, reading(server, LARGE) as readers:

@@ -138,6 +138,7 @@ def test_hostile_statements_are_answered_or_refused(walled: Running, count: int)
     assert walled.process.poll() is None
 
 
+@pytest.mark.slow
 def test_hostile_packets_end_their_connection_alone(target: Running) -> None:
     rng = random.Random(11)
     with somebody_else(target) as wrong:

@@ -196,6 +196,7 @@ def test_the_memory_of_users_comes_out_of_that_of_all(warehouse: Path, users: Pa
     assert "users have 0.3 GB of their own" in said.output.replace("\n", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "words"),
     [

@@ -290,6 +290,7 @@ def test_users_of_a_process_that_dies_are_told_and_come_again(guarded: Running, 
     until(lambda: len(processes(guarded)) == PROCESSES)
 
 
+@pytest.mark.slow
 def test_nothing_is_written_into_the_middle_of_a_row(warehouse: Path) -> None:
     """Where a process dies while a client is slow to take rows, the connection just ends."""
     with (
@@ -311,6 +312,7 @@ def test_nothing_is_written_into_the_middle_of_a_row(warehouse: Path) -> None:
     assert received.count(b"driver") > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_all_processes_end_with_the_server(warehouse: Path, number: signal.Signals) -> None:
     with serving(warehouse, "--processes", "2", stderr=subprocess.PIPE) as server:
@@ -386,6 +388,7 @@ class Computed(SchedulerPlugin):
             self.workers |= {worker.address for worker in task.who_has or ()}
 
 
+@pytest.mark.slow
 def test_processes_compute_on_one_cluster(warehouse: Path) -> None:
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,

@@ -65,6 +65,7 @@ class OwnEstimator(SGDClassifier):
     """A class that workers are sent by value, as one of a notebook."""
 
 
+@pytest.mark.slow
 def test_estimators_of_users_are_fitted_alike_after_a_death(
     cluster: LocalCluster, training_warehouse: Path
 ) -> None:

@@ -235,6 +235,7 @@ def test_short_passes_are_made_by_tasks(
     assert run.rescales == ()
 
 
+@pytest.mark.slow
 def test_a_slot_policy_needs_a_cluster_and_one_name_holds(db: Session, training_warehouse: Path) -> None:
     with pytest.raises(ArgumentError, match="slot_policy is 'ones', but there is no cluster"):
         connect(training_warehouse, slot_policy="ones")

@@ -52,6 +52,7 @@ def embedded(training_warehouse: Path) -> list[tuple[float, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_losses_are_those_of_an_embedded_run(
     cluster: LocalCluster, training_warehouse: Path, embedded: list[tuple[float, ...]]
 ) -> None:
@@ -132,6 +133,7 @@ def spilled(dask_worker: Worker) -> tuple[int, bool]:
     return SPILL.byte_count, local_folder() == Path(dask_worker.local_directory)
 
 
+@pytest.mark.slow
 def test_workers_spill_what_they_cannot_keep_and_die_with_it(
     cluster: LocalCluster, training_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def after_passes(run: TrainingRun, passes: int) -> None:
         assert not run.wait(0.01), run.runner.error
 
 
+@pytest.mark.slow
 def test_shards_give_the_bits_of_client_mode(
     client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any]
 ) -> None:
@@ -429,6 +430,7 @@ def test_auto_opens_shards_once_they_pay(
         assert np.array_equal(model.coef_, whole[1])
 
 
+@pytest.mark.slow
 def test_accuracy_is_refused_before_a_worker_starts(client: Client, warehouse: Path) -> None:
     with connect(warehouse, cluster=client) as db:
         with pytest.raises(ArgumentError, match="accuracy is measured with whole parameters only"):

@@ -386,6 +386,7 @@ def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> Non
     assert set(executor._client.run(ranks_here, job.id).values()) == {0}
 
 
+@pytest.mark.slow
 def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
     job = LoneGang(MadeUpRecipe(fails=ZeroDivisionError), executor, "raises", executor.slots()[:2])
     job.start()
