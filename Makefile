@@ -2,7 +2,7 @@
 #
 #   make demo    make 12 million rows, run one query online and watch it sharpen
 #   make test    run the tests but the slow ones, three files at a time
-#   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
+#   make test-slow  many more random queries, and what takes more than two core-seconds: browsers, clusters, figures
 #   make check   all that must hold before a commit: tests, lint, format, types, two minutes of the grid
 #   make grid    ask random kinds of queries of random kinds of tables beside plain DuckDB, for MINUTES
 #   make docs    build the documentation's site, into site/index.html

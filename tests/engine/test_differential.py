@@ -61,13 +61,11 @@ def test_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: i
     check(tpch, query, seed, batches, tally)
 
 
-@pytest.mark.slow
 @random_queries(FLIGHTS_SOURCES, 0.25 * FEW)
 def test_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
     check(flights, query, seed, batches, tally)
 
 
-@pytest.mark.slow
 @random_queries(FLIGHTS_SOURCES, 0.15 * FEW)
 def test_flights_clustered_by_aircraft(
     flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int
