@@ -198,6 +198,7 @@ def panel_update(
     filters: tuple[str, ...] = (),
     unfiltered: str | None = None,
     partial: Mapping[str, tuple[str, ...]] | None = None,
+    budget: float | str | None = None,
 ) -> PanelUpdate:
     """Return all that a page shows of a panel but its answer."""
     fraction = snapshot.fraction if snapshot is not None else 0.0
@@ -234,4 +235,18 @@ def panel_update(
         filters=filters,
         unfiltered=unfiltered,
         partial=partial or {},
+        spent=None if snapshot is None else spent_text(snapshot, budget),
     )
+
+
+def spent_text(snapshot: Snapshot, budget: float | str | None) -> str | None:
+    """Return what costly functions were asked for an answer, None for nothing.
+
+    budget: the most that they may be asked; None for no limit.
+    """
+    if not snapshot.calls:
+        return None
+    if isinstance(budget, str):
+        return f"{snapshot.calls:,} calls · ${snapshot.cost:,.2f} of ${float(budget.lstrip('$')):,.2f} spent"
+    calls = f"{snapshot.calls:,}{f' of {budget:,.0f}' if budget else ''} calls"
+    return f"{calls} · {snapshot.cost:,.2f} spent" if snapshot.cost else calls

@@ -262,6 +262,7 @@ class Panel:
             filters=() if self._unfiltered else tuple(each.id for each in self.filters),
             unfiltered=self._unfiltered or self._board.why_unfiltered(self),
             partial=self.partial,
+            budget=runs.budget,
         )
 
     def _state(self) -> PanelState:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import cluster_option, data_option, timezone_option, tls_options
+from relaqs.cli.parameters import (
+    budget_option,
+    cluster_option,
+    data_option,
+    functions_option,
+    register_functions,
+    timezone_option,
+    tls_options,
+)
 from relaqs.cli.serve import watch, watching_options
 
 if TYPE_CHECKING:
@@ -83,6 +91,8 @@ _RESULT_LIMIT_BYTES = 64 << 20
     metavar="DIR",
     help="Where pages, the state of queries and the audit log are kept. Default: below ~/.local/state.",
 )
+@functions_option
+@budget_option
 @watching_options
 def dashboard(
     data: Path,
@@ -98,6 +108,8 @@ def dashboard(
     users: tuple[str, ...],
     readers: tuple[str, ...],
     state: Path | None,
+    functions: Path | None,
+    budget: float | str | None,
     metrics_host: str,
     metrics_port: int | None,
     query_log: Path | None,
@@ -139,6 +151,7 @@ def dashboard(
         ) as session,
     ):
         watch(session, metrics_host, metrics_port, query_log, watching)
+        register_functions(session, functions)
         board = Dashboard(
             session,
             place,
@@ -147,6 +160,7 @@ def dashboard(
             interval=interval,
             confidence_for=confidence_for,
             readers=readers,
+            budget=budget or 0,
         )
         names = (*users, *readers)
         server = DashboardServer(board, place, host=host, port=port, users=names, address=address)

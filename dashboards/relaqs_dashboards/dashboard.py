@@ -91,6 +91,7 @@ class Dashboard:
         data: what is shown, for people.
         given: files that are pages, too.
         readers: users who may look, and change nothing.
+        budget: what the query of a panel may ask the session's costly functions, as `asked_by` takes it.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Dashboard:
         interval: Interval = "pointwise",
         confidence_for: ConfidenceFor = "cell",
         readers: Collection[str] = (),
+        budget: float | str = 0,
     ) -> None:
         self.limits = limits or Limits()
         self.readers = frozenset(readers)
@@ -123,6 +125,7 @@ class Dashboard:
             confidence=confidence,
             interval=interval,
             confidence_for=confidence_for,
+            budget=budget,
         )
         self.runs.measured = measured
         self.viewers: set[PageViewer] = set()

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
+from relaqs_engine.plans.costly import CostlyPlan
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot, Table
 from relaqs.jobs.executor import background_thread
+from relaqs.progress import StopReason
 from relaqs.queries.options import QueryOptions, asked_by
 from relaqs.queries.snapshot import ConfidenceFor, Interval
 from relaqs_dashboards.access import Limits
@@ -157,6 +159,12 @@ class Run:
         return self.query is not None and self.state in ("waiting", "running", "paused")
 
     @property
+    def wanted(self) -> float | None:
+        """The relative error that is good enough for all who look at it, None where somebody names none."""
+        targets = [watcher.target for watcher in self.watchers]
+        return None if None in targets else min(filter(None, targets), default=None)
+
+    @property
     def viewer_count(self) -> int:
         return sum(watcher.viewer_count for watcher in self.watchers)
 
@@ -189,7 +197,12 @@ class Run:
 
 
 class Runs:
-    """Every run of a server. checkpoints: the folder in which the state of queries is kept."""
+    """Every run of a server.
+
+    Args:
+        checkpoints: the folder in which the state of queries is kept.
+        budget: what the query of a panel may ask the session's costly functions, as `asked_by` takes it.
+    """
 
     def __init__(
         self,
@@ -200,6 +213,7 @@ class Runs:
         confidence: float = 0.95,
         interval: Interval = "pointwise",
         confidence_for: ConfidenceFor = "cell",
+        budget: float | str = 0,
     ) -> None:
         self.session = session
         self.measured: Mapping[str, Table] = {}
@@ -207,6 +221,7 @@ class Runs:
         self.confidence = confidence
         self.interval: Interval = interval
         self.confidence_for: ConfidenceFor = confidence_for
+        self.budget = budget
         self._checkpoints = checkpoints
         self._runs: dict[RunKey, Run] = {}
         self._waiting: list[Run] = []
@@ -306,18 +321,17 @@ class Runs:
     def reweigh(self, run: Run) -> None:
         """Give the run the weight that those who look at it want, and tell the scheduler what is enough.
 
-        A query goes on beyond its target, so the target is not the query's own, which would end it there.
+        A query goes on beyond its target, so the target is not the query's own, which would end it there. One
+        that asks costly functions ends there.
         """
         if run.query is None or not run.is_active or not run.watchers:
             return
         weight = max(watcher.weight for watcher in run.watchers)
         if weight != run.query.priority:
             run.query.priority = weight
-        targets = [watcher.target for watcher in run.watchers]
-        target = None if None in targets else min(filter(None, targets))
-        if target != run.target:
-            run.target = target
-            run.query.runner.set_target(target)
+        if run.wanted != run.target:
+            run.target = run.wanted
+            run.query.runner.set_target(run.target)
 
     def stop(self, run: Run, reason: str) -> None:
         """End the run with the answer it has."""
@@ -406,20 +420,26 @@ class Runs:
         except Exception as error:  # whatever ended the query, the page says so
             self._fail(run, error)
         if run.reason is None and run.state == "stopped":
-            run.reason = f"stopped after {self.limits.run_seconds:.0f} s, the most that a query may run here"
+            most = f"stopped after {self.limits.run_seconds:.0f} s, the most that a query may run here"
+            reasons = {
+                StopReason.BUDGET: f"the budget of {self.budget} for functions is spent",
+                StopReason.TARGET: "its target is reached, and more calls would cost more",
+            }
+            run.reason = reasons.get(query.stop_reason or StopReason.STOPPED, most)
         run.tell()
 
     def _start(self, run: Run, before: OnlineQuery | None, resume: bool) -> OnlineQuery:
         if before is not None:
             before.wait(_SAVE_SECONDS)
         options = QueryOptions(
+            target=run.wanted if isinstance(run.plan, CostlyPlan) else None,
             confidence=run.key.confidence,
             interval=run.key.interval,
             confidence_for=run.key.confidence_for,
             timeout=self.limits.run_seconds,
         )
         plan = replace(run.plan, sql=run.sql)
-        with asked_by(run.user):
+        with asked_by(run.user, budget=self.budget):
             return self.session.start(plan, options, checkpoint=self._checkpoint(run), resume=resume)
 
     def _checkpoint(self, run: Run) -> Path:

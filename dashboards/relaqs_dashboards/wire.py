@@ -80,6 +80,7 @@ class PanelUpdate:
         unfiltered: why a filter of the page does not reach this panel, in words. None where none is missing.
         partial: by columns of the answer that are periods, the beginnings of those that the table fills in
             part: the first and the last.
+        spent: what costly functions were asked for it, in words. None where they were not.
     """
 
     state: PanelState
@@ -109,6 +110,7 @@ class PanelUpdate:
     filters: tuple[str, ...] = ()
     unfiltered: str | None = None
     partial: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

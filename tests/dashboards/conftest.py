@@ -151,10 +151,12 @@ def serving(
     readers: tuple[str, ...] = (),
     address: str | None = None,
     host: str = "127.0.0.1",
+    budget: float | str = 0,
     **limits: Any,
 ) -> Iterator[Served]:
     """Serve a session over the data. folder: for the state. text: the page called test."""
     given: tuple[Path, ...] = ()
+    folder.mkdir(exist_ok=True)
     if text:
         given = (folder / "test.toml",)
         given[0].write_text(text, encoding="utf-8")
@@ -168,6 +170,7 @@ def serving(
             limits=Limits(**limits),
             confidence_for=confidence_for,
             readers=readers,
+            budget=budget,
         )
         with DashboardServer(
             dashboard, state, host=host, port=0, users=(*users, *readers), address=address

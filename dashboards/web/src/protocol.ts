@@ -143,6 +143,8 @@ export interface PanelUpdate {
   readonly unfiltered?: string | null;
   /** By columns of the answer that are periods: the beginnings of those that the table fills in part. */
   readonly partial?: Readonly<Record<string, readonly string[]>>;
+  /** What costly functions were asked for the answer. */
+  readonly spent?: string | null;
   /** Left out where it has not changed. */
   readonly answer?: Answer | null;
 }

@@ -154,6 +154,10 @@ test("every state says itself in words", () => {
 });
 
 test("the facts say what was read, how long it takes, and what is missing", () => {
+  assert.match(
+    plain(factTexts(panel("refining", { spent: "412 calls · $0.82 of $3.00 spent" }))),
+    /\$0\.82 of/,
+  );
   const facts = plain(factTexts(panel("refining", { unseen_groups: 2, viewers: 3 })));
   assert.equal(
     facts,

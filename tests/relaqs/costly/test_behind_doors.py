@@ -16,8 +16,11 @@ from mcp.client import Client
 import relaqs
 from benchmarks.server_process import serving
 from relaqs.cli import program
+from relaqs.cli.parameters import register_functions
 from relaqs.mcp.tools import agent_server
 from relaqs.queries.options import asked_by
+from tests.dashboards.conftest import panel
+from tests.dashboards.conftest import serving as serving_pages
 from tests.relaqs.test_mcp import refused, told
 
 SHARE = "SELECT avg(complains(text)::INT) AS share FROM reviews"
@@ -129,6 +132,38 @@ def test_users_of_a_server_ask_within_their_budgets(
             pytest.raises(psycopg.Error, match="eve has no budget to ask complains"),
         ):
             eve.execute(SHARE)
+
+
+@pytest.mark.parametrize(
+    ("budget", "state", "spent", "reason"),
+    [
+        ("$0.4", "stopped", "200 calls · $0.40 of $0.40 spent", "the budget of $0.4 for functions is spent"),
+        (300, "stopped", "300 of 300 calls · 0.60 spent", "the budget of 300 for functions is spent"),
+        ("$10", "exact", "4,000 calls · $8.00 of $10.00 spent", None),
+        (0, "failed", None, None),
+    ],
+)
+def test_a_page_says_what_its_panels_spend(
+    data: Path, functions: Path, tmp_path: Path, budget: int | str, state: str, spent: str, reason: str | None
+) -> None:
+    with serving_pages(tmp_path / "pages", data, panel(SHARE), budget=budget) as served:
+        register_functions(served.dashboard.session, functions)
+        with served.page() as page:
+            shown = page.until_panel("p1", state=state)
+    assert (shown["spent"], shown["reason"]) == (spent, reason)
+    if state == "failed":
+        assert "you has no budget to ask complains" in shown["failure"]["message"]
+
+
+def test_a_panel_asks_no_more_once_its_target_is_reached(data: Path, functions: Path, tmp_path: Path) -> None:
+    page_ = panel(SHARE, target=0.1)
+    with serving_pages(tmp_path / "pages", data, page_, budget="$10") as served:
+        register_functions(served.dashboard.session, functions)
+        with served.page() as page:
+            shown = page.until_panel("p1", state="stopped")
+    assert shown["reason"] == "its target is reached, and more calls would cost more"
+    assert 0 < shown["error"] <= 0.1
+    assert shown["rows_read"] is None or shown["fraction"] < 0.5
 
 
 def test_an_agent_asks_within_the_budget_that_it_is_given(db: relaqs.Session) -> None:

@@ -74,6 +74,7 @@ export function factTexts(update: PanelUpdate): string[] {
   } else if (update.fraction > 0) {
     facts.push(`**${showPercent(update.fraction)}** of the rows`);
   }
+  if (update.spent) facts.push(`**${update.spent}**`);
   const isRunning = update.state === "refining" || update.state === "target_met";
   if (update.elapsed_seconds > 0) facts.push(showSeconds(update.elapsed_seconds));
   if (update.state === "refining" && update.target !== null && update.seconds_to_target !== null) {
