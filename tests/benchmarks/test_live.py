@@ -79,7 +79,6 @@ def test_the_work_clock_counts_core_seconds_and_skips_idle_time() -> None:
     assert clock.now() == 0.0
 
 
-@pytest.mark.slow
 def test_queries_and_training_shared_and_split_are_compared(
     tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

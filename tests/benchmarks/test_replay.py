@@ -30,7 +30,6 @@ def replay(flights_by_aircraft: Path) -> Replay:
     return Replay(SQL, Catalog.open(flights_by_aircraft))
 
 
-@pytest.mark.slow
 def test_a_replay_is_what_a_session_says(replay: Replay, flights_by_aircraft: Path) -> None:
     replayed = dict(replay.estimates(3, IntervalRequest()))
     with relaqs.connect(flights_by_aircraft, threads=1) as db:

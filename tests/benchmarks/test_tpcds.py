@@ -60,7 +60,6 @@ def test_each_query_is_told_with_its_reason(suite: Path, capsys: pytest.CaptureF
         assert re.search(rf"{finding} +1 +{name}", table)
 
 
-@pytest.mark.slow
 def test_certified_cells_are_counted_once_and_kept(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = ["--data", str(suite / "data"), "--queries", str(suite / "queries"), "--into", str(suite)]
     asked = [*folders, "--coverage", "--orders", "2", "--processes", "1", "--only", "01,02"]

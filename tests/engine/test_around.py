@@ -327,7 +327,6 @@ GROWTH = f"SELECT {MONTH} AS m, sum(paid) / lag(sum(paid)) OVER (ORDER BY {MONTH
 LATER = "FROM sales WHERE month > 0 GROUP BY 1 ORDER BY 1"  # all of its months have 1,300 sales
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "columns",
     [

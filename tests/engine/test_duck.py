@@ -172,7 +172,6 @@ def test_no_database_has_threads_that_only_read_or_write_files(opened: str, tmp_
         assert cursor.rows("SELECT current_setting('async_threads')") == [(0,)]
 
 
-@pytest.mark.slow
 def test_many_databases_attach_a_file_that_another_has(tmp_path: Path) -> None:
     """DuckDB 2.0.0's ATTACH IF NOT EXISTS waited without end here, mostly before the hundredth."""
     path = tmp_path / "made.duckdb"

@@ -95,7 +95,6 @@ def test_joins_by_key_end_as_duckdb_says_and_are_sound_before(world: World, kind
     world.check(f"SELECT seg, w FROM c NATURAL {kind} o")
 
 
-@pytest.mark.slow
 def test_what_a_join_has_only_of_the_kept_side_is_within_its_intervals(tmp_path: Path) -> None:
     """Most keys of `c` are not in `o`, which has ten times as many rows."""
     raw = tmp_path / "raw"
@@ -123,7 +122,6 @@ def test_what_a_join_has_only_of_the_kept_side_is_within_its_intervals(tmp_path:
     assert tally.held / tally.certified > 0.92
 
 
-@pytest.mark.slow
 def test_a_partition_that_the_largest_table_has_no_rows_in_is_read_as_the_others_are(tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     raw.mkdir()

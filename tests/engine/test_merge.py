@@ -163,7 +163,6 @@ def plain(database: Database, sql: str, rows: Sequence[tuple[Any, ...]]) -> pa.T
     return cursor.table(sql)
 
 
-@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.sampled_from([QUERY, WITHOUT_GROUPS, DISTINCT]), ROWS, splits())
 def test_any_split_gives_the_answer_of_the_whole(
@@ -173,7 +172,6 @@ def test_any_split_gives_the_answer_of_the_whole(
     assert list(difference(got, plain(database, sql, rows), ordered=False)) == []
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from([QUERY, WITHOUT_GROUPS]), ROWS, splits(), st.integers(1, PARTITIONS - 1))
 def test_merging_is_associative(
@@ -197,7 +195,6 @@ def merged_partial(fold: Fold, pieces: Sequence[pa.Table]) -> pa.Table:
     return merged.cast(table.schema)
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(ROWS, splits(), splits())
 def test_exact_types_are_the_same_to_the_last_digit(

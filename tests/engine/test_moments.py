@@ -69,7 +69,6 @@ def test_conditions_of_aggregates_and_functions_of_them(flights: World) -> None:
     )
 
 
-@pytest.mark.slow
 def test_certified_intervals_hold(flights: World) -> None:
     """25 seeds at a quarter of the table. Cells of one seed move together, so the seeds count.
 
@@ -128,7 +127,6 @@ def test_the_kurtosis_of_a_group_with_one_outlier_is_not_that_of_the_rows_that_w
             assert row[:2] == pytest.approx((row[2], row[2]), rel=0.05)
 
 
-@pytest.mark.slow
 def test_the_error_of_small_values_is_the_same_beside_large_ones(flights: World) -> None:
     """By steps for the squares of large values, the kurtosis of small ones was 450 ± 300,000."""
     small, large = "kurtosis(distance / 1e6)", "kurtosis(distance * 1e6)"

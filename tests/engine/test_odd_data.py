@@ -119,7 +119,6 @@ ORDERED = (*NUMBERS, "yes", "day", "moment", "clock", "uuid", "list", "pair", "b
 KEYS = (*ORDERED, "kind", "entries")
 
 
-@pytest.mark.slow
 def test_numbers_of_any_length_are_values_so_far(odd: World) -> None:
     """A literal of 41 digits is a BIGNUM. Arrow has its bytes, which no cast makes a number."""
     sql = f"SELECT kind, ({'9' * 41} + count(*))::VARCHAR AS n, sum(f) FROM figures GROUP BY kind"

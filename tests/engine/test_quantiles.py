@@ -79,7 +79,6 @@ def test_what_is_too_much_to_keep_is_estimated_from_a_sample(
         tpch.check(sql)
 
 
-@pytest.mark.slow
 def test_intervals_from_a_sample_that_is_full_hold(flights: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last estimates before the whole query, of 50 seeds: 95 % less 3 standard errors of 100 is 88 %.
 

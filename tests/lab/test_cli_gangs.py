@@ -19,7 +19,6 @@ def run(*arguments: str) -> tuple[int, str]:
     return ended.exit_code, " ".join(ended.output.split())
 
 
-@pytest.mark.slow
 def test_slot_policies_as_json_lines() -> None:
     ended = CliRunner().invoke(program, ["simulate", *SMALL, "--format", "jsonl"])
     assert ended.exit_code == 0
@@ -55,7 +54,6 @@ def test_what_did_not_end_has_no_figure() -> None:
     assert json.loads(output[: output.index("}") + 1])["completion_seconds"] is None
 
 
-@pytest.mark.slow
 def test_machines_that_fail_and_jobs_that_come_at_once_are_told() -> None:
     code, output = run(*SMALL[:-4], "--seeds", "1", "--failures", "20", "--repair", "30", "--spike", "20")
     assert code == 0

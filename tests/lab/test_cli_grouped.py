@@ -28,7 +28,6 @@ def run(*arguments: str) -> tuple[int, str]:
     return ended.exit_code, " ".join(ended.output.split())
 
 
-@pytest.mark.slow
 def test_group_policies_as_json_lines() -> None:
     ended = CliRunner().invoke(program, ["simulate", *SMALL, "--format", "jsonl"])
     assert ended.exit_code == 0
@@ -40,7 +39,6 @@ def test_group_policies_as_json_lines() -> None:
     assert 0.3 < isolated["cpu_share"] < 0.6
 
 
-@pytest.mark.slow
 def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     arguments = (*SMALL, "--out", str(tmp_path))
     code, first = run(*arguments)

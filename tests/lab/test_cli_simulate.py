@@ -45,7 +45,6 @@ def test_policies_as_a_table() -> None:
     assert "4 jobs, one every 20 s, 256 cores" in output
 
 
-@pytest.mark.slow
 def test_two_processes_give_what_one_does() -> None:
     arguments = (*SMALL[:-1], "2", "--policies", "fair", "--format", "jsonl")
     one, two = (json.loads(run(*each)[1]) for each in ((*SMALL, *arguments[-4:]), arguments))
@@ -85,7 +84,6 @@ def test_a_record_is_taken_for_no_other_study(tmp_path: Path) -> None:
         assert (tmp_path / "simulate.jsonl").read_bytes().count(b"\n") == 2 * count, other
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_every_process_of_a_study(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "relaqs", "simulate", "--processes", "2", "--out", str(tmp_path)]
     command += ["--jobs", "10", "--arrival", "20", "--seeds", "200", "--policies", "fair"]

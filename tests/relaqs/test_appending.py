@@ -266,7 +266,6 @@ def test_a_table_gives_way_once_the_other_is_open(warehouse: Path, tmp_path: Pat
         assert list(db.tables) == ["trips", "Few"]
 
 
-@pytest.mark.slow
 def test_data_in_memory_are_freed_once_no_query_reads_them(warehouse: Path, turnstile: Turnstile) -> None:
     def add(name: str) -> None:
         numbers = pa.table({"x": pa.array(range(1_000_000), pa.int64())})

@@ -335,7 +335,6 @@ OVERDUE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", OVERDUE)
 def test_a_query_that_takes_longer_than_predicted_gives_estimates_after_all(
     wide: Path, monkeypatch: pytest.MonkeyPatch, kind: str

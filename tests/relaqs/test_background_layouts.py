@@ -124,7 +124,6 @@ def test_nothing_is_laid_out_where_that_is_not_wanted(
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("all_are_large")
 def test_closing_ends_a_layout_and_leaves_nothing_of_it(
     connect: Connect, tmp_path: Path, announced: Announced
@@ -203,7 +202,6 @@ assert begun.wait(60)
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("all_are_large")
 def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, announced: Announced) -> None:
     trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)

@@ -43,7 +43,6 @@ def on_a_terminal(*arguments: str | Path) -> str:
     return written.decode()
 
 
-@pytest.mark.slow
 def test_a_terminal_shows_how_much_of_a_csv_file_was_read(lines: Path) -> None:
     shown = on_a_terminal("sql", SLOW, "--data", lines)
     clocks = [float(each) for each in re.findall(r"(\d+\.\d) s · reading lines \d+%", shown)]
@@ -53,7 +52,6 @@ def test_a_terminal_shows_how_much_of_a_csv_file_was_read(lines: Path) -> None:
     assert shown.rindex("reading") < shown.index("900,000")
 
 
-@pytest.mark.slow
 def test_a_pipe_gets_the_answer_alone(lines: Path) -> None:
     command = [*PROGRAM, "sql", SLOW, "--data", str(lines), "--format", "csv"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

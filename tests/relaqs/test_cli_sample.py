@@ -39,7 +39,6 @@ def test_each_flight_is_a_sampling_unit(flights_warehouse: Path) -> None:
     assert (layout.row_count, layout.unit_count, layout.cluster_key) == (336_776, 336_776, ())
 
 
-@pytest.mark.slow
 def test_the_flights_of_an_aircraft_stay_together(flights_by_aircraft: Path, flights_oracle) -> None:
     layout = read_manifest(flights_by_aircraft / "flights")
     assert (layout.row_count, layout.unit_count) == (336_776, 4_044)
@@ -59,7 +58,6 @@ def test_a_missing_package_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_the_command_makes_files_and_a_warehouse(tmp_path: Path) -> None:
     made = CliRunner().invoke(program, ["sample", "flights", str(tmp_path)])
     assert made.exit_code == 0, made.output

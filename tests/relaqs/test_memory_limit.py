@@ -36,7 +36,6 @@ def db(long_texts: Path) -> Iterator[Session]:
 SQL = "SELECT a, quantile_disc(b, 0.5) AS m, count(*) AS n FROM t GROUP BY a"
 
 
-@pytest.mark.slow
 def test_a_state_beyond_the_limit_ends_in_a_run_of_the_whole(
     db: Session, long_texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +82,6 @@ def test_a_state_that_was_kept_with_more_memory_is_gone_on_from(
     assert "does not fit into the memory limit" in last.warnings[0]
 
 
-@pytest.mark.slow
 def test_they_are_kept_where_the_query_must_not_run_as_a_whole(db: Session) -> None:
     last = (query := db.online_sql(BY_TEXT, fallback="error")).result()
     assert (last.is_exact, query.plan.mode) == (True, "mergeable")

@@ -103,7 +103,6 @@ def test_the_program_on_a_cluster(cluster: LocalCluster, tpch_warehouse: Path) -
     assert json.loads(done.stdout.splitlines()[-1])["is_exact"] is True
 
 
-@pytest.mark.slow
 def test_a_cluster_that_is_not_there(tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DaskExecutor.__init__.__kwdefaults__, "connect_seconds", 0.5)
     arguments = ["sql", SQL, "--data", str(tpch_warehouse), "--cluster", "tcp://127.0.0.1:1"]

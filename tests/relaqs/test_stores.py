@@ -268,7 +268,6 @@ def test_a_table_that_is_laid_out_anew_under_way_is_said(bucket: str, tmp_path: 
             db.online_sql(SUMS).result()
 
 
-@pytest.mark.slow
 def test_copies_stay_below_the_limit(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(bucket)
     texts = "SELECT max(t) AS m FROM numbers"

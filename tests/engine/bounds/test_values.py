@@ -96,7 +96,6 @@ def connection() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(EXPRESSIONS, ROWS)
 def test_no_row_lies_outside(

@@ -145,7 +145,6 @@ def test_rows_lie_where_the_sql_of_the_assignment_puts_them(files: Path, tmp_pat
     assert verify(one.directory).ok
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "mode"])
 def test_windows_change_where_row_groups_end_and_nothing_else(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
@@ -374,7 +373,6 @@ def test_more_partitions_than_are_gathered_are_left_to_duckdb(
     assert [is_read_once(layout) for layout in made] == [True, False]
 
 
-@pytest.mark.slow
 def test_distinct_counts_are_of_the_right_size(tmp_path: Path) -> None:
     rows = 3 * SAMPLE_ROWS
     rng = np.random.default_rng(4)

@@ -27,7 +27,6 @@ def blocks_of_partitions(layout: Layout) -> np.ndarray:
     return np.array([partition.block_rows for partition in layout.partitions])
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     values=st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_size=200),

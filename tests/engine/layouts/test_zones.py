@@ -212,7 +212,6 @@ def test_much_that_no_row_meets_is_told(world: World, condition: str) -> None:
     assert is_ruled_out(world, condition)
 
 
-@pytest.mark.slow
 def test_long_conditions_are_read_as_before(world: World) -> None:
     for word in ("AND", "OR"):
         condition = f" {word} ".join(f"pieces <> {i}" for i in range(900))
@@ -313,7 +312,6 @@ def test_what_says_more_is_not_ruled_out(world: World, sql: str) -> None:
     assert NO_ROW not in world.plan(sql).reasons
 
 
-@pytest.mark.slow
 def test_zones_stay_true_as_a_table_grows_and_is_made_one_again(few_rows: None, tmp_path: Path) -> None:
     condition = "pieces < 10 AND price > 150"
     assert is_ruled_out(world_of(tmp_path, sales()), condition)

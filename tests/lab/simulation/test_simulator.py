@@ -98,7 +98,6 @@ def test_what_is_not_over_by_the_end_has_no_time() -> None:
     assert outcome.error_seconds() == pytest.approx([1.5, 0.0])
 
 
-@pytest.mark.slow
 def test_errors_fall_sooner_under_the_index_and_a_late_job_waits_under_fifo() -> None:
     integrals: dict[str, float] = {}
     for policy in (Index(), Fair(), Fifo()):

@@ -48,7 +48,6 @@ def seen(server: str) -> dict[str, int]:
         return dict(json.load(reply))
 
 
-@pytest.mark.slow
 def test_a_share_within_a_budget(db: relaqs.Session, server: str) -> None:
     sql = "SELECT avg(ai_filter(text, 'is a complaint')::INT) AS share FROM reviews"
     found = db.online_sql(sql, budget="$2").result()

@@ -92,7 +92,6 @@ def test_tls_on_one_side_alone(cluster: str, certificate: Certificate) -> None:
         open_executor(plain)
 
 
-@pytest.mark.slow
 def test_security_without_an_address(certificate: Certificate, tpch_warehouse: Path) -> None:
     with pytest.raises(ArgumentError, match="security is for a cluster that is given by its scheduler's"):
         relaqs.connect(tpch_warehouse, security=certificate.security())

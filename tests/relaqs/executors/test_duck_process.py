@@ -250,7 +250,6 @@ HAS_ALLOCATOR = pytest.mark.skipif(
 UNCOUNTED_SQL = "SELECT max(length(repeat('x', 150000 + i::INT))) AS n FROM range(2_000_000) AS t(i)"
 
 
-@pytest.mark.slow
 @HAS_ALLOCATOR
 def test_a_statement_that_takes_uncounted_memory_is_stopped_and_told() -> None:
     runtime = Runtime()
@@ -269,7 +268,6 @@ def test_a_statement_that_takes_longer_than_it_may_is_stopped_and_told() -> None
     assert runtime.query(quick, "slow").to_pydict() == {"one": [1]}  # its owner was not interrupted
 
 
-@pytest.mark.slow
 def test_two_databases_spill_within_one_account(tmp_path: Path) -> None:
     runtime = Runtime()
     numbers = "SELECT hash(x + {}) AS y FROM range(6000000) AS t(x)"

@@ -103,7 +103,6 @@ def test_the_scheduler_refuses_what_is_no_job(executor: DaskExecutor) -> None:
         executor.cap_of_any("foreign", 1)
 
 
-@pytest.mark.slow
 def test_a_patch_version_is_no_other_release() -> None:
     major, minor, _ = RELAQS_VERSION.split(".")
     assert same_release(f"{major}.{minor}.999")

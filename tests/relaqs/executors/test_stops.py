@@ -99,7 +99,6 @@ def test_each_session_of_a_client_hears_of_its_own_jobs(cluster: str) -> None:
         assert run_to_end(JobRunner(job, here)).state is RunState.EXACT
 
 
-@pytest.mark.slow
 def test_a_query_that_the_plan_stops_keeps_its_snapshots(tpch_warehouse: Path) -> None:
     with connect(tpch_warehouse, threads=1, policy=StopsAtFirst()) as db:
         query = db.online_sql("SELECT avg(l_tax) AS tax FROM lineitem", batches=16)

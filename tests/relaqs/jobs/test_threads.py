@@ -116,7 +116,6 @@ child.join()
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-@pytest.mark.slow
 def test_a_program_may_end_while_queries_and_sessions_are_being_dropped(tpch_warehouse: Path) -> None:
     program = f"""
 import relaqs
@@ -130,7 +129,6 @@ print(next(iter(session.online_sql("SELECT avg(l_quantity) FROM lineitem"))))
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
 def test_a_program_may_end_while_queries_are_planned(tpch_warehouse: Path) -> None:
     """Threads that no stop reaches, as of a dashboard that plans: each stands still at its next statement."""
     program = f"""

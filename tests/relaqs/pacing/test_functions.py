@@ -296,7 +296,6 @@ def test_what_is_reported_before_a_select_is_noted_once(db: Session) -> None:
     assert in_turns(db, several)[:2] == (3, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 9.0])
 
 
-@pytest.mark.slow
 def test_on_a_cluster_it_is_the_same_also_where_workers_die(
     cluster: LocalCluster, warehouse: Path, db: Session
 ) -> None:
@@ -315,7 +314,6 @@ def test_on_a_cluster_it_is_the_same_also_where_workers_die(
         assert (len(run.losses), run.stop_reason) == (150, "the function has returned")
 
 
-@pytest.mark.slow
 def test_on_a_cluster_goals_and_errors_are_the_same(cluster: LocalCluster, warehouse: Path) -> None:
     with Client(cluster, set_as_default=False) as client, connect(warehouse, cluster=client) as session:
         reached = session.run(line, {"passes": 99}, until=0.01)

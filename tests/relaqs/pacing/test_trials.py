@@ -164,7 +164,6 @@ def test_what_cannot_be_searched_is_refused(db: Session) -> None:
         silent.result(timeout=60)
 
 
-@pytest.mark.slow
 def test_on_a_cluster(warehouse: Path) -> None:
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with (

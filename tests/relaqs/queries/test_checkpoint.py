@@ -145,7 +145,6 @@ def entries(path: Path) -> bytes:
         return reader.schema.metadata[b"relaqs"]
 
 
-@pytest.mark.slow
 def test_a_plan_is_the_same_in_each_process(tpch_warehouse: Path) -> None:
     """Sets of texts have another order in each. Plans with one would not be met again in a checkpoint."""
     program = f"""

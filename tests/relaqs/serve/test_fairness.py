@@ -534,7 +534,6 @@ def test_a_thread_that_cannot_be_started_leaves_its_place_to_others(monkeypatch:
     assert asyncio.run(ask()) == "made"
 
 
-@pytest.mark.slow
 def test_what_is_returned_in_the_moment_of_the_cancel_is_undone() -> None:
     undone: list[str] = []
 

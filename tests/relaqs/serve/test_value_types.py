@@ -264,7 +264,6 @@ def test_a_type_that_has_no_form_is_refused_and_can_be_cast(served: Running, kin
         assert connection.execute(f"SELECT ({literal}::{kind})::VARCHAR AS x").fetchone() is not None
 
 
-@pytest.mark.slow
 def test_tables_are_called_by_their_schemas(served: Running) -> None:
     with psycopg.connect(served.address(), autocommit=True) as connection:
         for sql in (

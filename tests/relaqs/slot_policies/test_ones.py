@@ -168,7 +168,6 @@ def test_the_passes_left_are_told_from_jobs_that_ended() -> None:
     assert too_few.beta.tolist() == [4.0] * 40  # half done
 
 
-@pytest.mark.slow
 def test_evolution_comes_near_the_exact_optimum_and_never_below_it() -> None:
     """The mean of 20 seeds is within a tenth. A few populations settle on one job too many and stay there."""
     found = np.array([gap(seed) for seed in range(20)])

@@ -236,7 +236,6 @@ def test_perceptron_of_two_classes_starts_where_scikit_learn_starts(
     assert (model.predict(rows.features) == (model.predict_proba(rows.features)[:, 1] > 0.5)).all()
 
 
-@pytest.mark.slow
 def test_topic_model_maximises_the_bound_of_scikit_learn(db: Session, data: dict[str, Data]) -> None:
     counts = data["digits"].features[data["digits"].target < 2]
     job = TopicModel("SELECT * EXCLUDE (y) FROM digits WHERE y < 2", topics=3)

@@ -195,7 +195,6 @@ def test_the_number_of_cores_changes_no_bit(warehouse: Path) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.slow
 def test_a_pipeline_takes_texts_dates_gaps_and_weights(people_db: Session, people: pd.DataFrame) -> None:
     def months(frame: pd.DataFrame) -> NDArray[Any]:
         return frame.iloc[:, 0].dt.month.to_numpy()[:, None] / 12
@@ -374,7 +373,6 @@ def loss_of_parity(outputs: Any, wanted: Any) -> Any:
     return torch.nn.functional.binary_cross_entropy_with_logits(outputs, wanted % 2)
 
 
-@pytest.mark.slow
 def test_a_module_is_trained_as_in_a_loop_of_its_own(people_db: Session) -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(5)

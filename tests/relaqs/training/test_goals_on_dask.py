@@ -54,7 +54,6 @@ def test_mini_batches_stop_there_too(cluster: LocalCluster, training_warehouse: 
         assert [step.accuracy >= 0.8 for step in run.steps] == [False] * (len(run.steps) - 1) + [True]
 
 
-@pytest.mark.slow
 def test_an_overloaded_cluster_ends_what_is_good_enough(
     cluster: LocalCluster, training_warehouse: Path
 ) -> None:

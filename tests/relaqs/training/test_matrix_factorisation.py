@@ -28,7 +28,6 @@ def test_the_factors_of_users_are_those_of_least_squares(seed: int) -> None:
     assert np.abs(found - expected).max() < EXACT * expected.max()
 
 
-@pytest.mark.slow
 def test_it_comes_as_near_as_scikit_learn(db: Session, data: dict[str, Data]) -> None:
     """Both find a local minimum, from the same first factors of items. They need not find the same one."""
     digits = data["digits"].features[data["digits"].target < 2]

@@ -287,7 +287,6 @@ def test_what_a_run_keeps_is_gone_when_it_ends(db: Session) -> None:
     assert [KEPT.get(run.id, partition) for partition in range(PARTITIONS)] == [None] * PARTITIONS
 
 
-@pytest.mark.slow
 def test_a_program_that_trained_ends_without_a_word(training_warehouse: Path) -> None:
     program = f"""
 import relaqs

@@ -323,7 +323,6 @@ def opened_by(process: int) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are not seen here")
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_process_that_ends(

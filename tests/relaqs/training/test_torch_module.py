@@ -45,7 +45,6 @@ def test_steps_are_those_of_a_loop_by_hand(db: Session, optimizer: str, kind: ty
     assert not trained.training
 
 
-@pytest.mark.slow
 def test_the_same_bits_however_steps_are_shared_out(db: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout, batch normalisation and more and more rows. The process's own draws stay its own."""
     job = TorchModule(SQL, "y", modules.random, start_rows=16, passes_most=3, first_rate=0.05, held_out=0.3)

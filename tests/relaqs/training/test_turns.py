@@ -84,7 +84,6 @@ def test_a_gang_moves_to_other_slots(executor: DaskExecutor) -> None:
     assert same_bits(job)
 
 
-@pytest.mark.slow
 def test_a_job_of_tasks_beside_a_gang_keeps_its_share(executor: DaskExecutor) -> None:
     """Both may use all four cores. Turns of the gang wait while the other job is further behind."""
     job = gang(executor, "beside", executor.slots(), FixedBatch(224))

@@ -182,7 +182,6 @@ def test_every_policy_brings_every_job_to_its_end(name: str) -> None:
     assert one.cpu_share * 100 * one.makespan_seconds >= 0.85 * work  # spilled rows and noise add to it
 
 
-@pytest.mark.slow
 def test_the_model_is_right_within_5_percent_for_harmony() -> None:
     outcome = simulate_groups(harmony_jobs(4)[:40], Harmony(), PAPER_FLEET, seed=4)
     assert len(outcome.model_errors) > 10
@@ -212,7 +211,6 @@ def test_rules_that_cannot_be_are_refused(setting: dict[str, float], says: str) 
         GroupedRules(**setting)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_every_processor_simulates_the_same() -> None:
     """numpy computes by the vector instructions of the processor. Some of them are switched off for this."""
     program = """

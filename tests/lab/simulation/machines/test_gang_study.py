@@ -75,7 +75,6 @@ def test_a_fixed_batch_is_at_most_what_was_asked_for() -> None:
     assert all(job.trains.rows_most == job.rows_asked for job in jobs)
 
 
-@pytest.mark.slow
 def test_tiresias_takes_what_the_workload_was_calibrated_to() -> None:
     """The paper's 343 s of execution and 107 s of queuing, within four standard errors of 12 seeds."""
     runs = [ran("tiresias", seed, timing=Timing(30.0, True, 20.0)) for seed in range(12)]
