@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from relaqs_engine.duck import LocalMoment, in_zone
 from relaqs_engine.errors import UnsupportedError
-from relaqs_engine.postgres.formats import MOST_DIMENSIONS, array_items
+from relaqs_engine.postgres.formats import MOST_DIMENSIONS, array_items, written_moment
 from relaqs_engine.sql.binder import Constant
 
 from relaqs.arguments import ArgumentError
@@ -522,23 +522,28 @@ def _number(raw: bytes) -> Decimal:
 
 def _date(raw: bytes) -> date | Constant:
     """Return a date. Drivers that know no type send a time or a zone behind it, which Postgres leaves out."""
-    text = raw.decode().strip()
+    text = _as_iso(raw)
     found = _DATE_AND_MORE.match(text)
     return _infinite(text, "DATE") or date.fromisoformat(found[1] if found else text)
 
 
 def _moment(raw: bytes) -> datetime | Constant:
     """Return a moment without a zone. One that is given is left out, as by Postgres."""
-    text = raw.decode().strip()
+    text = _as_iso(raw)
     return _infinite(text, "TIMESTAMP") or datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _moment_with_zone(raw: bytes) -> datetime | LocalMoment | Constant:
-    text = raw.decode().strip()
+    text = _as_iso(raw)
     if (infinite := _infinite(text, "TIMESTAMP WITH TIME ZONE")) is not None:
         return infinite
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else LocalMoment(value.isoformat(" "))
+
+
+def _as_iso(raw: bytes) -> str:
+    text = raw.decode().strip()
+    return written_moment(text) or text
 
 
 def _infinite(text: str, type_: str) -> Constant | None:

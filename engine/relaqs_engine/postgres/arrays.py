@@ -355,7 +355,10 @@ def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     of_sides = {kinds.of(each) for each in sides}
     is_padded = any("padded_to" in each.meta for each in sides)
     for each in sides:
-        if not (isinstance(bare := each.unnest(), exp.Literal) and bare.is_string):
+        bare = each.unnest()
+        if is_padded and isinstance(bare, exp.Parameter | exp.Placeholder):
+            bare.replace(called("rtrim", bare.copy(), exp.Literal.string(" ")))
+        if not (isinstance(bare, exp.Literal) and bare.is_string):
             continue
         if of_sides & MOMENTS and (moment := written_moment(bare.name)) is not None:
             bare.set("this", moment)

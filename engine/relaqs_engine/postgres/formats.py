@@ -191,7 +191,14 @@ def formatted_number(number: exp.Expr, pattern: str, *, is_float: bool = False) 
     return filled(padded.replace("r ", f"{rounded} ").replace("(r AS", f"({rounded} AS"), {"t": number})
 
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_MONTHS_BY_NAME = {
+    "sept": 9,
+    **{name[:size]: number for number, name in enumerate(_MONTHS, 1) for size in (3, len(name))},
+}
 _DAY = (
     r"(?P<y>\d{4})-(?P<m>\d\d?)-(?P<d>\d\d?)|(?P<y1>\d{4})(?P<m1>\d\d)(?P<d1>\d\d)(?!\d)|"
     r"(?P<m2>\d\d?)/(?P<d2>\d\d?)/(?P<y2>\d{4})|(?P<m3>[a-z]{3,9})\.? (?P<d3>\d\d?),? (?P<y3>\d{4})|"
@@ -211,6 +218,7 @@ def written_moment(text: str) -> str | None:
 
     Raises:
         ExpressionError: an hour before AM or PM is not one of twelve.
+        UnsupportedError: which is the month depends on the client's DateStyle.
     """
     if (found := _WRITTEN_MOMENT.match(text)) is None:
         return None
@@ -218,16 +226,19 @@ def written_moment(text: str) -> str | None:
         next(each for way in ("", *"1234") if (each := found[part + way]) is not None) for part in "ymd"
     )
     if month.isalpha():
-        if month[:3].lower() not in _MONTHS:
+        if (number := _MONTHS_BY_NAME.get(month.lower())) is None:
             return None
-        month = str(_MONTHS.index(month[:3].lower()) + 1)
+        month = str(number)
+    if found["y2"] is not None and int(day) <= 12 and day != month:
+        written = f"{year}-{month:0>2}-{day:0>2}"
+        raise UnsupportedError(f"{text!r} begins with its month or its day; write {written!r}")
     hour = found["hour"]
     if found["half"] is not None:
         if not 1 <= int(hour) <= 12:
             raise ExpressionError(f"date/time field value out of range: {text!r}; write hours from 1 to 12")
         hour = str(int(hour) % 12 + 12 * (found["half"].lower() == "pm"))
-    time = f"{found['t']}{hour}{found['rest']}" if hour is not None else ""
-    return f"{year}-{month}-{day}{time}{text[found.end() :]}"
+    time = f"{found['t']}{hour:0>2}{found['rest']}" if hour is not None else ""
+    return f"{year}-{month:0>2}-{day:0>2}{time}{text[found.end() :]}"
 
 
 def called(name: str, *given: exp.Expr) -> exp.Expr:

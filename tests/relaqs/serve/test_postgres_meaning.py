@@ -6,7 +6,7 @@ import json
 import struct
 import tempfile
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -416,6 +416,10 @@ CODES = (
     ("SELECT 1 FROM tripss", "42P01"),
     ("SELECT nope(1)", "42883"),
     ("SELECT 'a'::int", "22P02"),
+    ("SELECT '1/2/2024'::date", "0A000"),  # DateStyle says which is the month
+    ("SELECT 'marx 2, 2024'::date", "22007"),
+    ("SELECT '2024-01-31 13:00 PM'::timestamp", "22008"),
+    ("SELECT now() > '2024-01-31 0:30 am'", "22008"),
     ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
     ("SELECT 'b' SIMILAR TO '\\b'", "0A000"),
     ("SELECT regexp_matches('foobar', '(o+)(b)')", "0A000"),
@@ -520,6 +524,15 @@ def test_columns_have_the_types_that_postgres_has(connection: psycopg.Connection
     assert [*map(type, row)] == [int, Decimal, int, int, Decimal, float, int, int]
     with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="bigint out of range"):
         connection.execute("SELECT sum(x) * 4000000000000000000 FROM (VALUES (1), (2)) AS v(x)")
+
+
+def test_moments_are_read_alike_as_parameters(connection: psycopg.Connection[Any]) -> None:
+    asked = "SELECT %s::timestamp, %s::date, TIMESTAMP '2024-01-31 22:00' = %s, 'a'::char(3) = %s"
+    given = ("2024-1-31 10:00 pm", "Jan 31, 2024", "31 Jan 2024 10:00 PM", "a ")
+    row = connection.execute(asked, given).fetchone()
+    assert row == (datetime(2024, 1, 31, 22), date(2024, 1, 31), True, True)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="write '2024-01-02'"):
+        connection.execute("SELECT %s::date", ("1/2/2024",))
 
 
 def test_a_pattern_means_the_same_as_a_parameter(connection: psycopg.Connection[Any]) -> None:
