@@ -51,11 +51,13 @@ LONGEST = (
     "tests/benchmarks/test_certified.py",
     "tests/benchmarks/test_faults.py",
     "tests/relaqs/test_appended_samples.py",
-    "tests/relaqs/training/test_shards_on_dask.py",
-    "tests/relaqs/executors/test_dask.py",
+    "tests/engine/test_bends.py",
+    "tests/engine/test_certain_rows.py",
+    "tests/relaqs/test_background_layouts.py",
+    "tests/engine/test_joins.py",
+    "tests/engine/test_handwritten.py",
     "tests/docs/test_pages.py",
-    "tests/tpch/test_measuring.py",
-    "tests/test_examples.py",
+    "tests/relaqs/serve/test_postgres_meaning.py",
 )
 
 # How a file says that it has tests for one of the Makefile's expressions. Then no other file is imported.
