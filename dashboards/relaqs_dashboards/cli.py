@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.cli.parameters import (
+    DataPath,
     budget_option,
     cluster_option,
     data_option,
     functions_option,
     register_functions,
+    said,
     timezone_option,
     tls_options,
 )
@@ -95,7 +97,7 @@ _RESULT_LIMIT_BYTES = 64 << 20
 @budget_option
 @watching_options
 def dashboard(
-    data: Path,
+    data: DataPath,
     pages: tuple[Path, ...],
     port: int,
     host: str,
@@ -155,7 +157,7 @@ def dashboard(
         board = Dashboard(
             session,
             place,
-            data=str(data),
+            data=said(data),
             given=pages,
             interval=interval,
             confidence_for=confidence_for,

@@ -152,11 +152,12 @@ def _config(app: object, connections: Connections) -> uvicorn.Config:
     )
 
 
-def default_state(data: Path) -> Path:
+def default_state(data: str | Path | list[str | Path]) -> Path:
     """Return where the state of a dashboard over that data is kept: the data itself may be read-only."""
     base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    full = str(data.resolve())
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", data.resolve().name)[:40] or "data"
+    places = [Path(each).resolve() for each in (data if isinstance(data, list) else [data])]
+    full = "\n".join(map(str, places))
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", places[0].name)[:40] or "data"
     return base / "relaqs" / "dashboards" / f"{name}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
 
 

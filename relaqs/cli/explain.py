@@ -7,14 +7,20 @@ further layouts would help it.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from relaqs.cli.parameters import SqlCommand, data_option, format_option, param_option, timezone_option
+from relaqs.cli.parameters import (
+    DataPath,
+    SqlCommand,
+    data_option,
+    format_option,
+    param_option,
+    timezone_option,
+)
 
 if TYPE_CHECKING:
     from relaqs.session import Session
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 @click.command("tables")
 @data_option
 @format_option()
-def tables(data: str | Path, output: str) -> None:
+def tables(data: DataPath, output: str) -> None:
     """List the tables of PATH: their rows, how they are stored, and their columns with types."""
     from rich.console import Console
 
@@ -77,7 +83,7 @@ def columns_shown(session: Session, only: str | None = None) -> Table:
 @data_option
 @param_option
 @timezone_option
-def explain(query: str, data: str | Path, params: dict[str | int, Any] | None, timezone: str | None) -> None:
+def explain(query: str, data: DataPath, params: dict[str | int, Any] | None, timezone: str | None) -> None:
     """Print the plan of SELECT: its mode and why, the tables it samples, and the SQL it runs."""
     from relaqs.opening import connect
 
@@ -89,7 +95,7 @@ def explain(query: str, data: str | Path, params: dict[str | int, Any] | None, t
 @click.argument("query", metavar="SELECT")
 @data_option
 @param_option
-def advise(query: str, data: str | Path, params: dict[str | int, Any] | None) -> None:
+def advise(query: str, data: DataPath, params: dict[str | int, Any] | None) -> None:
     """Say which further layouts of its tables would help SELECT, what would change, and how to make them.
 
     Or why none is needed, or none would help. Nothing is read but what is known of the tables.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
@@ -166,13 +166,25 @@ class PathOrAddress(click.Path):
         return super().convert(value, param, ctx) if address is None else str(address)
 
 
-def _there(
+DataPath: TypeAlias = str | Path | list[str | Path]
+"""What --data names: one source, or several with tables of their own."""
+
+
+def said(data: DataPath) -> str:
+    """Return what --data names in words."""
+    return ", ".join(map(str, data if isinstance(data, list) else [data]))
+
+
+def _all_there(
     context: click.Context, parameter: click.Parameter, paths: tuple[str | Path, ...]
-) -> str | Path | None:
-    """Return the one path or pattern that was given. What a pattern matches is seen when it is opened."""
-    if len(paths) > 1:
-        raise click.BadParameter(f"it is given {len(paths)} times; give one folder that has all the tables")
-    path = paths[0] if paths else None
+) -> DataPath | None:
+    """Return the paths or patterns that were given. What a pattern matches is seen when it is opened."""
+    for path in paths:
+        _check_there(path)
+    return list(paths) if len(paths) > 1 else paths[0] if paths else None
+
+
+def _check_there(path: str | Path) -> None:
     if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
         beside: list[str] = []
         with suppress(OSError):  # there is no such folder, or it may not be read
@@ -180,7 +192,6 @@ def _there(
         near = get_close_matches(path.name, beside)
         meant = f"did you mean {path.parent / near[0]}?" if near else "name one, or a pattern"
         raise click.BadParameter(f"there is no file or folder {path}; {meant}")
-    return path
 
 
 class NamedValue(click.ParamType[tuple[str, Any]]):
@@ -243,13 +254,14 @@ def _data_option(*, required: bool) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--data",
         required=required,
-        multiple=True,  # so that a second one is refused, and does not take the place of the first
+        multiple=True,
         type=PathOrAddress(path_type=Path),
-        callback=_there,
+        callback=_all_there,
         metavar="PATH",
         help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
         "pattern, a Delta or Iceberg table, or a folder of such; or how a file is read, as in "
-        "\"read_csv('f.csv', delim=';')\". Or the address of one in an object store: s3://bucket/folder.",
+        "\"read_csv('f.csv', delim=';')\". Or the address of one in an object store: s3://bucket/folder. May "
+        "be given several times.",
     )
 
 

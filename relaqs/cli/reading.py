@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.layouts.file_kinds import kind_by_name
 
+from relaqs.cli.parameters import DataPath, said
 from relaqs.rendering.rounding import show_percent
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ _COUNTERS = Path("/proc/self/io")  # Linux has it; elsewhere no share is shown
 
 
 @contextmanager
-def opening_shown(data: str | Path) -> Iterator[None]:
+def opening_shown(data: DataPath) -> Iterator[None]:
     """Show inside the block that tables are opened. Ctrl-C then ends the program within a second.
 
     DuckDB does not hear it while it looks for the types of all rows of a file.
     """
-    with _shown(_Clock(f"opening {data}")) as end, _leaving_at_once(end):
+    with _shown(_Clock(f"opening {said(data)}")) as end, _leaving_at_once(end):
         yield
 
 

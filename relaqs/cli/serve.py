@@ -16,6 +16,7 @@ import click
 from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.cli.parameters import (
+    DataPath,
     cluster_option,
     data_option_of_a_group,
     functions_option,
@@ -135,7 +136,7 @@ _USERS = click.option(
 @click.pass_context
 def serve(
     context: click.Context,
-    data: str | Path | None,
+    data: DataPath | None,
     host: str,
     port: int,
     users: Path | None,
@@ -175,7 +176,7 @@ def serve(
     shared_bytes = _shared_bytes(memory_limit, door, processes, on_cluster=cluster is not None)
     whole_bytes = usual_memory_bytes(on_cluster=cluster is not None) if memory_limit is None else memory_limit
     opening: dict[str, Any] = {
-        "data": os.fspath(data),
+        "data": [os.fspath(path) for path in data] if isinstance(data, list) else os.fspath(data),
         "cluster": cluster,
         "memory_limit": shared_bytes,
         "result_limit": whole_bytes // processes // _ANSWERS,

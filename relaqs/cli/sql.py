@@ -20,6 +20,7 @@ from relaqs_engine.layouts.manifest import SOON_SECONDS
 
 from relaqs.arguments import ArgumentError
 from relaqs.cli.parameters import (
+    DataPath,
     SqlCommand,
     budget_option,
     cluster_option,
@@ -158,7 +159,7 @@ def _named(path: str) -> str:
 def sql(
     query: str | None,
     file: str | None,
-    data: str | Path,
+    data: DataPath,
     params: dict[str | int, Any] | None,
     cluster: str | None,
     security: dict[str, str] | None,
@@ -244,7 +245,7 @@ def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
 @exact_below_option
 @functions_option
 def shell(
-    data: Path,
+    data: DataPath,
     cluster: str | None,
     security: dict[str, str] | None,
     timezone: str | None,

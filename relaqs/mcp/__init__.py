@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from relaqs.cli.parameters import (
+    DataPath,
     budget_option,
     cluster_option,
     data_option,
@@ -29,7 +30,7 @@ from relaqs.cli.parameters import (
 @functions_option
 @budget_option
 def mcp(
-    data: str | Path,
+    data: DataPath,
     cluster: str | None,
     security: dict[str, str] | None,
     timezone: str | None,

@@ -35,10 +35,19 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(program, [str(argument) for argument in arguments])
 
 
-def test_data_given_twice_is_refused(tmp_path: Path) -> None:
-    told = run("sql", "SELECT 1", "--data", tmp_path, "--data", tmp_path)
-    assert told.exit_code == 2
-    assert "it is given 2 times; give one folder that has all the tables" in told.output
+def test_files_given_one_by_one_are_tables_of_one_query(tmp_path: Path) -> None:
+    (left := tmp_path / "sales.csv").write_text("id,paid\n1,2.5\n2,4\n")
+    (right := tmp_path / "people.csv").write_text("id,name\n1,ann\n2,ben\n")
+    asked = "SELECT name, paid FROM sales JOIN people USING (id) ORDER BY name"
+    told = run("sql", asked, "--data", left, "--data", right, "--format", "csv")
+    assert told.output == "name,paid\nann,2.5\nben,4.0\n"
+    told = run("tables", "--data", left, "--data", right, "--format", "jsonl")
+    assert {json.loads(line)["table"] for line in told.output.splitlines()} == {"people", "sales"}
+    twice = run("sql", "SELECT 1", "--data", left, "--data", left)
+    assert twice.exit_code == 1
+    assert "would both be table 'sales'" in " ".join(twice.output.split())
+    missing = run("sql", "SELECT 1", "--data", left, "--data", tmp_path / "people.cvs")
+    assert "did you mean" in missing.output
 
 
 def run_alone(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
