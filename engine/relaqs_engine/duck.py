@@ -37,7 +37,7 @@ from relaqs_engine.errors import (
     RelaqsError,
     SqlError,
     Underlined,
-    shortened,
+    shorten,
 )
 from relaqs_engine.stores.mirror import copy_at
 
@@ -742,8 +742,8 @@ def translated_errors(sql: str) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError, RuntimeError) as error:
-        told = _translated(error, sql)
-        error.args = tuple(shortened(each) if isinstance(each, str) else each for each in error.args)
+        told = _translated(shorten(error, times=4), sql)
+        shorten(error)
         if told is error:
             raise
         raise told from error

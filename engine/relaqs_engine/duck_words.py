@@ -73,7 +73,7 @@ _ATTEMPTS = {
     "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
 }
 _OF_THE_WIDEST = re.compile(r"Out of Range Error: Overflow in .*?(?:HUGEINT|INT128|DECIMAL\(38\))")
-_SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)|\s*Use \"SET [^\"]*\"[^.]*\.?")
+_SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)|(?<!\s)\s*+Use \"SET [^\"]*\"[^.]*\.?")
 
 
 def about_rows(message: str) -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from linecache import getline
 from traceback import walk_tb
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 LONGEST_SAID = 2_000  # characters of an error: DuckDB quotes values, which may be as long as a table
 _TAIL = 400  # of them from the end, where the next step is said
@@ -40,6 +40,16 @@ def shortened(text: str, most: int = LONGEST_SAID) -> str:
     end = min(_TAIL, most // 5)
     begin = most - end - 24  # what is said of the gap takes no more
     return f"{text[:begin]} … ({len(text) - begin - end:,} more) … {text[-end:]}"
+
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def shorten(error: _Error, times: int = 1) -> _Error:
+    """Shorten what an error says, in place, to so many times `LONGEST_SAID`, and return it."""
+    most = times * LONGEST_SAID
+    error.args = tuple(shortened(each, most) if isinstance(each, str) else each for each in error.args)
+    return error
 
 
 class RelaqsError(Exception):

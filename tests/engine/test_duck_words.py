@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
-from relaqs_engine.duck import open_for_reading, syntax_error
+from relaqs_engine.duck import open_for_reading, syntax_error, translated_errors
 from relaqs_engine.errors import DataError, ExpressionError, SqlError, Underlined
 
 
@@ -336,3 +337,9 @@ def test_a_name_that_was_meant_is_written_as_a_select_has_it() -> None:
     assert "!" not in str(error.value)
     assert SqlError("no", None, ("fare", 'my "x"')).hint == 'did you mean \'fare\' or "my ""x"""?'
     cursor.close()
+
+
+def test_what_duckdb_says_of_a_value_as_long_as_a_table_is_read_in_no_time() -> None:
+    """A million blanks took a regular expression hours, and held the interpreter meanwhile."""
+    with pytest.raises(ExpressionError, match=r"more\) … .*TRY_CAST"), translated_errors("SELECT 1"):
+        raise duckdb.ConversionException("Conversion Error: no date: '" + " " * 1_000_000 + "x'")
