@@ -2,7 +2,7 @@
 #
 #   make demo    make 12 million rows, run one query online and watch it sharpen
 #   make test    run the tests but the slow ones, three files at a time
-#   make test-slow  many more random queries, and what takes more than two core-seconds: browsers, clusters, figures
+#   make test-slow  many more random queries, and what takes more than 0.75 core-seconds: browsers, clusters, figures
 #   make check   all that must hold before a commit: tests, lint, format, types, two minutes of the grid
 #   make grid    ask random kinds of queries of random kinds of tables beside plain DuckDB, for MINUTES
 #   make docs    build the documentation's site, into site/index.html
@@ -39,7 +39,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "alone and not slow"
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+	RELAQS_PART=$(PART) $(BIN)/python -m pytest -m slow -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 	$(GRID) --seed 1$(SEED) --minutes $(SLOW_MINUTES)
 
 lint: $(INSTALLED)
@@ -57,6 +57,7 @@ check: lint format-check types test grid
 SEED ?= $(shell date +%j)
 MINUTES ?= 2
 SLOW_MINUTES ?= 20
+PART ?= 0/1
 GRID := $(BIN)/python -m benchmarks.grid --processes 2
 
 grid: $(INSTALLED)

@@ -60,6 +60,12 @@ LONGEST = (
     "tests/relaqs/serve/test_postgres_meaning.py",
 )
 
+# Tests that took more than three quarters of a core-second, when they were last measured, are slow without a
+# mark. `RELAQS_CORE_SECONDS=FILE make test test-slow` writes what each takes.
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
+SLOW_FILES = frozenset(test.partition("::")[0] for test in SLOW)
+MEASURED = os.environ.get("RELAQS_CORE_SECONDS")
+
 # How a file says that it has tests for one of the Makefile's expressions. Then no other file is imported.
 MARKED = {
     "slow": re.compile(r"mark\.slow|few_and_many\("),
@@ -69,6 +75,9 @@ MARKED = {
 # Workers of one run begin to collect at different places: each finds files compiled that others have done.
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+# RELAQS_PART=1/4 runs the second of four parts of the files: each part has some of the longest.
+PART, PARTS = map(int, os.environ.get("RELAQS_PART", "0/1").split("/"))
 
 TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
 TPCH_PARTITIONS = 20
@@ -92,7 +101,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marked = MARKED.get(config.option.markexpr)
     if marked is None or not collection_path.match("test_*.py"):
         return None
-    return True if marked.search(collection_path.read_text(encoding="utf-8")) is None else None
+    is_listed = config.option.markexpr == "slow" and nodeid_of(collection_path) in SLOW_FILES
+    has_none = not is_listed and marked.search(collection_path.read_text(encoding="utf-8")) is None
+    return True if has_none else None
+
+
+def nodeid_of(file: Path) -> str:
+    return file.relative_to(Path(__file__).parent.parent).as_posix()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -107,8 +122,8 @@ def pytest_make_collect_report(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, and give all workers the same order, as they must have it.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first, give all workers the same order, and leave out the other parts.
 
     Raises:
         pytest.UsageError: a file has marked tests that `pytest_ignore_collect` would not find.
@@ -121,6 +136,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     f"{path} has tests that are marked {mark!r} in another way than {written.pattern!r}; "
                     "mark them in this file, or add the way to MARKED in tests/conftest.py"
                 )
+    for item in items:
+        if item.nodeid in SLOW:
+            item.add_marker("slow")
     places = {file: place for place, file in enumerate(LONGEST)}
 
     def order(item: pytest.Item) -> tuple[int, tuple[str, ...]]:
@@ -128,6 +146,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return place, item.path.parts if WORKERS > 1 else ()
 
     items.sort(key=order)
+    files = list(dict.fromkeys(item.path for item in items))
+    others = {file for place, file in enumerate(files) if place % PARTS != PART % PARTS}
+    config.hook.pytest_deselected(items=[item for item in items if item.path in others])
+    items[:] = [item for item in items if item.path not in others]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Write down how many core-seconds a test takes, with the processes that it starts and waits for."""
+    before = os.times()
+    result = yield
+    if MEASURED is not None:
+        seconds = sum(after - first for after, first in zip(os.times()[:4], before[:4], strict=True))
+        with open(MEASURED, "a", encoding="utf-8") as file:
+            file.write(f"{seconds:.2f} {item.nodeid}\n")
+    return result
 
 
 class Oracle:

@@ -19,7 +19,7 @@ from tests.few_and_many import few_and_many
 NAMES = [*(name for law in LAWS for name in law.names), *IN_OTHER_WORDS]
 KINDS = ("rows", "key", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("group", "appended")))
 # One cell in so many, of 58,000 over types and of 365,400 in places.
-MANY_OF_TYPES, MANY_OF_PLACES = 47, 211
+MANY_OF_TYPES, MANY_OF_PLACES = 97, 433
 # What places are tried with: one of each kind of values that aggregates tell apart.
 PLACE_TYPES = ("INTEGER", "DOUBLE with NaN", "VARCHAR", "DECIMAL(9,2)", "DATE", "BOOLEAN")
 

@@ -128,7 +128,7 @@ def test_nothing_is_laid_out_where_that_is_not_wanted(
 def test_closing_ends_a_layout_and_leaves_nothing_of_it(
     connect: Connect, tmp_path: Path, announced: Announced
 ) -> None:
-    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=2_000_000)
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)
@@ -140,7 +140,7 @@ def test_closing_ends_a_layout_and_leaves_nothing_of_it(
 
 @pytest.mark.usefixtures("all_are_large")
 def test_a_forgotten_session_lays_out_no_more(connect: Connect, tmp_path: Path, announced: Announced) -> None:
-    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=2_000_000)
     db = connect(trips)
     ask(db, times=2)
     assert announced.begun.wait(60)
@@ -185,7 +185,7 @@ def test_training_lays_its_plain_tables_out_first(connect: Connect, trips: Path)
 
 
 def test_a_program_may_end_in_the_middle_of_a_layout(tmp_path: Path) -> None:
-    write_trips(tmp_path / "trips.parquet", rows=4_000_000)
+    write_trips(tmp_path / "trips.parquet", rows=2_000_000)
     program = f"""
 import threading, relaqs
 from relaqs.queries import tables
@@ -204,7 +204,7 @@ assert begun.wait(60)
 
 @pytest.mark.usefixtures("all_are_large")
 def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, announced: Announced) -> None:
-    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=2_000_000)
     with connect(trips) as db:
         assert db.layout_progress is None
         ask(db, times=2)
@@ -224,7 +224,7 @@ def test_who_asks_meanwhile_is_told_how_far_a_layout_is(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaqs.queries.tables.SAY_SECONDS", 0.0)
-    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=2_000_000)
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)

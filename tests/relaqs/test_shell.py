@@ -195,7 +195,10 @@ class OnTerminal:
         while text not in self.written:
             ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{text!r} did not come; there is {self.written!r}"
-            self.written += os.read(self._end, 65536).decode(errors="replace")
+            try:
+                self.written += os.read(self._end, 65536).decode(errors="replace")
+            except OSError:  # nobody has the other end of the terminal
+                raise AssertionError(f"it ended before {text!r}; there is {self.written!r}") from None
         self.written = self.written.partition(text)[2]
 
     def close(self) -> None:

@@ -98,7 +98,9 @@ def until_deaf(runtime: duck_process.Runtime = duck_process._RUNTIME) -> None:
     deadline = time.monotonic() + 20
     while not runtime.statements._running and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(0.5)
+    begun = time.process_time()
+    while time.process_time() - begun < 0.5 and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def end(query: relaqs.OnlineQuery, ends_by: str) -> relaqs.OnlineQuery:

@@ -102,7 +102,7 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
         def restart(report: StepReport) -> None:
             if report.step == 2:
                 first.kill()
-                first.wait(LONG_SECONDS)
+                first.join(LONG_SECONDS)
                 log = tmp_path / "scheduler.log"
                 stack.enter_context(started(*scheduler_command(port), log=log))
                 stack.enter_context(started(*workers_command(address)))
@@ -423,7 +423,7 @@ def refused(port: int, scheduler: Process) -> str:
         with pytest.raises(ClusterError) as raised:
             DaskExecutor(client)
         assert client.status == "running"
-    assert scheduler.poll() is None
+    assert scheduler.exitcode is None
     return str(raised.value)
 
 

@@ -146,7 +146,7 @@ def test_the_scheduler_is_started_again_and_a_worker_joins(training_warehouse: P
         runs = [stack.enter_context(db.train(ENDLESS, batch=BATCH_ROWS, parts=1)) for _ in range(2)]
         eventually(lambda: all(run.steps for run in runs))
         first.kill()
-        first.wait(LONG_SECONDS)
+        first.join(LONG_SECONDS)
         stack.enter_context(started(*scheduler_command(port)))
         stack.enter_context(started(*lone_worker_command(address)))
         before = {*workers_of(runs[0]), *workers_of(runs[1])}

@@ -363,7 +363,7 @@ def test_a_scheduler_that_is_started_again_loses_nothing(
         run = train(db)
         run.wait(draws.uniform(0.0, LATEST_SECONDS))
         first.kill()
-        first.wait(LONG_SECONDS)
+        first.join(LONG_SECONDS)
         log = tmp_path / "scheduler.log"
         stack.enter_context(started(*scheduler_command(port), settings=DEATHS, log=log))
         stack.enter_context(started(*workers_command(address, WORKERS)))
