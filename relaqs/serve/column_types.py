@@ -119,8 +119,11 @@ def in_postgres(found: ColumnType, kind: str | None) -> ColumnType:
 
     The sum of INTEGERs is a BIGINT in Postgres, and `extract` gives a NUMERIC.
     """
-    wanted = {"int4": INT4, "int8": INT8, "numeric": NUMERIC, "float8": FLOAT8}.get(kind or "")
+    wanted = {"int4": INT4, "int8": INT8, "numeric": NUMERIC, "float4": FLOAT4, "float8": FLOAT8}.get(
+        kind or ""
+    )
     wholes = {INT4: (INT8, NUMERIC), INT8: (NUMERIC,), NUMERIC: (INT4, INT8), FLOAT8: (INT4, INT8)}
+    wholes[FLOAT4] = (FLOAT8,)
     return wanted if wanted is not None and found in wholes[wanted] else found
 
 

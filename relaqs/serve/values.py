@@ -81,6 +81,8 @@ def as_announced(column: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
     """
     if kind is types.FLOAT8 and not pa.types.is_nested(column.type):
         return column.cast(pa.float64(), safe=False)
+    if kind is types.FLOAT4 and column.type == pa.float64():
+        return column.cast(pa.float32(), safe=False)
     wanted = _WHOLE.get(kind.oid)
     if wanted is None or (pa.types.is_integer(column.type) and column.type.bit_width <= wanted.bit_width):
         return column

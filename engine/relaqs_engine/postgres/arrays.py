@@ -34,12 +34,10 @@ from relaqs_engine.postgres.formats import (
     pattern_of,
     pointer,
     too_deep,
-    written_moment,
 )
 from relaqs_engine.postgres.kinds import (
     FLOATS,
     INTEGERS,
-    MOMENTS,
     NESTED,
     NUMBERS,
     Kind,
@@ -49,6 +47,7 @@ from relaqs_engine.postgres.kinds import (
     is_condition,
     is_shown,
     name_of,
+    read_moments,
 )
 from relaqs_engine.sql.dialect import DIALECT
 
@@ -263,6 +262,8 @@ def _compared(kind: type[exp.Expr], node: exp.Expr, other: exp.Expr, kinds: Kind
         raise UnsupportedError(f"rows of more than {_MOST_PLACES} places are not compared here")
     if "json" in map(kinds.of, (*left, *right)):
         raise UnsupportedError("JSON is not compared in rows here; write j::text")
+    for pair in zip(left, right, strict=True):
+        read_moments(pair, kinds)
     pairs = [[exp.Paren(this=each.copy()) for each in pair] for pair in zip(left, right, strict=True)]
     found: exp.Expr = kind(this=pairs[-1][0], expression=pairs[-1][1])
     for one, two in reversed(pairs[:-1]):
@@ -340,6 +341,10 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return filled("CASE WHEN l IS NOT NULL THEN w END", {"l": array, "w": found})
 
 
+def _chosen(node: exp.Expr, kinds: Kinds) -> None:
+    read_moments(arguments_of(node), kinds)  # what is one of several values has the type of all of them
+
+
 def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """Read a text that is written out as what it is compared with. In place.
 
@@ -348,10 +353,12 @@ def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     out are written in one way, and may be equal.
     """
     if isinstance(node, exp.Case):
+        read_moments([node.args.get("default"), *(each.args["true"] for each in node.args["ifs"])], kinds)
         sides = [node.args.get("this"), *(each.this for each in node.args["ifs"])]
         sides = sides if sides[0] is not None else []
     else:
         sides = arguments_of(node)
+    read_moments(sides, kinds)
     of_sides = {kinds.of(each) for each in sides}
     is_padded = any("padded_to" in each.meta for each in sides)
     for each in sides:
@@ -360,9 +367,7 @@ def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
             bare.replace(called("rtrim", bare.copy(), exp.Literal.string(" ")))
         if not (isinstance(bare, exp.Literal) and bare.is_string):
             continue
-        if of_sides & MOMENTS and (moment := written_moment(bare.name)) is not None:
-            bare.set("this", moment)
-        elif is_padded:
+        if is_padded:
             bare.set("this", bare.name.rstrip(" "))
     if "json" not in of_sides:
         return None
@@ -619,7 +624,8 @@ def _matched(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Exp
     if len(flags) > 1 or set(signs) - set("gics"):
         raise UnsupportedError(f"{name_of(node)} takes the flags g, i, c and s here, written out, as 'gi'")
     text = written_text(given[1], kinds) if len(given) > 1 else None
-    if text is not None and (written := pattern_of(text)) != text:
+    is_taken = not isinstance(node, exp.RegexpLike | exp.RegexpILike)
+    if text is not None and (written := pattern_of(text, is_taken=is_taken)) != text:
         parameter = given[1].copy()
         given[1].replace(exp.Literal.string(written))
         if kinds.value_of(parameter.unnest()) is not None:  # each value has to have its parameter
@@ -634,7 +640,8 @@ def _by_pattern(text: str) -> WriteCall:
         pattern = written_text(given[1], kinds) if len(given) == 2 else None
         if pattern is None or kinds.value_of(given[1].unnest()) is not None:
             raise UnsupportedError(f"{name_of(node)} takes a text and a pattern that is written out here")
-        return filled(text, {"l": given[0], "p": exp.Literal.string(pattern_of(pattern))})
+        taken = exp.Literal.string(pattern_of(pattern, is_taken="extract" in text))
+        return filled(text, {"l": given[0], "p": taken})
 
     return write
 
@@ -870,6 +877,7 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Bracket: _element,
     exp.Pad: _padded,
     **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.Case), compared_sides),
+    **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least, exp.Lag, exp.Lead), _chosen),
     exp.Distinct: _sorted,
     exp.Between: _between,
     exp.In: _in,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -234,11 +236,16 @@ def written_moment(text: str) -> str | None:
         raise UnsupportedError(f"{text!r} begins with its month or its day; write {written!r}")
     hour = found["hour"]
     if found["half"] is not None:
-        if not 1 <= int(hour) <= 12:
-            raise ExpressionError(f"date/time field value out of range: {text!r}; write hours from 1 to 12")
+        if int(hour) > 12:
+            raise ExpressionError(f"date/time field value out of range: {text!r}; write hours from 0 to 12")
         hour = str(int(hour) % 12 + 12 * (found["half"].lower() == "pm"))
     time = f"{found['t']}{hour:0>2}{found['rest']}" if hour is not None else ""
-    return f"{year}-{month:0>2}-{day:0>2}{time}{text[found.end() :]}"
+    written = f"{year}-{month:0>2}-{day:0>2}{time}"
+    if len(fraction := time.partition(".")[2]) > 6:  # DuckDB cuts what Postgres rounds
+        whole, more = written.removesuffix(f".{fraction}"), timedelta(seconds=round(float(f".{fraction}"), 6))
+        with suppress(ValueError, OverflowError):  # no day of the calendar: DuckDB says so
+            written = (datetime.fromisoformat(whole) + more).isoformat(" ")
+    return f"{written}{text[found.end() :]}"
 
 
 def called(name: str, *given: exp.Expr) -> exp.Expr:
@@ -408,6 +415,10 @@ _CLASSES = {
 _PATTERN_PART = re.compile(
     r"(\[\^?+\]?+(?:\\.|\[[:.=][^\]]*+\]|[^\]\\])*+(?:\]|\Z))|\\.|\(\?[a-z]|[^\[\\(]+|.", re.DOTALL
 )
+# a|ab: DuckDB takes the first that matches, and Postgres what matches most.
+_LONGER_LATER = re.compile(
+    r"(?<![^(|:)])((?:\\.|[^\\()|[])++)\|(?:[^()|]*+\|){0,100}?(\1(?:\\.|[^\\()|]|[([])+)"
+)
 _CLASS = re.compile(r"\\.|\[[:.=][^\]]*+\]", re.DOTALL)
 # A pattern that matches the same in DuckDB, with groups of which none is left out.
 ONE_WAY = re.compile(
@@ -416,13 +427,17 @@ ONE_WAY = re.compile(
 )
 
 
-def pattern_of(pattern: str) -> str:
+def pattern_of(pattern: str, *, is_taken: bool = False) -> str:
     """Return a regular expression as DuckDB has it: a dot is any sign, the end of a line too.
+
+    is_taken: what matches is part of the answer, and not only whether something does.
 
     Raises:
         UnsupportedError: it has what DuckDB takes for something else.
     """
     found = list(_PATTERN_PART.finditer(pattern))
+    if is_taken and (both := _LONGER_LATER.search(pattern)) is not None:
+        raise UnsupportedError(f"a pattern takes the longer word first here; write {both[2]}|{both[1]}")
     has_dot = any("." in each[0] for each in found if each[0][0] not in "[\\")
     return ("(?s)" if has_dot else "") + "".join(map(_pattern_part, found))
 

@@ -7,7 +7,7 @@ where parameters stand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.postgres.formats import written_moment
 from relaqs_engine.postgres.wording import without_postgres_words
 from relaqs_engine.sql.binder import Constant
 from relaqs_engine.sql.dialect import DIALECT
@@ -721,3 +722,11 @@ def is_condition(node: exp.Expr) -> bool:
     while isinstance(node.parent, exp.And | exp.Or | exp.Paren):
         node = node.parent
     return isinstance(node.parent, exp.Where | exp.Having)
+
+
+def read_moments(sides: Iterable[exp.Expr | None], kinds: Kinds) -> None:
+    """Read texts that are written out beside moments as moments, as '2024-01-31 10:00 PM'. In place."""
+    bare = [each.unnest() for each in sides if each is not None]
+    for each in bare if any(kinds.of(side) in MOMENTS for side in bare) else ():
+        if each.is_string and (moment := written_moment(each.name)) is not None:
+            each.set("this", moment)

@@ -61,6 +61,7 @@ from relaqs_engine.postgres.kinds import (
     is_shown,
     kind_of_type,
     name_of,
+    read_moments,
 )
 from relaqs_engine.sql.dialect import DIALECT, Relaqs, RelaqsTokenizer, tokens_of
 from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
@@ -506,6 +507,8 @@ def _table(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
 def _values(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """Columns without a name are column1, column2 and so on."""
     alias, rows = node.args.get("alias"), node.expressions
+    for column in zip(*(each.expressions for each in rows if isinstance(each, exp.Tuple)), strict=False):
+        read_moments(column, kinds)
     if alias is not None and not alias.columns and rows and isinstance(rows[0], exp.Tuple):
         count = len(rows[0].expressions)
         alias.set("columns", [exp.to_identifier(f"column{place}") for place in range(1, count + 1)])

@@ -25,38 +25,8 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.arguments import check_priority
+from relaqs.executors.dask import messages
 from relaqs.executors.dask.link import Link, checked, connect, secured
-from relaqs.executors.dask.messages import (
-    HELLO_RPC,
-    KEY_PREFIX,
-    STREAM_OP,
-    Answer,
-    AskTurn,
-    Bye,
-    Cap,
-    Enter,
-    GangAnswer,
-    GangTold,
-    Lease,
-    Leased,
-    Leave,
-    MayTurn,
-    Message,
-    NoLeases,
-    RunsWhole,
-    SetTarget,
-    Setting,
-    SetWaiting,
-    SetWeight,
-    Share,
-    ShareNoMore,
-    SlotsLost,
-    SlotsOffered,
-    StepFolded,
-    Stops,
-    named_versions,
-    same_release,
-)
 from relaqs.executors.dask.peer_agent import install_agents
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.slots import GangDriver, tell_driver
@@ -178,16 +148,16 @@ class DaskExecutor:
             self._do(self._submit, tasks[0].key.job, parcels_of(tasks, done))
 
     def report(self, job_id: str, report: StepReport) -> None:
-        self._do(self._tell, job_id, StepFolded(self._name_there(job_id), report))
+        self._do(self._tell, job_id, messages.StepFolded(self._name_there(job_id), report))
 
     def set_weight(self, job_id: str, weight: float) -> None:
-        self._do(self._tell, job_id, SetWeight(self._name_there(job_id), weight))
+        self._do(self._tell, job_id, messages.SetWeight(self._name_there(job_id), weight))
 
     def set_target(self, job_id: str, target: float | None) -> None:
-        self._do(self._tell, job_id, SetTarget(self._name_there(job_id), target))
+        self._do(self._tell, job_id, messages.SetTarget(self._name_there(job_id), target))
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
-        self._do(self._tell, job_id, SetWaiting(self._name_there(job_id), is_waiting))
+        self._do(self._tell, job_id, messages.SetWaiting(self._name_there(job_id), is_waiting))
 
     def slots(self) -> tuple[str, ...]:
         """Return all slots of the cluster: one for each thread of a worker."""
@@ -209,12 +179,12 @@ class DaskExecutor:
     def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
         """Ask that a gang hold these slots and no others. Its driver hears when it does."""
         self._check_open()
-        self._do(self._tell, job_id, Lease(self._name_there(job_id), slots))
+        self._do(self._tell, job_id, messages.Lease(self._name_there(job_id), slots))
 
     def tell_gang(self, job_id: str, gang: Gang) -> None:
         """Say how a gang gets on. Its driver hears which slots it is offered."""
         name = self._name_there(job_id)
-        self._do(self._tell, job_id, GangTold(name, replace(gang, id=name)))
+        self._do(self._tell, job_id, messages.GangTold(name, replace(gang, id=name)))
 
     def ask_turn(self, job_id: str, slots: tuple[str, ...] = (), number: int = 0) -> None:
         """Ask for a gang's next turn. Its driver hears when it may take it.
@@ -224,7 +194,7 @@ class DaskExecutor:
                 meanwhile. Empty: those that it leases.
             number: that the driver hears then.
         """
-        self._do(self._tell, job_id, AskTurn(self._name_there(job_id), slots, number))
+        self._do(self._tell, job_id, messages.AskTurn(self._name_there(job_id), slots, number))
 
     def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
@@ -279,7 +249,7 @@ class DaskExecutor:
 
     def _name_there(self, job_id: str) -> str:
         """Return the job's name on the cluster, unique among all sessions."""
-        return f"{KEY_PREFIX}{job_id}-{self._session}"
+        return f"{messages.KEY_PREFIX}{job_id}-{self._session}"
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -309,9 +279,9 @@ class DaskExecutor:
 
     def _enter(self, flight: JobInFlight, job_id: str) -> None:
         self._flights[job_id] = flight
-        self._link.tell(Enter(flight.description, self._session))
+        self._link.tell(messages.Enter(flight.description, self._session))
 
-    def _tell(self, job_id: str, message: StepFolded | Setting) -> None:
+    def _tell(self, job_id: str, message: messages.StepFolded | messages.Setting) -> None:
         """Pass on what is said of a job, and keep it for a scheduler that comes back."""
         if (flight := self._flights.get(job_id)) is not None:
             flight.note(message)
@@ -343,14 +313,14 @@ class DaskExecutor:
         """Submit tasks in one message, to the cluster or to one worker."""
         try:
             keys = [key_of(flight.name, parcel) for parcel in parcels]
-            graph = graph_of(flight.name, parcels, named_versions())
+            graph = graph_of(flight.name, parcels, messages.named_versions())
         except Exception as error:  # here on the event loop nobody else would hear of it
             for parcel in parcels:
                 self._hand_over(flight, TaskResult(parcel.key, None, 0.0, error))
             return
         for step, seconds in {parcel.key.step: parcel.whole_seconds for parcel in parcels}.items():
             if seconds is not None:
-                self._link.tell(RunsWhole(flight.name, step, seconds))
+                self._link.tell(messages.RunsWhole(flight.name, step, seconds))
         try:
             # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
             futures = self._client.get(
@@ -450,7 +420,7 @@ class DaskExecutor:
         if futures and self._link.is_up:
             # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
             self._loop.add_callback(self._client.cancel, futures, reason="job-cancelled")
-        self._link.tell(Leave(flight.name))
+        self._link.tell(messages.Leave(flight.name))
 
     async def _cancel_all(self) -> None:
         for job_id in list(self._flights):
@@ -461,7 +431,7 @@ class DaskExecutor:
         """Tell a scheduler that was started again of all jobs, and send what has no result yet."""
         for flight in self._flights.values():
             self._give_up_places(flight, {parcel.place for parcel in flight.parcels.values() if parcel.place})
-            self._link.tell(Enter(flight.description, self._session))
+            self._link.tell(messages.Enter(flight.description, self._session))
             for message in flight.to_say_again():
                 self._link.tell(message)
             flight.held.clear()
@@ -476,13 +446,19 @@ class DaskExecutor:
             if isinstance(flight.driver, GangDriver):
                 flight.driver.unreachable(error)
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, answer: messages.Answer) -> None:
         match answer:
-            case Stops(jobs):
+            case messages.Stops(jobs):
                 self._stop(jobs)
-            case Cap(job, cores):
+            case messages.Cap(job, cores):
                 self._cap(job, cores)
-            case Leased() | SlotsOffered() | MayTurn() | SlotsLost() | NoLeases():
+            case (
+                messages.Leased()
+                | messages.SlotsOffered()
+                | messages.MayTurn()
+                | messages.SlotsLost()
+                | messages.NoLeases()
+            ):
                 self._pass_on(answer)
             case _:
                 assert_never(answer)
@@ -495,13 +471,13 @@ class DaskExecutor:
                 if self._link.takes_tasks:
                     self._send_held(flight)
 
-    def _pass_on(self, answer: GangAnswer) -> None:
+    def _pass_on(self, answer: messages.GangAnswer) -> None:
         """Pass on what the plugin says to the driver of a gang. What ran on lost slots has no result."""
         for flight in self._flights.values():
             if flight.name == answer.job and isinstance(flight.driver, GangDriver):
-                if isinstance(answer, MayTurn):
-                    flight.said.pop(AskTurn, None)
-                if isinstance(answer, SlotsLost):
+                if isinstance(answer, messages.MayTurn):
+                    flight.said.pop(messages.AskTurn, None)
+                if isinstance(answer, messages.SlotsLost):
                     self._give_up_places(flight, {worker_of(slot) for slot in answer.slots})
                 tell_driver(flight.driver, answer)
 
@@ -541,18 +517,18 @@ class ClientShare:
     @weight.setter
     def weight(self, weight: float) -> None:
         self._weight = check_priority(weight)
-        self._tell(Share(self._name, self._weight))
+        self._tell(messages.Share(self._name, self._weight))
 
     def close(self) -> None:
         """Count among all other programs again. The second call does nothing."""
-        self._tell(ShareNoMore())
-        self._tell(Bye(self._session))
+        self._tell(messages.ShareNoMore())
+        self._tell(messages.Bye(self._session))
 
     async def _open(self, policy: Policy) -> None:
         await self._client.register_plugin(RelaqsPlugin())
-        hello = getattr(self._client.scheduler, HELLO_RPC)
+        hello = getattr(self._client.scheduler, messages.HELLO_RPC)
         answer = await hello(client=self._client.id, session=self._session, policy=pickle.dumps(policy))
-        if answer is None or not same_release(answer["version"]):
+        if answer is None or not messages.same_release(answer["version"]):
             raise ClusterError(
                 "the Dask scheduler has another plugin called relaqs, or another release of it; install the "
                 "same there, and start it again"
@@ -562,16 +538,16 @@ class ClientShare:
                 f"a session on this cluster has chosen the policy {answer['policy']!r}, this one asks for "
                 f"{policy.name!r}; give policy={answer['policy']!r}, or wait until that one is closed"
             )
-        self._send(Share(self._name, self._weight))
+        self._send(messages.Share(self._name, self._weight))
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: messages.Message) -> None:
         if self._client.status == "running":
             assert self._client.loop is not None  # it is connected
             self._client.loop.add_callback(self._send, message)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: messages.Message) -> None:
         assert self._client.scheduler_comm is not None  # it is connected
-        self._client.scheduler_comm.send({"op": STREAM_OP, "message": pickle.dumps(message)})
+        self._client.scheduler_comm.send({"op": messages.STREAM_OP, "message": pickle.dumps(message)})
 
     def __enter__(self) -> Self:
         return self

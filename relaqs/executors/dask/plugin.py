@@ -50,36 +50,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.messages import (
-    CAP_RPC,
-    CORE_SECONDS,
-    FOREIGN,
-    HELLO_RPC,
-    RELAQS_VERSION,
-    STATUS_RPC,
-    STOP_RPC,
-    STREAM_OP,
-    AskTurn,
-    Bye,
-    Cap,
-    Enter,
-    GangTold,
-    Hello,
-    Lease,
-    Leave,
-    Message,
-    RunsWhole,
-    SetTarget,
-    SetWaiting,
-    SetWeight,
-    Share,
-    ShareNoMore,
-    SlotsOffered,
-    StepFolded,
-    Stops,
-    job_of,
-    tell_session,
-)
+from relaqs.executors.dask import messages
 from relaqs.executors.dask.placement import STIMULUS, AbreastPlaces, Rooms
 from relaqs.executors.dask.queue import (
     ENDS,
@@ -146,7 +117,7 @@ class SharingClients:
             return
         for key in keys:
             task = self._scheduler.tasks.get(key)  # type: ignore[call-overload]  # it may be any key
-            if task is None or job_of(key) is not None:
+            if task is None or messages.job_of(key) is not None:
                 continue
             self._job_of[key] = job
             work = task.run_spec
@@ -159,7 +130,7 @@ class SharingClients:
 
     def job_of(self, key: object) -> str:
         """Return the job of a task of another program."""
-        return self._job_of.get(key, FOREIGN)
+        return self._job_of.get(key, messages.FOREIGN)
 
     def changed(self, has_tasks_of: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
         """Yield the jobs of clients that have tasks now and had none before, or the reverse."""
@@ -201,7 +172,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._wishes = Wishes(make_policy(DEFAULT_POLICY))
         self._slot_wishes = Wishes(make_slot_policy(DEFAULT_SLOT_POLICY))
         self._desk = Desk(self._wishes.in_force, credit_core_seconds=chosen_credit())
-        self._desk.turns.enter(FOREIGN)
+        self._desk.turns.enter(messages.FOREIGN)
         self._charges = Charges(self._desk.turns)
         self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
         self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
@@ -236,11 +207,11 @@ class RelaqsPlugin(SchedulerPlugin):
             self._tell_gang,
             partial(tell_clients, scheduler, RuntimeWarning),
         )
-        scheduler.stream_handlers[STREAM_OP] = self._on_message
-        scheduler.handlers[HELLO_RPC] = self._hello
-        scheduler.handlers[STATUS_RPC] = self._status
-        scheduler.handlers[STOP_RPC] = self._stop_one
-        scheduler.handlers[CAP_RPC] = self._cap_one
+        scheduler.stream_handlers[messages.STREAM_OP] = self._on_message
+        scheduler.handlers[messages.HELLO_RPC] = self._hello
+        scheduler.handlers[messages.STATUS_RPC] = self._status
+        scheduler.handlers[messages.STOP_RPC] = self._stop_one
+        scheduler.handlers[messages.CAP_RPC] = self._cap_one
 
     @property
     def plan(self) -> Plan:
@@ -267,8 +238,8 @@ class RelaqsPlugin(SchedulerPlugin):
             if ended is not None:
                 self._desk.accounts.charge(*ended, time.monotonic())
                 self._gangs.ended(ended[0])
-        elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
-            self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
+        elif finish in ("queued", "processing") and self._account_of(key) == messages.FOREIGN:
+            self._take_in(JobDescription(messages.FOREIGN, name="tasks of other programs"))
         self._enforcement.moved(key, start, finish)
         if finish in ENDS:
             self._gangs.look()
@@ -304,43 +275,43 @@ class RelaqsPlugin(SchedulerPlugin):
         except Exception:
             logger.exception("a message of client %s is lost", client)
 
-    def _take(self, client: str, message: Message) -> None:
+    def _take(self, client: str, message: messages.Message) -> None:
         match message:
-            case Enter(description, session):
+            case messages.Enter(description, session):
                 self._homes[description.id] = _Home(client, session, description)
                 if self._rooms is not None:
                     self._rooms.enter(description)
                 self._take_in(description)
-            case StepFolded(job, report):
+            case messages.StepFolded(job, report):
                 self._desk.accounts.report(job, report)
                 self._plan_if_due()
-            case SetWeight(job, weight):
+            case messages.SetWeight(job, weight):
                 self._desk.accounts.set_weight(job, weight)
                 self._slots.set_weight(job, weight)
                 self._plan_soon()
-            case SetTarget(job, target):
+            case messages.SetTarget(job, target):
                 self._desk.accounts.set_target(job, target)
                 self._plan_soon()
-            case SetWaiting(job, is_waiting):
+            case messages.SetWaiting(job, is_waiting):
                 self._desk.accounts.set_waiting(job, is_waiting)
                 self._plan_soon()
-            case RunsWhole(job, step, seconds):
+            case messages.RunsWhole(job, step, seconds):
                 if self._rooms is not None:
                     self._rooms.is_whole(job, step, seconds)
-            case Lease(job, slots):
+            case messages.Lease(job, slots):
                 self._gangs.lease(job, slots)
                 self._slots.offer_free()
-            case AskTurn(job, slots, number):
+            case messages.AskTurn(job, slots, number):
                 self._gangs.ask_turn(job, slots, number)
-            case GangTold(job, gang):
+            case messages.GangTold(job, gang):
                 self._take_gang(job, gang)
-            case Leave(job):
+            case messages.Leave(job):
                 self._leave(job)
-            case Share(name, weight):
+            case messages.Share(name, weight):
                 self._share(client, name, weight)
-            case ShareNoMore():
+            case messages.ShareNoMore():
                 self._share_no_more(client)
-            case Bye(session):
+            case messages.Bye(session):
                 self._wishes.end_session(session)
                 self._slot_wishes.end_session(session)
                 self._follow_wishes()
@@ -351,9 +322,9 @@ class RelaqsPlugin(SchedulerPlugin):
         if job in self._homes and self._slots.take_in(gang, time.monotonic()):
             self._plan_soon()
 
-    def _tell_gang(self, answer: SlotsOffered) -> None:
+    def _tell_gang(self, answer: messages.SlotsOffered) -> None:
         if (home := self._homes.get(answer.job)) is not None:
-            tell_session(self._scheduler, home.session, answer)
+            messages.tell_session(self._scheduler, home.session, answer)
 
     def _leave(self, job: str) -> None:
         if self._homes.pop(job, None) is not None:
@@ -389,12 +360,12 @@ class RelaqsPlugin(SchedulerPlugin):
         if job not in self._homes:
             return self._no_job(job)
         self._desk.accounts.set_most(job, cores)
-        tell_session(self._scheduler, self._homes[job].session, Cap(job, cores))
+        messages.tell_session(self._scheduler, self._homes[job].session, messages.Cap(job, cores))
         self._plan_soon()
         return None
 
     def _no_job(self, job: str) -> str:
-        if job == FOREIGN or job in self._clients:
+        if job == messages.FOREIGN or job in self._clients:
             return f"{job!r} is made of tasks of another program, which has to end or cancel them itself"
         known = ", ".join(sorted(self._homes)) or "none"
         return f"there is no job {job!r}; there are: {known}"
@@ -411,7 +382,8 @@ class RelaqsPlugin(SchedulerPlugin):
         if slot_policy is not None:
             self._slot_wishes.ask(session, client, pickle.loads(slot_policy))
         self._follow_wishes()
-        return asdict(Hello(RELAQS_VERSION, self._wishes.in_force.name, self._slot_wishes.in_force.name))
+        names = self._wishes.in_force.name, self._slot_wishes.in_force.name
+        return asdict(messages.Hello(messages.RELAQS_VERSION, *names))
 
     def _status(self) -> bytes:
         """Return a pickled `ClusterStatus`."""
@@ -433,7 +405,7 @@ class RelaqsPlugin(SchedulerPlugin):
     # What follows from it.
 
     def _account_of(self, key: object) -> str:
-        name = job_of(key)
+        name = messages.job_of(key)
         return name if name is not None and name in self._homes else self._clients.job_of(key)
 
     def _was_next(self, job: str) -> bool | None:
@@ -509,8 +481,8 @@ class RelaqsPlugin(SchedulerPlugin):
         self._past.look()
         self._silence.look()
         self._absence.look({home.client for home in self._homes.values()})
-        if FOREIGN in self._desk and not self._enforcement.has_tasks_of(FOREIGN):
-            self._desk.rest(FOREIGN)
+        if messages.FOREIGN in self._desk and not self._enforcement.has_tasks_of(messages.FOREIGN):
+            self._desk.rest(messages.FOREIGN)
         for job, is_waiting in self._clients.changed(self._enforcement.has_tasks_of):
             self._desk.accounts.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
@@ -527,7 +499,7 @@ class RelaqsPlugin(SchedulerPlugin):
             if (home := self._homes.get(job)) is not None:
                 by_session[home.session].append(job)
         for session, stopped in by_session.items():
-            tell_session(self._scheduler, session, Stops(tuple(stopped)))
+            messages.tell_session(self._scheduler, session, messages.Stops(tuple(stopped)))
 
 
 def tell_clients(scheduler: Scheduler, category: type[Warning], text: str) -> None:
@@ -542,7 +514,7 @@ def core_seconds_of(message: Mapping[str, Any]) -> float | None:
     Our tasks measured them. For other tasks they are the time that a thread was busy with the task.
     """
     metadata = message.get("metadata") or {}
-    if CORE_SECONDS in metadata:
-        return float(metadata[CORE_SECONDS])
+    if messages.CORE_SECONDS in metadata:
+        return float(metadata[messages.CORE_SECONDS])
     computed = [each for each in message.get("startstops") or () if each["action"] == "compute"]
     return sum(each["stop"] - each["start"] for each in computed) if computed else None

@@ -53,6 +53,23 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         [(True, False, True, "a  b", False)],
     ),
     (
+        "SELECT coalesce(NULL::timestamp, '2023-11-20 10:00 PM') = '2023-11-20 22:00', "
+        "greatest(DATE '2024-01-01', 'Feb 1, 2024')::text, (TIMESTAMP '2024-01-31 22:00', 1) = "
+        "('2024-01-31 10:00 PM', 1), (CASE WHEN d IS NULL THEN d ELSE '2024-01-31 0:30 pm' END)::text, "
+        "d::text FROM (VALUES (TIMESTAMP '2024-01-01'), ('2023-11-20 10:00 PM')) AS v(d)",
+        ("?column?", "greatest", "?column?", "text", "d"),
+        [
+            (True, "2024-02-01", True, "2024-01-31 12:30:00", "2024-01-01 00:00:00"),
+            (True, "2024-02-01", True, "2024-01-31 12:30:00", "2023-11-20 22:00:00"),
+        ],
+    ),
+    (
+        "SELECT (TIMESTAMP '2024-12-31 23:59:59.9999996')::text, regexp_replace('abc', 'abc|ab', 'x'), "
+        "'abc' ~ '^(a|ab)c', regexp_replace(' a ', '^\\s+|\\s+$', '', 'g')",
+        ("text", "regexp_replace", "?column?", "regexp_replace"),
+        [("2025-01-01 00:00:00", "x", True, "a")],
+    ),
+    (
         "SELECT 1e20 || '', 1.50 || 'x', ('-1 day +02:03'::interval)::text, to_char(7, '000')",
         ("?column?", "?column?", "text", "to_char"),
         [("100000000000000000000", "1.50x", "-1 days +02:03:00", " 007")],
@@ -411,6 +428,7 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ),
 )
 CODES = (
+    ("SELECT regexp_replace('abc', '(a|ab)(c|bcd)', 'x')", "0A000"),
     ("SELECT 1 / 0", "22012"),
     ("SELECT faer FROM trips", "42703"),
     ("SELECT 1 FROM tripss", "42P01"),
@@ -419,7 +437,7 @@ CODES = (
     ("SELECT '1/2/2024'::date", "0A000"),  # DateStyle says which is the month
     ("SELECT 'marx 2, 2024'::date", "22007"),
     ("SELECT '2024-01-31 13:00 PM'::timestamp", "22008"),
-    ("SELECT now() > '2024-01-31 0:30 am'", "22008"),
+    ("SELECT now() > '2024-01-31 13:30 am'", "22008"),
     ("SELECT zone SIMILAR TO zone FROM trips", "0A000"),
     ("SELECT 'b' SIMILAR TO '\\b'", "0A000"),
     ("SELECT regexp_matches('foobar', '(o+)(b)')", "0A000"),
@@ -522,6 +540,8 @@ def test_columns_have_the_types_that_postgres_has(connection: psycopg.Connection
     (row,) = cursor.fetchall()
     assert row == (3, 3, 2, 0, 2024, 2024.0, 1, 1)
     assert [*map(type, row)] == [int, Decimal, int, int, Decimal, float, int, int]
+    cursor = connection.execute("SELECT sum(x::real), avg(x::real) FROM (VALUES (0.1), (0.2)) AS v(x)")
+    assert [each.type_code for each in cursor.description or ()] == [700, 701]
     with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="bigint out of range"):
         connection.execute("SELECT sum(x) * 4000000000000000000 FROM (VALUES (1), (2)) AS v(x)")
 
