@@ -417,7 +417,7 @@ _PATTERN_PART = re.compile(
 )
 # a|ab: DuckDB takes the first that matches, and Postgres what matches most.
 _LONGER_LATER = re.compile(
-    r"(?<![^(|:)])((?:\\.|[^\\()|[])++)\|(?:[^()|]*+\|){0,100}?(\1(?:\\.|[^\\()|]|[([])+)"
+    r"(?:(?<![^(|])|(?<=\(\?:)|(?<=\(\?i\)))((?:\\.|[^\\()|[])++)\|(?:[^()|]*+\|){0,100}?(\1(?:\\.|[^\\()|]|[([])+)"
 )
 _CLASS = re.compile(r"\\.|\[[:.=][^\]]*+\]", re.DOTALL)
 # A pattern that matches the same in DuckDB, with groups of which none is left out.
