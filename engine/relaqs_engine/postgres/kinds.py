@@ -707,10 +707,10 @@ def _type_of_value(node: exp.Expr, columns: _ColumnTypes) -> str | None:
     return None
 
 
-def is_shown(node: exp.Expr) -> bool:
-    """Return whether an expression is a column of the answer."""
-    while isinstance(node.parent, exp.Alias | exp.Cast | exp.Paren):
-        node = node.parent
+def is_shown(node: exp.Expr, *within: type[exp.Expr]) -> bool:
+    """Return whether an expression is a column of the answer, also within some others."""
+    while (above := node.parent) and isinstance(above, (exp.Alias, exp.Cast, exp.Paren, *within)):
+        node = above
     query = node.parent
     while isinstance(query, exp.Query) and isinstance(query.parent, exp.SetOperation):
         query = query.parent

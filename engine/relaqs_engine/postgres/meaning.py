@@ -87,6 +87,7 @@ _OTHER_NAMES = {
     "every": "bool_and",
     **dict.fromkeys(("clock_timestamp", "statement_timestamp", "transaction_timestamp"), "now"),
 }
+_KEEPING = (exp.Max, exp.Min, exp.AnyValue, exp.Filter, exp.Coalesce, exp.Case, exp.If)  # blanks of CHAR(n)
 _SIZED_TEXT = re.compile(r"(?:TEXT|VARCHAR|NVARCHAR)\s*\((\d+)\)")
 _MOMENT_FORMATS = {"YYYY-MM-DD", *(f"YYYY-MM-DD HH24:MI:SS{part}" for part in ("", ".MS", ".US"))}
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
@@ -339,13 +340,13 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     is_padded = to.this in (exp.DType.CHAR, exp.DType.NCHAR)  # with blanks that are only shown
     if (sized := _SIZED_TEXT.fullmatch(name)) is not None or is_padded:
         size = exp.Literal.number(sized[1] if sized is not None else 1)
-        text, blank = called("left", exp.cast(value.copy(), "VARCHAR"), size), exp.Literal.string(" ")
+        text = called("left", exp.cast(value.copy(), "VARCHAR"), size)
         if not is_padded:
             return text
-        text = called("rtrim", text, blank)
+        text = called("rtrim", text, exp.Literal.string(" "))
         text.meta["padded_to"] = int(size.name)
         is_cast_again = isinstance(node.find_ancestor(exp.Cast, exp.Select), exp.Cast)
-        return padded(text) if is_shown(node) and not is_cast_again else text
+        return padded(text) if is_shown(node, *_KEEPING) and not is_cast_again else text
     if name in ("TEXT", "VARCHAR") and source is not None:
         return as_text(value, source)
     if name in ("TEXT", "VARCHAR") and (isinstance(value, exp.Tuple) or kinds.row_of(value)):
@@ -767,9 +768,8 @@ def _octet_length(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> ex
         return None
     text = "CAST(strlen(CAST(t AS VARCHAR)) AS INTEGER)"
     if kind is None and not (isinstance(given[0], exp.Literal) and given[0].is_string):
-        of_bytes = "CAST(octet_length(CAST(t AS BLOB)) AS INTEGER)"
-        text = f"CASE WHEN typeof(t) = 'BLOB' THEN {of_bytes} ELSE {text} END"
-    return filled(text, {"t": given[0]})
+        text = f"CASE typeof(t) WHEN 'BLOB' THEN octet_length(CAST(t AS BLOB))::INTEGER ELSE {text} END"
+    return filled(text, {"t": padded(given[0])})
 
 
 def _sha256(node: exp.Expr, given: Sequence[exp.Expr], kinds: Kinds) -> exp.Expr | None:

@@ -154,6 +154,7 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT to_char(DATE '2024-02-03', 'DD.MM.YYYY')", ("to_char",), [("03.02.2024",)]),
     ("SELECT count FROM (SELECT count(*)) q", ("count",), [(1,)]),
     ("SELECT '{a,\"b c\"}'::name[], '{{a},{b}}'::name[][]", ("name",) * 2, [(["a", "b c"], [["a"], ["b"]])]),
+    ("SELECT max('ab'::char(4)) AS m, coalesce('ab'::char(4), 'x') AS c", ("m", "c"), [("ab  ", "ab  ")]),
     ("SELECT 'a  '::char(5) = 'a'::char(3), length('ab '::char(4))", ("?column?", "length"), [(True, 2)]),
     (
         "SELECT (d - date '2024-01-01' + d)::text, (d - (d - date '2024-01-01'))::text "
