@@ -211,6 +211,7 @@ _WRITTEN_MOMENT = re.compile(
     r"(?:(?P<t>[ t]+)(?P<hour>\d\d?)(?P<rest>:\d\d(?::\d\d(?:\.\d+)?)?)(?:\s*(?P<half>[ap]m\b))?)?",
     re.IGNORECASE,
 )
+_OF_SHORT_YEAR = re.compile(r"\s*\d{1,2}[-/. ](?:\d\d?|[a-z]{3,9})[-/. ]\d{1,2}(?![\d:])", re.IGNORECASE)
 
 
 def written_moment(text: str) -> str | None:
@@ -220,8 +221,10 @@ def written_moment(text: str) -> str | None:
 
     Raises:
         ExpressionError: an hour before AM or PM is not one of twelve.
-        UnsupportedError: which is the month depends on the client's DateStyle.
+        UnsupportedError: which is the month, or the year, depends on the client's DateStyle.
     """
+    if _OF_SHORT_YEAR.match(text):
+        raise UnsupportedError(f"which number of {text!r} is the year is not known; write '2024-01-31'")
     if (found := _WRITTEN_MOMENT.match(text)) is None:
         return None
     year, month, day = (

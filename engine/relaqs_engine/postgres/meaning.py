@@ -68,9 +68,7 @@ from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
 from relaqs_engine.sql.read import Effort, offset_of, position_of, read_statements
 
 DIVISION_BY_ZERO = "division by zero"
-_DIGITS_BEHIND = (
-    6  # those that are rounded: more of them would show the noise of a DOUBLE, as 2.67499999999999982
-)
+_DIGITS_BEHIND = 6  # more would show the noise of a DOUBLE, as 2.67499999999999982
 _MOST_DIGITS = 30
 _SQL_PATTERN = re.compile(r"\\(.)|([%_])|([.^$])|([^%_.^$\\]+)", re.DOTALL)
 _FORMAT_PART = re.compile(r"%(%|s)|([^%]+)")
@@ -95,9 +93,7 @@ _BYTE = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?!\\|[0-3][0-7]{2})")
 _ESCAPED_SIGN = re.compile(r"\be'(?:[^'\\]|''|\\[^u])*\\u", re.IGNORECASE)
 _TEXTS_HERE = {"NAME", "CITEXT", "CSTRING", "UNKNOWN"}
-_TRUTHS = re.compile(
-    r"\s*(?:(t|tr|tru|true|y|ye|yes|on|1)|f|fa|fal|fals|false|n|no|off?|0)\s*", re.IGNORECASE
-)
+_TRUTHS = re.compile(r"(?i)\s*(?:(t|tr|tru|true|y|ye|yes|on|1)|f|fa|fal|fals|false|n|no|off?|0)\s*")
 _HALVES_OF_DAYS = (
     r"CASE WHEN regexp_matches(t, '\d\s*[AaPp][Mm]\s*$') THEN strptime(trim(t), ['%Y-%m-%d %I:%M:%S %p', "
     "'%Y-%m-%d %I:%M %p', '%Y-%m-%d %I:%M:%S%p', '%Y-%m-%d %I:%M%p']) ELSE CAST(t AS TIMESTAMP) END"

@@ -436,6 +436,7 @@ CODES = (
     ("SELECT nope(1)", "42883"),
     ("SELECT 'a'::int", "22P02"),
     ("SELECT '1/2/2024'::date", "0A000"),  # DateStyle says which is the month
+    ("SELECT '01/02/03'::date", "0A000"),  # and which is the year
     ("SELECT 'marx 2, 2024'::date", "22007"),
     ("SELECT '2024-01-31 13:00 PM'::timestamp", "22008"),
     ("SELECT now() > '2024-01-31 13:30 am'", "22008"),
