@@ -106,7 +106,7 @@ def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
 # feature may raise the first two by its own: costly functions did, by eight files, and the processes of a
 # server by 480 lines, of which training gave 280.
 MOST_FILES = 377
-MOST_CORE_LINES = 103598
+MOST_CORE_LINES = 103600
 MOST_SHORT_FILES = 3
 MOST_SHARED_FILE_NAMES = 0
 # The walks are of all threads. Those that were there before had been left out: 68, 37 and 58 files were seen

@@ -114,17 +114,23 @@ def column_type(duckdb_type: str) -> ColumnType:
     return TEXT
 
 
+# By what Postgres has: the type, and those that DuckDB may have in its place.
+_FOR_OTHERS: dict[str, tuple[ColumnType, tuple[ColumnType, ...]]] = {
+    "int4": (INT4, (INT8, NUMERIC)),
+    "int8": (INT8, (NUMERIC,)),
+    "numeric": (NUMERIC, (INT4, INT8)),
+    "float4": (FLOAT4, (FLOAT8,)),
+    "float8": (FLOAT8, (INT4, INT8)),
+}
+
+
 def in_postgres(found: ColumnType, kind: str | None) -> ColumnType:
     """Return the type of a column, given what DuckDB has and what Postgres has (`Meaning.kinds`).
 
-    The sum of INTEGERs is a BIGINT in Postgres, and `extract` gives a NUMERIC.
+    The sum of INTEGERs is a BIGINT in Postgres, that of REALs a REAL, and `extract` gives a NUMERIC.
     """
-    wanted = {"int4": INT4, "int8": INT8, "numeric": NUMERIC, "float4": FLOAT4, "float8": FLOAT8}.get(
-        kind or ""
-    )
-    wholes = {INT4: (INT8, NUMERIC), INT8: (NUMERIC,), NUMERIC: (INT4, INT8), FLOAT8: (INT4, INT8)}
-    wholes[FLOAT4] = (FLOAT8,)
-    return wanted if wanted is not None and found in wholes[wanted] else found
+    wanted, others = _FOR_OTHERS.get(kind or "", (found, ()))
+    return wanted if found in others else found
 
 
 def parameter_oid(duckdb_type: str | None) -> int:

@@ -524,7 +524,7 @@ def _number(raw: bytes) -> Decimal:
 
 def _date(raw: bytes) -> date | Constant:
     """Return a date. Drivers that know no type send a time or a zone behind it, which Postgres leaves out."""
-    text = _as_iso(raw)
+    text = _as_iso(raw, is_day=True)
     found = _DATE_AND_MORE.match(text)
     return _infinite(text, "DATE") or date.fromisoformat(found[1] if found else text)
 
@@ -543,9 +543,9 @@ def _moment_with_zone(raw: bytes) -> datetime | LocalMoment | Constant:
     return value if value.tzinfo else LocalMoment(value.isoformat(" "))
 
 
-def _as_iso(raw: bytes) -> str:
+def _as_iso(raw: bytes, *, is_day: bool = False) -> str:
     text = raw.decode().strip()
-    return written_moment(text) or text
+    return written_moment(text, is_day=is_day) or text
 
 
 def _infinite(text: str, type_: str) -> Constant | None:

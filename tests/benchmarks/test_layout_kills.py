@@ -19,13 +19,13 @@ def killed(count: int, signal_number: signal.Signals, folder: Path) -> list[Kill
 
 @pytest.mark.slow
 def test_killed_programs_leave_whole_tables(tmp_path: Path) -> None:
-    found = killed(30, signal.SIGKILL, tmp_path)
+    found = killed(60, signal.SIGKILL, tmp_path)
     assert any(each.left_by_it for each in found)  # else nothing was killed in the middle
 
 
 @pytest.mark.slow
 def test_programs_that_are_interrupted_leave_nothing_behind_at_once(tmp_path: Path) -> None:
-    found = killed(15, signal.SIGINT, tmp_path)
+    found = killed(30, signal.SIGINT, tmp_path)
     assert [each for each in found if each.left_by_it] == []
 
 

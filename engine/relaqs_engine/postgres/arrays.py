@@ -341,8 +341,9 @@ def _quantified(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     return filled("CASE WHEN l IS NOT NULL THEN w END", {"l": array, "w": found})
 
 
-def _chosen(node: exp.Expr, kinds: Kinds) -> None:
-    read_moments(arguments_of(node), kinds)  # what is one of several values has the type of all of them
+def _one_of_several(node: exp.Expr, kinds: Kinds) -> None:
+    """The values of COALESCE and the like have one type: texts beside moments are moments. In place."""
+    read_moments(arguments_of(node), kinds)
 
 
 def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
@@ -354,8 +355,7 @@ def compared_sides(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
     """
     if isinstance(node, exp.Case):
         read_moments([node.args.get("default"), *(each.args["true"] for each in node.args["ifs"])], kinds)
-        sides = [node.args.get("this"), *(each.this for each in node.args["ifs"])]
-        sides = sides if sides[0] is not None else []
+        sides = [node.this, *(each.this for each in node.args["ifs"])] if node.args.get("this") else []
     else:
         sides = arguments_of(node)
     read_moments(sides, kinds)
@@ -877,7 +877,7 @@ ARRAY_RULES: dict[type[exp.Expr], MeaningRule] = {
     exp.Bracket: _element,
     exp.Pad: _padded,
     **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.Case), compared_sides),
-    **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least, exp.Lag, exp.Lead), _chosen),
+    **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least, exp.Lag, exp.Lead), _one_of_several),
     exp.Distinct: _sorted,
     exp.Between: _between,
     exp.In: _in,

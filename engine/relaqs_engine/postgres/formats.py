@@ -214,13 +214,14 @@ _WRITTEN_MOMENT = re.compile(
 _OF_SHORT_YEAR = re.compile(r"\s*\d{1,2}[-/. ](?:\d\d?|[a-z]{3,9})[-/. ]\d{1,2}(?![\d:])", re.IGNORECASE)
 
 
-def written_moment(text: str) -> str | None:
+def written_moment(text: str, *, is_day: bool = False) -> str | None:
     """Return a date or moment as DuckDB reads it, with years first and 24 hours; None for what is no date.
 
-    Example: 'Nov 20, 2023 10:00 PM' is '2023-11-20 22:00'.
+    Example: 'Nov 20, 2023 10:00 PM' is '2023-11-20 22:00'. Seconds have six digits, rounded as by Postgres.
+    is_day: it is taken for a date. Its time is left out, and rounds up to no other day.
 
     Raises:
-        ExpressionError: an hour before AM or PM is not one of twelve.
+        ExpressionError: an hour before AM or PM is more than 12.
         UnsupportedError: which is the month, or the year, depends on the client's DateStyle.
     """
     if _OF_SHORT_YEAR.match(text):
@@ -244,10 +245,10 @@ def written_moment(text: str) -> str | None:
         hour = str(int(hour) % 12 + 12 * (found["half"].lower() == "pm"))
     time = f"{found['t']}{hour:0>2}{found['rest']}" if hour is not None else ""
     written = f"{year}-{month:0>2}-{day:0>2}{time}"
-    if len(fraction := time.partition(".")[2]) > 6:  # DuckDB cuts what Postgres rounds
+    if len(fraction := time.partition(".")[2]) > 6 and not is_day:  # DuckDB cuts them
         whole, more = written.removesuffix(f".{fraction}"), timedelta(seconds=round(float(f".{fraction}"), 6))
         with suppress(ValueError, OverflowError):  # no day of the calendar: DuckDB says so
-            written = (datetime.fromisoformat(whole) + more).isoformat(" ")
+            written = (datetime.fromisoformat(" ".join(whole.split())) + more).isoformat(" ")
     return f"{written}{text[found.end() :]}"
 
 

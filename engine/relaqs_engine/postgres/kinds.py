@@ -708,8 +708,10 @@ def _type_of_value(node: exp.Expr, columns: _ColumnTypes) -> str | None:
 
 
 def is_shown(node: exp.Expr, *within: type[exp.Expr]) -> bool:
-    """Return whether an expression is a column of the answer, also within some others."""
+    """Return whether an expression is a column of the answer, or a value of these in one, as x in max(x)."""
     while (above := node.parent) and isinstance(above, (exp.Alias, exp.Cast, exp.Paren, *within)):
+        if isinstance(above, exp.Case | exp.If) and node.arg_key == "this":  # it is compared there
+            return False
         node = above
     query = node.parent
     while isinstance(query, exp.Query) and isinstance(query.parent, exp.SetOperation):
@@ -727,6 +729,7 @@ def is_condition(node: exp.Expr) -> bool:
 def read_moments(sides: Iterable[exp.Expr | None], kinds: Kinds) -> None:
     """Read texts that are written out beside moments as moments, as '2024-01-31 10:00 PM'. In place."""
     bare = [each.unnest() for each in sides if each is not None]
-    for each in bare if any(kinds.of(side) in MOMENTS for side in bare) else ():
-        if each.is_string and (moment := written_moment(each.name)) is not None:
+    found = MOMENTS & {*map(kinds.of, bare)}
+    for each in bare if found else ():
+        if each.is_string and (moment := written_moment(each.name, is_day=found == {"date"})) is not None:
             each.set("this", moment)

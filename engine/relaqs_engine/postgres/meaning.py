@@ -314,7 +314,7 @@ def _cast(node: exp.Expr, kinds: Kinds) -> exp.Expr | None:
             return _bytes_of(value.name)
         if name == "BOOLEAN" and (truth := _TRUTHS.fullmatch(value.name)) is not None:
             return exp.cast(exp.Literal.string("true" if truth[1] else "false"), "BOOLEAN")
-        if kind_of_type(name) in MOMENTS and (moment := written_moment(value.name)) is not None:
+        if kind_of_type(name) in MOMENTS and (moment := written_moment(value.name, is_day=name == "DATE")):
             return exp.cast(exp.Literal.string(moment), name) if moment != value.name else None
         if name == "INTERVAL" and "+" in value.name:
             return exp.cast(exp.Literal.string(re.sub(r"\+(?=\d)", "", value.name)), name)

@@ -154,6 +154,21 @@ FACTS: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
     ("SELECT to_char(DATE '2024-02-03', 'DD.MM.YYYY')", ("to_char",), [("03.02.2024",)]),
     ("SELECT count FROM (SELECT count(*)) q", ("count",), [(1,)]),
     ("SELECT '{a,\"b c\"}'::name[], '{{a},{b}}'::name[][]", ("name",) * 2, [(["a", "b c"], [["a"], ["b"]])]),
+    (
+        "SELECT CASE 'ab'::char(4) WHEN 'ab' THEN 1 END AS a, "
+        "CASE 'ab' WHEN 'ab'::char(4) THEN 'c'::char(2) END AS b, "
+        "CASE coalesce('ab'::char(4), 'x') WHEN 'ab' THEN 1 END AS c",
+        ("a", "b", "c"),
+        [(1, "c ", 1)],
+    ),
+    (
+        "SELECT '2024-12-31 23:59:59.9999996'::date::text AS a, "
+        "date '2025-01-01' = '2024-12-31 23:59:59.9999996' AS b, "
+        "coalesce(NULL::date, '2024-12-31 23:59:59.9999996')::text AS c, "
+        "('2024-12-31  23:59:59.9999996'::timestamp)::text AS d",
+        ("a", "b", "c", "d"),
+        [("2024-12-31", False, "2024-12-31", "2025-01-01 00:00:00")],
+    ),
     ("SELECT max('ab'::char(4)) AS m, coalesce('ab'::char(4), 'x') AS c", ("m", "c"), [("ab  ", "ab  ")]),
     ("SELECT 'a  '::char(5) = 'a'::char(3), length('ab '::char(4))", ("?column?", "length"), [(True, 2)]),
     (
